@@ -1,0 +1,35 @@
+# Every command of the project, each from a bare machine: the first use builds the environment in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+.DEFAULT_GOAL := help
+
+help:  ## list the commands
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one with make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,dev]'
+	touch $@
+
+install: $(INSTALLED)  ## build the environment in .venv
+
+train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (minutes, CPU)
+	$(BIN)/python -m data_scripts sample --output data/sample
+	$(BIN)/accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no trainer/run.py trainer/presets/quickstart.yaml --overwrite true
+	$(BIN)/python -m trainer.evaluation runs/quickstart/model --tasks sample --data data/sample --update runs/quickstart/results.json
+
+test: $(INSTALLED)  ## run the whole test suite
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+lint: $(INSTALLED)  ## ruff and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(INSTALLED)  ## speed and memory against named peers; make bench ONLY=name runs one
+	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
+
+.PHONY: help install train test lint bench

@@ -1,0 +1,35 @@
+"""What every test may use: tiny tokenizers made offline, and the real data where it is present."""
+
+import os
+from pathlib import Path
+
+import pytest
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+ROOT = Path(__file__).resolve().parents[1]
+WORDS = (
+    "a the i you we they is are was do not how what where when who why old age new big small cat dog bird house car city "
+    "run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad yes no maybe hello thanks please . , ? !"
+).split()
+
+
+@pytest.fixture(scope="session")
+def data_dir() -> Path:
+    """The folder of real data, or a skip that says how to name it."""
+    folder = Path(os.environ.get("CONVSIM_DATA", ROOT.parent / "shared" / "data"))
+    if not folder.is_dir():
+        pytest.skip(f"real data not found at {folder}: set CONVSIM_DATA to its folder")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """A lower-casing word tokenizer of about fifty words; [PAD] is 0 and [UNK] is 1."""
+    vocabulary = {word: index for index, word in enumerate(["[PAD]", "[UNK]", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64
+    )

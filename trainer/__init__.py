@@ -1,0 +1,1 @@
+"""Trains, judges and publishes sentence encoders."""

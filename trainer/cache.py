@@ -1,0 +1,126 @@
+"""Token ids computed once and kept in memory-mapped files, so that a step only copies numbers."""
+
+import itertools
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from datasets import Dataset
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+_CHUNK = 10_000
+_FORMAT = "1"  # part of the key: raise it when what the files hold changes
+
+
+@dataclass(frozen=True)
+class TokenColumn:
+    """One text column as token ids.
+
+    `ids` (tokens,) holds the texts one after the other; text i is `ids[offsets[i]:offsets[i + 1]]`;
+    `keys` (texts,) identifies a text: equal for equal texts.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+    keys: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Texts of `rows` in packed form: ids (tokens,) int64 and cu_seqlens (rows + 1,) int64."""
+        starts = self.offsets[rows]
+        lengths = self.offsets[rows + 1] - starts
+        cu_seqlens = np.zeros(len(rows) + 1, dtype=np.int64)
+        np.cumsum(lengths, out=cu_seqlens[1:])
+        # Position of every token: its text's start in the file plus its place in the text, without a loop.
+        positions = np.arange(cu_seqlens[-1]) + np.repeat(starts - cu_seqlens[:-1], lengths)
+        return self.ids[positions].astype(np.int64), cu_seqlens
+
+
+def token_columns(
+    dataset: Dataset,
+    columns: list[str],
+    tokenizer: PreTrainedTokenizerFast,
+    cache_dir: Path,
+    max_tokens: int,
+    show_progress: bool = True,
+) -> dict[str, TokenColumn]:
+    """The token ids of text columns, from the cache where it has them.
+
+    The cache's key holds the tokenizer, the texts and `max_tokens`, so a change of any makes a new entry. Each entry
+    is built under a temporary name and renamed when whole: of two runs that build it at once, one wins and both read
+    the same.
+    """
+    rules = f"{tokenizer.backend_tokenizer.to_str()}/{max_tokens}/{_FORMAT}".encode()
+    found = {}
+    for column in columns:
+        digest = xxhash.xxh3_128(rules)
+        for texts in _chunks(dataset, column):
+            digest.update("\x00".join(texts).encode())
+        folder = cache_dir / digest.hexdigest()
+        if not folder.exists():
+            _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
+        found[column] = _open(folder)
+    return found
+
+
+def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
+    only = dataset.select_columns([column])
+    for start in range(0, len(only), _CHUNK):
+        yield only[start : start + _CHUNK][column]
+
+
+def _open(folder: Path) -> TokenColumn:
+    offsets, keys = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("offsets", "keys"))
+    (ids_file,) = folder.glob("ids.*")
+    dtype = ids_file.suffix[1:]
+    # An empty file cannot be mapped.
+    ids = np.memmap(ids_file, dtype=dtype, mode="r") if offsets[-1] else np.zeros(0, dtype=dtype)
+    return TokenColumn(ids, offsets, keys)
+
+
+def _build(
+    dataset: Dataset,
+    column: str,
+    tokenizer: PreTrainedTokenizerFast,
+    folder: Path,
+    max_tokens: int,
+    show_progress: bool,
+) -> None:
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
+    backend.enable_truncation(max_tokens)
+    backend.no_padding()
+    dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
+    lengths, keys = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
+    try:
+        progress = tqdm(
+            total=len(dataset), unit=" texts", unit_scale=True, desc=f"tokenising {column}", disable=not show_progress
+        )
+        with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:
+            for texts in _chunks(dataset, column):
+                ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+                np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).tofile(file)
+                lengths.append(np.fromiter(map(len, ids), np.int64, count=len(ids)))
+                keys.append(
+                    np.fromiter(
+                        (xxhash.xxh3_64_intdigest(text.encode()) >> 1 for text in texts), np.int64, count=len(texts)
+                    )
+                )
+                progress.update(len(texts))
+        np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
+        np.save(temporary / "keys.npy", np.concatenate(keys))
+        os.replace(temporary, folder)
+    except OSError:
+        if not folder.exists():  # not merely another run that was quicker
+            raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)

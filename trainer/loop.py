@@ -1,0 +1,343 @@
+"""The one training loop: schedule, step, judge on dev, save, resume, and the finished run's folder."""
+
+import json
+import logging
+import os
+import shutil
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from modeling_convsim.encoding import Encoder
+from safetensors.torch import load_file
+from torch import Tensor
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.arguments import Arguments
+from trainer.batching import BatchPlan
+from trainer.building import build_model, build_tasks, build_tokenizer
+from trainer.data import Corpora, load_corpora
+from trainer.evaluation import evaluate_encoder
+from trainer.optimisers import build_optimisers, clip_gradient
+from trainer.publish import build_folder, publish
+
+logger = logging.getLogger(__name__)
+
+# Options that may differ between a run and its continuation: they change nothing of what is learned.
+_MAY_CHANGE = {
+    "resume",
+    "overwrite",
+    "trackers",
+    "log_every",
+    "push_to_hub",
+    "hub_model_id",
+    "hub_private",
+    "cache_dir",
+}
+
+
+def train(arguments: Arguments) -> dict[str, Any]:
+    """Train, judge and save a model as the arguments say; returns the contents of `results.json`.
+
+    Raises:
+        InputError: for settings or data that cannot be trained on.
+    """
+    accelerator = _start_accelerator(arguments)
+    folder = Path(arguments.output_dir)
+    if accelerator.is_main_process:
+        _prepare_folder(folder, arguments)
+    accelerator.wait_for_everyone()
+
+    # The first process fills the caches on disk, the others read them.
+    with accelerator.main_process_first():
+        corpora = load_corpora(arguments)
+        tokenizer = build_tokenizer(arguments, corpora, folder, accelerator.is_main_process)
+        tasks = build_tasks(arguments, corpora, tokenizer, accelerator.is_main_process)
+    model = build_model(arguments, tokenizer)
+    batch_sizes = np.array([arguments.batch_size_at(step) for step in range(arguments.max_steps)])
+    if (batch_sizes % accelerator.num_processes).any():
+        raise InputError(
+            f"batch_size and late_batch_size must be divisible by the {accelerator.num_processes} processes"
+        )
+    plan = BatchPlan(arguments.seed, {name: len(task) for name, task in tasks.items()}, arguments.tasks, batch_sizes)
+    run = _Run(arguments, accelerator, folder, model, tokenizer, corpora, plan, tasks)
+    run.fit()
+    results = run.finish()
+    accelerator.end_training()
+    return results
+
+
+def _start_accelerator(arguments: Arguments) -> Accelerator:
+    has_gpu = torch.cuda.is_available()
+    if arguments.device == "cuda" and not has_gpu:
+        raise InputError(
+            "device is cuda, but torch finds no GPU here: use --device cpu, or install a torch build with CUDA"
+        )
+    cpu = arguments.device == "cpu" or not has_gpu
+    if arguments.mixed_precision == "fp16" and cpu:
+        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
+    trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
+    try:
+        accelerator = Accelerator(
+            cpu=cpu,
+            mixed_precision=arguments.mixed_precision,
+            log_with=trackers or None,
+            project_dir=arguments.output_dir,
+            # A step of one task leaves the other task's head without a gradient.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+    except ValueError as error:
+        raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
+    wanted = arguments.num_processes
+    if wanted is not None and wanted != accelerator.num_processes:
+        raise InputError(
+            f"num_processes is {wanted}, but {accelerator.num_processes} are running: on CPU launch with "
+            f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
+        )
+    return accelerator
+
+
+def _prepare_folder(folder: Path, arguments: Arguments) -> None:
+    """Make the run's folder, or check that it is one to continue or to overwrite."""
+    config = folder / "config.yaml"
+    occupied = folder.is_dir() and any(folder.iterdir())
+    if arguments.resume:
+        if not any(folder.glob("checkpoint-*")):
+            raise InputError(f"resume: no checkpoint-N in {folder}; start the run without --resume")
+        before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
+        changed = [key for key in now if key not in _MAY_CHANGE and before.get(key) != now[key]]
+        if changed:
+            listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
+            raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
+        return
+    if occupied and arguments.overwrite:
+        if not config.is_file():
+            raise InputError(
+                f"overwrite: {folder} does not look like a run's folder (no config.yaml); delete it yourself"
+            )
+        shutil.rmtree(folder)
+    elif occupied:
+        raise InputError(f"output_dir {folder} is not empty: continue with --resume true, start anew with --overwrite true, "
+                         "or name another with --output_dir")  # fmt: skip
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
+    config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+class _Run:
+    """A run in progress: the trained objects, where it is, and what it has seen."""
+
+    def __init__(
+        self,
+        arguments: Arguments,
+        accelerator: Accelerator,
+        folder: Path,
+        model: ConvSimForMultitask,
+        tokenizer: PreTrainedTokenizerFast,
+        corpora: Corpora,
+        plan: BatchPlan,
+        tasks: dict[str, Any],
+    ) -> None:
+        self.arguments, self.accelerator, self.folder = arguments, accelerator, folder
+        self.tokenizer, self.corpora, self.plan, self.tasks = tokenizer, corpora, plan, tasks
+        # NCCL reduces dense gradients only.
+        sparse = accelerator.num_processes == 1 or accelerator.device.type == "cpu"
+        model.set_sparse_gradients(sparse)
+        self.model = accelerator.prepare(model)
+        inner = accelerator.unwrap_model(self.model)
+        optimisers = build_optimisers(
+            inner,
+            inner.embedding_tables(),
+            arguments.optimizer,
+            arguments.learning_rate,
+            arguments.weight_decay,
+            sparse,
+        )
+        self.tables = {id(table) for table in inner.embedding_tables()}
+        self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
+        self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0, "best": None, "best_step": None}
+        self.losses: dict[str, list[Tensor]] = {}
+        self.trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
+
+    def fit(self) -> None:
+        """Train from the last checkpoint, or from the start, to the last step."""
+        arguments, accelerator, progress = self.arguments, self.accelerator, self.progress
+        if arguments.resume:
+            self._load()
+        if self.trackers:
+            accelerator.init_trackers("tensorboard" if self.trackers == ["tensorboard"] else "convsim")
+        total = sum(arguments.batch_size_at(step) for step in range(arguments.max_steps))
+        bar = tqdm(total=total, initial=progress["pairs"], unit=" pairs", unit_scale=True, smoothing=0.05,
+                   desc=str(self.folder), disable=not accelerator.is_main_process)  # fmt: skip
+        started = time.monotonic() - progress["seconds"]
+        for step in range(progress["step"], arguments.max_steps):
+            self._step(step)
+            progress["step"] = step + 1
+            progress["pairs"] += arguments.batch_size_at(step)
+            progress["seconds"] = time.monotonic() - started
+            bar.update(arguments.batch_size_at(step))
+            last = step + 1 == arguments.max_steps
+            if (step + 1) % arguments.log_every == 0 or last:
+                self._log(bar)
+            if (step + 1) % arguments.eval_every == 0 or last:
+                self._judge_and_save()
+                progress["seconds"] = time.monotonic() - started
+        bar.close()
+
+    def _step(self, step: int) -> None:
+        arguments, accelerator = self.arguments, self.accelerator
+        # Dropout's draws are a function of (seed, step, rank), so that a resumed run makes the same.
+        seeds = np.random.SeedSequence([arguments.seed, step, accelerator.process_index])
+        torch.manual_seed(int(seeds.generate_state(1)[0]))
+        self._set_learning_rate(step)
+        name, rows = self.plan.batch(step)
+        share = len(rows) // accelerator.num_processes
+        rows = rows[accelerator.process_index * share :][:share]
+        batch = {
+            key: value.to(accelerator.device, non_blocking=True) for key, value in self.tasks[name].batch(rows).items()
+        }
+        with accelerator.autocast():
+            loss, figures = self.tasks[name].loss(self.model, batch)
+        accelerator.backward(loss)
+        if arguments.max_grad_norm is not None:
+            for optimiser in self.optimisers:
+                accelerator.unscale_gradients(optimiser)
+            clip_gradient(self.model.parameters(), arguments.max_grad_norm)
+        for optimiser in self.optimisers:
+            optimiser.step()
+            optimiser.zero_grad()
+        self.losses.setdefault(f"{name}/loss", []).append(loss.detach())
+        for key, figure in figures.items():
+            self.losses.setdefault(f"{name}/{key}", []).append(figure)
+
+    def _set_learning_rate(self, step: int) -> None:
+        arguments = self.arguments
+        rate = arguments.learning_rate_at(step)
+        table_rate = rate * (arguments.table_learning_rate or arguments.learning_rate) / arguments.learning_rate
+        for optimiser in self.optimisers:
+            for group in optimiser.param_groups:
+                group["lr"] = table_rate if id(group["params"][0]) in self.tables else rate
+
+    def _log(self, bar: tqdm) -> None:
+        means = {name: float(torch.stack(values).mean()) for name, values in self.losses.items()}
+        self.losses.clear()
+        step = self.progress["step"]
+        if not all(np.isfinite(value) for value in means.values()):
+            raise InputError(f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
+                             f"the last checkpoint in {self.folder} is kept")  # fmt: skip
+        rate = self.arguments.learning_rate_at(step - 1)
+        self._write({"step": step, "pairs": self.progress["pairs"], "learning_rate": rate, **means})
+        bar.set_postfix({name: f"{value:.3f}" for name, value in means.items() if name.endswith("loss")}, refresh=False)
+
+    def _write(self, row: dict[str, Any]) -> None:
+        if not self.accelerator.is_main_process:
+            return
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        if self.trackers:
+            flat = {
+                key: value for key, value in _flatten(row).items() if isinstance(value, (int, float)) and key != "step"
+            }
+            self.accelerator.log(flat, step=row["step"])
+
+    def _judge_and_save(self) -> None:
+        """Judge on dev, write a checkpoint, keep the last and the best."""
+        arguments, progress = self.arguments, self.progress
+        if self.accelerator.is_main_process:
+            results = self._evaluate("dev", queries=arguments.eval_queries)
+            self._write({"step": progress["step"], "dev": results})
+            flat = _flatten(results)
+            if arguments.best_metric not in flat:
+                known = ", ".join(key for key, value in flat.items() if isinstance(value, float))
+                raise InputError(f"best_metric '{arguments.best_metric}' was not measured; measured on dev: {known}")
+            value = flat[arguments.best_metric]
+            if progress["best"] is None or value > progress["best"]:
+                progress.update(best=value, best_step=progress["step"])
+            tqdm.write(
+                f"step {progress['step']}: dev {arguments.best_metric} {value:.4f} (best {progress['best']:.4f})"
+            )
+        self._save()
+
+    def _save(self) -> None:
+        name = f"checkpoint-{self.progress['step']}"
+        temporary, final = self.folder / f".{name}", self.folder / name
+        self.accelerator.save_state(str(temporary))
+        self.accelerator.wait_for_everyone()
+        if self.accelerator.is_main_process:
+            (temporary / "progress.json").write_text(json.dumps(self.progress), encoding="utf-8")
+            shutil.rmtree(final, ignore_errors=True)
+            os.replace(temporary, final)
+            for older in self.folder.glob("checkpoint-*"):
+                if older.name not in (name, f"checkpoint-{self.progress['best_step']}"):
+                    shutil.rmtree(older)
+        self.accelerator.wait_for_everyone()
+
+    def _load(self) -> None:
+        last = max(self.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+        self.accelerator.load_state(str(last))
+        self.progress.update(json.loads((last / "progress.json").read_text(encoding="utf-8")))
+        if self.accelerator.is_main_process:
+            # What was logged after that checkpoint will be logged again.
+            metrics = self.folder / "metrics.jsonl"
+            rows = [line for line in metrics.read_text(encoding="utf-8").splitlines()
+                    if json.loads(line)["step"] <= self.progress["step"]]  # fmt: skip
+            metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+            logger.info("resuming %s at step %d", self.folder, self.progress["step"])
+
+    def _evaluate(self, split: str, queries: int | None = None) -> dict[str, Any]:
+        model = self.accelerator.unwrap_model(self.model)
+        was_training = model.training
+        model.eval()
+        results = evaluate_encoder(Encoder(model, self.tokenizer), self.corpora, split, queries=queries)
+        model.train(was_training)
+        return results
+
+    def finish(self) -> dict[str, Any]:
+        """Take the best checkpoint, judge it on dev and test, write `results.json` and `model/`, publish if asked to."""
+        results: dict[str, Any] = {}
+        if self.accelerator.is_main_process:
+            arguments, progress = self.arguments, self.progress
+            model = self.accelerator.unwrap_model(self.model)
+            best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
+            model.load_state_dict(load_file(best, device=str(self.accelerator.device)))
+            results = self._evaluate("test")
+            results["run"] = {
+                "seconds": round(progress["seconds"], 1),
+                "pairs": progress["pairs"],
+                "steps": progress["step"],
+                "best_step": progress["best_step"],
+                "parameters": sum(parameter.numel() for parameter in model.parameters()),
+                "seed": arguments.seed,
+                "processes": self.accelerator.num_processes,
+                "device": str(self.accelerator.device.type),
+            }
+            results["leakage"] = self.corpora.leakage
+            write_json(self.folder / "results.json", results)
+            build_folder(model, self.tokenizer, self.folder / "model", results=results, settings=asdict(arguments))
+            logger.info("results in %s, model in %s", self.folder / "results.json", self.folder / "model")
+            if arguments.push_to_hub and arguments.hub_model_id:
+                publish(self.folder, arguments.hub_model_id, private=arguments.hub_private)
+        self.accelerator.wait_for_everyone()
+        return results
+
+
+def write_json(path: Path, value: dict[str, Any]) -> None:
+    """Write a JSON file whole or not at all."""
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, item in value.items():
+        flat |= _flatten(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+    return flat

@@ -1,0 +1,26 @@
+"""Train an encoder as a preset says: `accelerate launch trainer/run.py PRESET.yaml [--key value …]`."""
+
+import logging
+import sys
+
+from data_scripts.errors import InputError
+from trainer.arguments import parse_arguments
+
+
+def main() -> None:
+    """Train; a mistake in the settings or the data is one line on stderr and exit code 2."""
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    for library in ("datasets", "httpx", "filelock"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    try:
+        arguments = parse_arguments(sys.argv[1:])
+        from trainer.loop import train  # torch and all: not needed for --help
+
+        train(arguments)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()
