@@ -89,7 +89,7 @@ class Arguments:
     eval_queries: int = _option(2000, "queries of the response prediction judged during training", least=1)
     best_metric: str = _option(
         "response_prediction.p_at_1",
-        "dev result that says which checkpoint is best: response_prediction.p_at_1, snli.accuracy, stsb.dev.all.pearson …",
+        "dev result that picks the best checkpoint: response_prediction.p_at_1, snli.accuracy, stsb.dev.all.pearson …",
     )
     log_every: int = _option(50, "log the loss every so many steps", least=1)
     trackers: list[str] = _option(["tensorboard"], "trackers by Accelerate's names, or none")

@@ -1,4 +1,4 @@
-"""Which task a step trains and which rows it reads: a pure function of (seed, step), so resuming needs a number only."""
+"""Which task a step trains and which rows it reads: a pure function of (seed, step), so resuming needs one number."""
 
 import numpy as np
 

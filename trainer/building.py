@@ -31,16 +31,14 @@ _MODELS: dict[str, type[ConvSimForMultitask]] = {
 }
 
 
-def build_tokenizer(
-    arguments: Arguments, corpora: Corpora, run_folder: Path, show_progress: bool
-) -> PreTrainedTokenizerFast:
+def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) -> PreTrainedTokenizerFast:
     """The named tokenizer, that of the model to start from, or one trained on the training texts."""
     source = arguments.tokenizer or arguments.initialise_from
     trained = run_folder / "tokenizer"
     if source is None and trained.is_dir():
         source = str(trained)  # by another process, or before the run was resumed
     if source is not None:
-        return _load(AutoTokenizer, source, "tokenizer")
+        return _limited(_load(AutoTokenizer, source, "tokenizer"), arguments.max_tokens)
     texts: list[str] = []
     for sets, columns in ((corpora.pairs, ("input", "response")), (corpora.snli, ("premise", "hypothesis"))):
         if sets is not None and "train" in sets:
@@ -50,7 +48,13 @@ def build_tokenizer(
     tokenizer.save_pretrained(temporary)
     os.replace(temporary, trained)
     # Read back, so that a resumed run has the very same object.
-    return _load(AutoTokenizer, str(trained), "tokenizer")
+    return _limited(_load(AutoTokenizer, str(trained), "tokenizer"), arguments.max_tokens)
+
+
+def _limited(tokenizer: PreTrainedTokenizerFast, max_tokens: int) -> PreTrainedTokenizerFast:
+    """The tokenizer, cutting texts where training cuts them."""
+    tokenizer.model_max_length = max_tokens
+    return tokenizer
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:

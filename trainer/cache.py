@@ -103,7 +103,12 @@ def _build(
     lengths, keys = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     try:
         progress = tqdm(
-            total=len(dataset), unit=" texts", unit_scale=True, desc=f"tokenising {column}", disable=not show_progress
+            total=len(dataset),
+            delay=1,
+            unit=" texts",
+            unit_scale=True,
+            desc=f"tokenising {column}",
+            disable=not show_progress,
         )
         with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:
             for texts in _chunks(dataset, column):

@@ -7,7 +7,7 @@ import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -25,9 +25,9 @@ from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
 from trainer.building import build_model, build_tasks, build_tokenizer
 from trainer.data import Corpora, load_corpora
-from trainer.evaluation import evaluate_encoder
+from trainer.evaluation.judging import evaluate_encoder
 from trainer.optimisers import build_optimisers, clip_gradient
-from trainer.publish import build_folder, publish
+from trainer.publish import build_folder, check_repository_id, publish
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +50,8 @@ def train(arguments: Arguments) -> dict[str, Any]:
     Raises:
         InputError: for settings or data that cannot be trained on.
     """
+    if arguments.push_to_hub and arguments.hub_model_id:
+        check_repository_id(arguments.hub_model_id)
     accelerator = _start_accelerator(arguments)
     folder = Path(arguments.output_dir)
     if accelerator.is_main_process:
@@ -59,7 +61,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     # The first process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
         corpora = load_corpora(arguments)
-        tokenizer = build_tokenizer(arguments, corpora, folder, accelerator.is_main_process)
+        tokenizer = build_tokenizer(arguments, corpora, folder)
         tasks = build_tasks(arguments, corpora, tokenizer, accelerator.is_main_process)
     model = build_model(arguments, tokenizer)
     batch_sizes = np.array([arguments.batch_size_at(step) for step in range(arguments.max_steps)])
@@ -125,8 +127,10 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
             )
         shutil.rmtree(folder)
     elif occupied:
-        raise InputError(f"output_dir {folder} is not empty: continue with --resume true, start anew with --overwrite true, "
-                         "or name another with --output_dir")  # fmt: skip
+        raise InputError(
+            f"output_dir {folder} is not empty: continue with --resume true, start anew with --overwrite true, "
+            "or name another with --output_dir"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
@@ -162,6 +166,7 @@ class _Run:
             sparse,
         )
         self.tables = {id(table) for table in inner.embedding_tables()}
+        logging.getLogger("accelerate").setLevel(logging.WARNING)
         self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
         self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0, "best": None, "best_step": None}
         self.losses: dict[str, list[Tensor]] = {}
@@ -174,6 +179,8 @@ class _Run:
             self._load()
         if self.trackers:
             accelerator.init_trackers("tensorboard" if self.trackers == ["tensorboard"] else "convsim")
+        if progress["step"] == 0:
+            self._judge()  # a mistake in the settings shows now, not after the first thousand steps
         total = sum(arguments.batch_size_at(step) for step in range(arguments.max_steps))
         bar = tqdm(total=total, initial=progress["pairs"], unit=" pairs", unit_scale=True, smoothing=0.05,
                    desc=str(self.folder), disable=not accelerator.is_main_process)  # fmt: skip
@@ -188,7 +195,8 @@ class _Run:
             if (step + 1) % arguments.log_every == 0 or last:
                 self._log(bar)
             if (step + 1) % arguments.eval_every == 0 or last:
-                self._judge_and_save()
+                self._judge()
+                self._save()
                 progress["seconds"] = time.monotonic() - started
         bar.close()
 
@@ -231,8 +239,10 @@ class _Run:
         self.losses.clear()
         step = self.progress["step"]
         if not all(np.isfinite(value) for value in means.values()):
-            raise InputError(f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
-                             f"the last checkpoint in {self.folder} is kept")  # fmt: skip
+            raise InputError(
+                f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
+                f"the last checkpoint in {self.folder} is kept"
+            )
         rate = self.arguments.learning_rate_at(step - 1)
         self._write({"step": step, "pairs": self.progress["pairs"], "learning_rate": rate, **means})
         bar.set_postfix({name: f"{value:.3f}" for name, value in means.items() if name.endswith("loss")}, refresh=False)
@@ -248,25 +258,26 @@ class _Run:
             }
             self.accelerator.log(flat, step=row["step"])
 
-    def _judge_and_save(self) -> None:
-        """Judge on dev, write a checkpoint, keep the last and the best."""
+    def _judge(self) -> None:
+        """Judge on dev; from the first step on, note whether this is the best so far."""
+        if not self.accelerator.is_main_process:
+            return
         arguments, progress = self.arguments, self.progress
-        if self.accelerator.is_main_process:
-            results = self._evaluate("dev", queries=arguments.eval_queries)
-            self._write({"step": progress["step"], "dev": results})
-            flat = _flatten(results)
-            if arguments.best_metric not in flat:
-                known = ", ".join(key for key, value in flat.items() if isinstance(value, float))
-                raise InputError(f"best_metric '{arguments.best_metric}' was not measured; measured on dev: {known}")
-            value = flat[arguments.best_metric]
-            if progress["best"] is None or value > progress["best"]:
-                progress.update(best=value, best_step=progress["step"])
-            tqdm.write(
-                f"step {progress['step']}: dev {arguments.best_metric} {value:.4f} (best {progress['best']:.4f})"
+        results = self._evaluate("dev", queries=arguments.eval_queries)
+        self._write({"step": progress["step"], "dev": results})
+        flat = _flatten(results)
+        if arguments.best_metric not in flat:
+            known = ", ".join(key for key, value in flat.items() if isinstance(value, float))
+            raise InputError(
+                f"best_metric '{arguments.best_metric}' is not measured on the dev data of this run; measured: {known}"
             )
-        self._save()
+        value = flat[arguments.best_metric]
+        if progress["step"] and (progress["best"] is None or value > progress["best"]):
+            progress.update(best=value, best_step=progress["step"])
+        tqdm.write(f"step {progress['step']}: dev {arguments.best_metric} {value:.4f}")
 
     def _save(self) -> None:
+        """Write a checkpoint; keep the last and the best."""
         name = f"checkpoint-{self.progress['step']}"
         temporary, final = self.folder / f".{name}", self.folder / name
         self.accelerator.save_state(str(temporary))
@@ -292,7 +303,7 @@ class _Run:
             metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
             logger.info("resuming %s at step %d", self.folder, self.progress["step"])
 
-    def _evaluate(self, split: str, queries: int | None = None) -> dict[str, Any]:
+    def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:
         model = self.accelerator.unwrap_model(self.model)
         was_training = model.training
         model.eval()
@@ -301,14 +312,14 @@ class _Run:
         return results
 
     def finish(self) -> dict[str, Any]:
-        """Take the best checkpoint, judge it on dev and test, write `results.json` and `model/`, publish if asked to."""
+        """Take the best checkpoint, judge it on dev and test, write `results.json` and `model/`, publish."""
         results: dict[str, Any] = {}
         if self.accelerator.is_main_process:
             arguments, progress = self.arguments, self.progress
             model = self.accelerator.unwrap_model(self.model)
             best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
             model.load_state_dict(load_file(best, device=str(self.accelerator.device)))
-            results = self._evaluate("test")
+            results = self._evaluate("both")
             results["run"] = {
                 "seconds": round(progress["seconds"], 1),
                 "pairs": progress["pairs"],
@@ -318,6 +329,7 @@ class _Run:
                 "seed": arguments.seed,
                 "processes": self.accelerator.num_processes,
                 "device": str(self.accelerator.device.type),
+                "rows": {name: len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage
             write_json(self.folder / "results.json", results)

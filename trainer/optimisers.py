@@ -42,7 +42,7 @@ def build_optimisers(
 
 
 def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """Scale all gradients, sparse or dense, so that their joint L2 norm is at most `max_norm`; returns the norm before."""
+    """Scale all gradients, sparse or dense, to a joint L2 norm of at most `max_norm`; returns the norm before."""
     values = []
     for parameter in parameters:
         if parameter.grad is None:

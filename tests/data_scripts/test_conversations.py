@@ -1,0 +1,180 @@
+import json
+import lzma
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+
+SPLITS = ("train", "validation", "test")
+LONG = "a sentence of more than twenty characters"
+
+
+def run(*arguments: object) -> int:
+    return main(["conversations", *map(str, arguments)])
+
+
+def read_split(output: Path, split: str) -> list[dict]:
+    path = output / f"{split}-00000-of-00001.parquet"
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def read(output: Path) -> list[dict]:
+    return [row for split in SPLITS for row in read_split(output, split)]
+
+
+def report(output: Path) -> dict:
+    return json.loads((output / "report.json").read_text(encoding="utf-8"))
+
+
+def write_tsv(path: Path, *rows: str) -> Path:
+    path.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def parquet(path: Path, **columns: list) -> Path:
+    pq.write_table(pa.table(columns), path)
+    return path
+
+
+def raw(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_tsv_and_parquet_of_the_same_pairs_give_the_same_folder(tmp_path):
+    rows = [("how are you", "very well"), ('she said "so', "an open quote stays")]
+    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *("\t".join(row) for row in rows))
+    inputs, responses = map(list, zip(*rows, strict=True))
+    same = parquet(tmp_path / "chat.parquet", response=responses, input=inputs)
+    assert run(tsv, "--output", tmp_path / "a") == 0
+    assert run(same, "--output", tmp_path / "b") == 0
+    assert read(tmp_path / "a") == read(tmp_path / "b")
+    assert {(row["input"], row["response"]) for row in read(tmp_path / "a")} == set(rows)
+    assert {row["source"] for row in read(tmp_path / "a")} == {"chat"}
+
+
+def test_a_compressed_file_with_thread_and_source_keeps_both(tmp_path):
+    content = "source\tthread\tinput\tresponse\nforum\t42\thow are you\tvery well\n"
+    (tmp_path / "chat.tsv.xz").write_bytes(lzma.compress(content.encode()))
+    assert run(tmp_path / "chat.tsv.xz", "--output", tmp_path / "out") == 0
+    assert read(tmp_path / "out") == [
+        {"input": "how are you", "response": "very well", "thread": "42", "source": "forum"}
+    ]
+
+
+def test_an_empty_thread_is_made_from_the_texts(tmp_path):
+    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse\tthread", f"{LONG}\tyes\t", f"no\t{LONG}\t", "so\tit is\t7")
+    assert run(tsv, "--output", tmp_path / "out") == 0
+    threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
+    assert threads[LONG] == threads["no"] != threads["so"] == "7"
+
+
+def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
+    tsv = write_tsv(
+        tmp_path / "chat.tsv",
+        "input\tresponse",
+        "how are you\tvery well",
+        "how are you\tvery well",
+        "[deleted]\tvery well",
+        "how are you\t1234567",
+        "https it is\t@you",
+    )
+    assert run(tsv, "--output", tmp_path / "out") == 0
+    counts = report(tmp_path / "out")
+    assert {name: number for name, number in counts["pairs read"].items() if number} == {
+        "input: deleted or empty": 1,
+        "input: starts with https, /r/, @": 1,
+        "response: 70 % letters or fewer": 1,
+        "kept": 2,
+    }
+    assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+
+
+def test_without_filters_only_deleted_and_empty_texts_go(tmp_path):
+    tsv = write_tsv(
+        tmp_path / "chat.tsv", "input\tresponse", "12\t34", "[removed]\tso", "so\t", f"{'long ' * 99}\t@you"
+    )
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "none") == 0
+    assert {row["response"] for row in read(tmp_path / "out")} == {"34", "@you"}
+
+
+def test_entities_are_unescaped(tmp_path):
+    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", "salt &amp; pepper\tboth &lt;please")
+    assert run(tsv, "--output", tmp_path / "out") == 0
+    assert [(row["input"], row["response"]) for row in read(tmp_path / "out")] == [("salt & pepper", "both <please")]
+
+
+def test_broken_lines_are_counted_with_their_place_and_the_rest_kept(tmp_path, capsys):
+    tsv = tmp_path / "chat.tsv"
+    tsv.write_bytes(b"input\tresponse\nhow are you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
+    assert run(tsv, "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert f"{tsv}:3: wrong number of fields (expected 2, found 1)" in printed
+    assert f"{tsv}:4: not UTF-8 (byte 0xe9 at 4)" in printed
+    assert report(tmp_path / "out")["lines left out"] == {"wrong number of fields": 1, "not UTF-8": 1}
+    assert len(read(tmp_path / "out")) == 2
+
+
+def test_a_parquet_row_without_a_text_is_counted_with_its_place(tmp_path, capsys):
+    chat = parquet(tmp_path / "chat.parquet", input=["how are you", None], response=["very well", "so"])
+    assert run(chat, "--output", tmp_path / "out") == 0
+    assert "chat.parquet: row 2: wrong type" in capsys.readouterr().out
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_no_thread_of_connected_pairs_is_on_two_sides(tmp_path):
+    chain = [f"{LONG} number {number}" for number in range(40)]
+    rows = [f"{chain[number]}\t{chain[number + 1]}" for number in range(39) if number % 4]
+    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *rows)
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "none") == 0
+    splits = [read_split(tmp_path / "out", split) for split in SPLITS]
+    texts = [{row[side] for row in rows for side in ("input", "response")} for rows in splits]
+    assert sum(map(len, texts)) == len(set().union(*texts))
+    assert report(tmp_path / "out")["threads"] == {
+        "threads": 10,
+        "pairs in the largest": 3,
+        "share of the largest": round(3 / 29, 4),
+    }
+
+
+def test_a_real_file_leaves_what_the_papers_rules_leave(data_dir, tmp_path):
+    path = data_dir / "conversations" / "pairs" / "reddit_pushshift_2005_12_to_2006_03.tsv.xz"
+    assert run(path, "--output", tmp_path / "out") == 0
+    counts = report(tmp_path / "out")
+    assert sum(counts["pairs read"].values()) == 9_147
+    assert counts["pairs read"]["kept"] == 4_372
+    assert sum(counts["splits"].values()) == len(read(tmp_path / "out"))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda at: write_tsv(at / "c.tsv", "question\tanswer"),
+            "c.tsv:1: the columns are question, answer; expected",
+        ),
+        (lambda at: parquet(at / "c.parquet", question=["a"]), "c.parquet: the columns are question; expected"),
+        (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: no pair in it"),
+        (lambda at: raw(at / "c.parquet", b"not Parquet"), "c.parquet: not a readable Parquet file"),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: no pair in it"),
+        (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
+        (lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"), "c.tsv: no pair in it"),
+        (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
+        (lambda at: raw(at / "c.csv", b"input,response\n"), "c.csv: unknown kind of file"),
+        (
+            lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]),
+            "the archive is truncated",
+        ),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t2"), "no pair is left to write"),
+    ],
+)
+def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
+    (tmp_path / "in").mkdir()
+    assert run(make(tmp_path / "in"), "--output", tmp_path / "out") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["in"]

@@ -1,0 +1,244 @@
+import bz2
+import html
+import json
+from pathlib import Path
+
+import datasets
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.pairs import load_pairs
+
+SPLITS = ("train", "validation", "test")
+
+
+def comment(name: str, parent: str = "t3_story", **changes: object) -> dict:
+    return {
+        "id": name,
+        "parent_id": parent,
+        "link_id": "t3_story",
+        "author": "reader",
+        "body": f"these are the words of {name}",
+        "subreddit": "pictures",
+        "created_utc": 1136074029,
+    } | changes
+
+
+def write_dump(path: Path, *comments: dict) -> Path:
+    path.write_bytes(bz2.compress(b"".join(json.dumps(fields).encode() + b"\n" for fields in comments)))
+    return path
+
+
+def run(*arguments: object) -> int:
+    return main(["reddit", *map(str, arguments)])
+
+
+def read_split(output: Path, split: str) -> list[dict]:
+    path = output / f"{split}-00000-of-00001.parquet"
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def read(output: Path) -> list[dict]:
+    return [row for split in SPLITS for row in read_split(output, split)]
+
+
+def report(output: Path) -> dict:
+    return json.loads((output / "report.json").read_text(encoding="utf-8"))
+
+
+def passes(fields: dict) -> bool:
+    """The paper's rules, written again from its text."""
+    text = html.unescape(fields["body"])
+    letters = len([character for character in text if character.isalpha()])
+    return not (
+        text in ("", "[deleted]", "[removed]")
+        or len(text) >= 350
+        or 10 * letters <= 7 * len(text)
+        or text[:5] == "https"
+        or text[:3] == "/r/"
+        or text[:1] == "@"
+        or "bot" in fields["author"].casefold()
+    )
+
+
+@pytest.fixture(scope="module")
+def real_dumps(data_dir) -> list[Path]:
+    return sorted((data_dir / "conversations" / "reddit_raw").glob("RC_*.bz2"))
+
+
+@pytest.fixture(scope="module")
+def real_output(real_dumps, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("reddit") / "pairs"
+    assert run(*real_dumps, "--output", output) == 0
+    return output
+
+
+def test_real_dumps_give_the_pairs_of_a_brute_force_join(real_dumps, real_output):
+    comments = [json.loads(line) for dump in real_dumps for line in bz2.decompress(dump.read_bytes()).splitlines()]
+    by_name = {f"t1_{fields['id']}": fields for fields in comments}
+    assert len(by_name) == len(comments) == 27_695
+    expected = set()
+    for reply in comments:
+        parent = by_name.get(reply["parent_id"])
+        if parent and passes(parent) and passes(reply):
+            texts = html.unescape(parent["body"]), html.unescape(reply["body"])
+            expected.add((*texts, reply["link_id"], f"reddit/{reply['subreddit']}"))
+    found = [tuple(row.values()) for row in read(real_output)]
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_real_counts_add_up(real_output):
+    counts = report(real_output)
+    assert sum(counts["comments"].values()) == 27_695
+    assert sum(counts["kept comments"].values()) == counts["comments"]["kept"]
+    assert sum(counts["pairs"].values()) == counts["kept comments"]["pair"]
+    assert sum(counts["splits"].values()) == counts["pairs"]["written"] == len(read(real_output))
+
+
+def test_no_thread_is_on_two_sides(real_output):
+    threads = [{row["thread"] for row in read_split(real_output, split)} for split in SPLITS]
+    assert sum(map(len, threads)) == len(set().union(*threads))
+
+
+def test_the_split_stays_when_data_grows(real_dumps, real_output, tmp_path):
+    assert run(*real_dumps[:-1], "--output", tmp_path / "fewer") == 0
+    for split in SPLITS:
+        few = {tuple(row.values()) for row in read_split(tmp_path / "fewer", split)}
+        assert few
+        assert few <= {tuple(row.values()) for row in read_split(real_output, split)}
+
+
+def test_the_random_split_holds_the_same_pairs_in_about_the_papers_shares(real_dumps, real_output, tmp_path):
+    assert run(*real_dumps, "--output", tmp_path / "random", "--split", "random") == 0
+    assert sorted(map(str, read(tmp_path / "random"))) == sorted(map(str, read(real_output)))
+    sizes = report(tmp_path / "random")["splits"]
+    assert sizes["test"] / sum(sizes.values()) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_folder_is_loaded_by_datasets(real_output):
+    pairs = datasets.load_dataset(str(real_output))
+    assert {split: len(pairs[split]) for split in SPLITS} == report(real_output)["splits"]
+
+
+def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
+    first = write_dump(tmp_path / "RC_1.bz2", comment("b", "t1_a"))
+    second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
+    assert run(first, second, "--output", tmp_path / "out") == 0
+    words = "these are the words of"
+    assert read(tmp_path / "out") == [
+        {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
+    ]
+
+
+def test_a_folder_with_empty_splits_is_loaded_too(tmp_path):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--output", tmp_path / "out") == 0
+    assert sorted(report(tmp_path / "out")["splits"].values()) == [0, 0, 1]
+    assert sum(map(len, load_pairs(str(tmp_path / "out")).values())) == 1
+    assert sum(map(len, datasets.load_dataset(str(tmp_path / "out")).values())) == 1
+
+
+def test_every_lost_comment_is_counted_under_its_reason(tmp_path):
+    dump = write_dump(
+        tmp_path / "RC_1.bz2",
+        comment("a"),
+        comment("b", "t1_a"),
+        comment("b", "t1_a"),
+        comment("c", "t1_a", body="[deleted]"),
+        comment("d", "t1_c"),
+        comment("e", "t1_unknown"),
+        comment("f", "t1_a", author="HelpfulBot"),
+        comment("g", "t1_a", body="these are the words of b"),
+    )
+    assert run(dump, "--output", tmp_path / "out") == 0
+    counts = report(tmp_path / "out")
+    assert {name: number for name, number in counts["comments"].items() if number} == {
+        "id seen before": 1,
+        "deleted or empty": 1,
+        "author contains bot": 1,
+        "kept": 5,
+    }
+    assert counts["kept comments"] == {
+        "replies to a submission": 1,
+        "comment replied to is not in the dumps": 1,
+        "comment replied to was removed": 1,
+        "pair": 2,
+    }
+    assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+
+
+def test_of_two_comments_with_one_id_the_earlier_is_kept_whatever_the_order_of_files(tmp_path):
+    early = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a", body="the words as first written"))
+    late = write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a", body="the words as edited", created_utc=1136074999))
+    for number, order in enumerate([(early, late), (late, early)]):
+        assert run(*order, "--output", tmp_path / f"out{number}") == 0
+        assert [row["response"] for row in read(tmp_path / f"out{number}")] == ["the words as first written"]
+
+
+def test_broken_lines_are_shown_and_reported(tmp_path, capsys):
+    dump = tmp_path / "RC_1.jsonl"
+    lines = [json.dumps(comment("a")), "{oops", json.dumps(comment("b", "t1_a")), "{}"]
+    dump.write_text("\n".join(lines))
+    assert run(dump, "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert report(tmp_path / "out")["lines left out"] == {"not JSON": 1, "missing field": 1}
+    assert f"{dump}:2: not JSON" in printed
+    assert f"{dump}:4: missing field" in printed
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_of_a_folder_the_dumps_of_comments_are_read_and_the_rest_is_named(tmp_path, capsys):
+    (tmp_path / "dumps").mkdir()
+    write_dump(tmp_path / "dumps" / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    write_dump(tmp_path / "dumps" / "RS_1.bz2", {"title": "a submission"})
+    (tmp_path / "dumps" / "notes.txt").write_text("notes")
+    assert run(tmp_path / "dumps", "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "RS_1.bz2: submissions, not comments" in printed
+    assert "notes.txt: not named RC_*" in printed
+    assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2"]
+
+
+def test_comments_are_kept_where_asked_for(tmp_path):
+    dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
+    assert pq.read_table(tmp_path / "comments" / "RC_2001-01.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+def truncated(folder: Path) -> list[Path]:
+    write_dump(folder / "RC_1.bz2", *(comment(str(number)) for number in range(3000)))
+    (folder / "RC_1.bz2").write_bytes((folder / "RC_1.bz2").read_bytes()[:-20])
+    return [folder / "RC_1.bz2"]
+
+
+def empty(folder: Path) -> list[Path]:
+    (folder / "RC_1.zst").touch()
+    return [folder / "RC_1.zst"]
+
+
+def twins(folder: Path) -> list[Path]:
+    (folder / "more").mkdir()
+    return [write_dump(where / "RC_1.bz2", comment("a"), comment("b", "t1_a")) for where in (folder, folder / "more")]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (truncated, "RC_1.bz2: the archive is truncated"),
+        (empty, "RC_1.zst: the file is empty"),
+        (twins, "two dumps of one name"),
+        (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
+        (lambda folder: [folder], "no dump of comments in"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: no comment in it"),
+    ],
+)
+def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
+    (tmp_path / "in").mkdir()
+    assert run(*make(tmp_path / "in"), "--output", tmp_path / "out") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["in"]

@@ -1,0 +1,260 @@
+"""A small Hub on loopback: what huggingface_hub asks for to push and pull a repository, and no more.
+
+Files live in memory. Run a client against it in a process of its own, started with `LoopbackHub.environment()`:
+huggingface_hub reads its endpoint when it is imported.
+"""
+
+import base64
+import hashlib
+import json
+import re
+import threading
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import TracebackType
+from urllib.parse import unquote, urlsplit
+
+import yaml
+
+WRITE_TOKEN = "hf_write"
+READ_TOKEN = "hf_read"  # known, but without the right to write
+LARGE_FILES = (".safetensors", ".bin", ".parquet")
+
+ROUTES = {
+    "POST": {
+        r"/api/repos/create": "create",
+        r"/api/validate-yaml": "validate_card",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/preupload/main": "choose_upload",
+        r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch": "offer_large_upload",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/commit/main": "commit",
+    },
+    "PUT": {r"/large/([0-9a-f]{64})": "store_large"},
+    "GET": {
+        r"/api/whoami-v2": "whoami",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/revision/([^/]+))?": "describe",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?": "list_files",
+        r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)": "download",
+    },
+}
+ROUTES["HEAD"] = ROUTES["GET"]
+
+
+class Refusal(Exception):
+    """An answer other than 200: status, the Hub's error code (or ""), message, and what else its body holds."""
+
+    def __init__(self, status: int, code: str, message: str, **body: str):
+        super().__init__(message)
+        self.status, self.code, self.message, self.body = status, code, message, body
+
+
+@dataclass
+class Repository:
+    """One repository: `commits` are (id, summary, files as path -> bytes), oldest first."""
+
+    settings: dict
+    commits: list[tuple[str, str, dict[str, bytes]]] = field(default_factory=list)
+
+    def files(self, revision: str = "main") -> dict[str, bytes]:
+        """The files at a revision ("main" or a commit's id); none before the first commit."""
+        if not self.commits:
+            return {}
+        for commit, _, files in reversed(self.commits):
+            if revision in ("main", commit):
+                return files
+        raise Refusal(404, "RevisionNotFound", f"no revision {revision}")
+
+    @property
+    def head(self) -> str:
+        return self.commits[-1][0] if self.commits else "0" * 40
+
+
+class LoopbackHub:
+    """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME")."""
+
+    def __init__(self) -> None:
+        self.repositories: dict[tuple[str, str], Repository] = {}
+        self.large: dict[str, bytes] = {}
+        self.requests: list[str] = []
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_port}"
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """The variables that point a client at this Hub, with its caches under `home` and no way to any other host."""
+        return {
+            "HF_ENDPOINT": self.url,
+            "HF_HOME": str(home),
+            "HF_HUB_DISABLE_XET": "1",
+            "HF_HUB_DISABLE_TELEMETRY": "1",
+            "HF_HUB_OFFLINE": "0",
+            "HF_UPDATE_DOWNLOAD_COUNTS": "0",
+            "HTTP_PROXY": "http://127.0.0.1:9",
+            "HTTPS_PROXY": "http://127.0.0.1:9",
+            "NO_PROXY": "127.0.0.1",
+        }
+
+    def __enter__(self) -> "LoopbackHub":
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    hub: LoopbackHub
+
+    def do_GET(self) -> None:
+        path = unquote(urlsplit(self.path).path)
+        self.hub.requests.append(f"{self.command} {path}")
+        length = int(self.headers.get("Content-Length") or 0)
+        self.body = (
+            self._chunked() if "chunked" in self.headers.get("Transfer-Encoding", "") else self.rfile.read(length)
+        )
+        try:
+            for pattern, name in ROUTES[self.command].items():
+                if match := re.fullmatch(pattern, path):
+                    answer, headers = getattr(self, name)(*match.groups())
+                    break
+            else:
+                raise Refusal(404, "", f"no such address: {path}")
+            self._answer(200, answer, headers)
+        except Refusal as refusal:
+            headers = {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message}
+            answer = {"error": refusal.message, **refusal.body}
+            self._answer(refusal.status, answer, {name: value for name, value in headers.items() if value})
+
+    do_HEAD = do_POST = do_PUT = do_GET
+
+    def _chunked(self) -> bytes:
+        data = b""
+        while size := int(self.rfile.readline(), 16):
+            data += self.rfile.read(size)
+            self.rfile.readline()
+        self.rfile.readline()
+        return data
+
+    def _answer(self, status: int, answer: object, headers: dict[str, str]) -> None:
+        data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+    # -- who may do what ---------------------------------------------------------------------------------------------
+
+    def _require(self, tokens: tuple[str, ...]) -> None:
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if not token or token not in (WRITE_TOKEN, READ_TOKEN):
+            raise Refusal(401, "", "Invalid username or password.")
+        if token not in tokens:
+            raise Refusal(403, "", "You don't have the rights to write to this repository")
+
+    def _repository(self, kind: str | None, name: str) -> Repository:
+        if (kind or "models", name) not in self.hub.repositories:
+            raise Refusal(404, "RepoNotFound", "Repository not found")
+        repository = self.hub.repositories[kind or "models", name]
+        if repository.settings.get("visibility") == "private":
+            self._require((WRITE_TOKEN, READ_TOKEN))
+        return repository
+
+    # -- pushing -----------------------------------------------------------------------------------------------------
+
+    def create(self) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN,))
+        settings = json.loads(self.body)
+        kind = settings.get("type", "model") + "s"
+        name = f"{settings.get('organization') or 'me'}/{settings['name']}"
+        address = {"url": f"{self.hub.url}/{'' if kind == 'models' else kind + '/'}{name}"}
+        if (kind, name) in self.hub.repositories:
+            raise Refusal(409, "", "You already created this repo", **address)
+        self.hub.repositories[kind, name] = Repository(settings)
+        return address, {}
+
+    def validate_card(self) -> tuple[object, dict]:
+        header = json.loads(self.body)["content"].split("---\n")[1]
+        try:
+            if not isinstance(yaml.safe_load(header), dict):
+                raise Refusal(400, "", "the card's metadata is not a mapping")
+        except yaml.YAMLError as error:
+            raise Refusal(400, "", str(error)) from error
+        return {"warnings": [], "errors": []}, {}
+
+    def choose_upload(self, kind: str, name: str) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN,))
+        self._repository(kind, name)
+        paths = [file["path"] for file in json.loads(self.body)["files"]]
+        modes = [{"path": p, "uploadMode": "lfs" if p.endswith(LARGE_FILES) else "regular"} for p in paths]
+        return {"files": [{**mode, "shouldIgnore": False} for mode in modes]}, {}
+
+    def offer_large_upload(self, kind: str | None, name: str) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN,))
+        offers = []
+        for item in json.loads(self.body)["objects"]:
+            offers.append({**item, "actions": {"upload": {"href": f"{self.hub.url}/large/{item['oid']}"}}})
+        return {"transfer": "basic", "objects": offers}, {}
+
+    def store_large(self, digest: str) -> tuple[object, dict]:
+        if hashlib.sha256(self.body).hexdigest() != digest:
+            raise Refusal(400, "", "the content does not match its digest")
+        self.hub.large[digest] = self.body
+        return {}, {}
+
+    def commit(self, kind: str, name: str) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN,))
+        repository = self._repository(kind, name)
+        files, summary = dict(repository.files()), ""
+        for line in map(json.loads, self.body.splitlines()):
+            value = line["value"]
+            match line["key"]:
+                case "header":
+                    summary = value["summary"]
+                case "file":
+                    files[value["path"]] = base64.b64decode(value["content"])
+                case "lfsFile":
+                    files[value["path"]] = self.hub.large[value["oid"]]
+                case "deletedFile":
+                    del files[value["path"]]
+        commit = hashlib.sha1(repository.head.encode() + self.body).hexdigest()
+        repository.commits.append((commit, summary, files))
+        return {"commitUrl": f"{self.hub.url}/{name}/commit/{commit}", "commitOid": commit}, {}
+
+    # -- pulling -----------------------------------------------------------------------------------------------------
+
+    def whoami(self) -> tuple[object, dict]:
+        self._require((WRITE_TOKEN, READ_TOKEN))
+        return {"type": "user", "name": "me", "orgs": []}, {}
+
+    def describe(self, kind: str, name: str, revision: str | None) -> tuple[object, dict]:
+        repository = self._repository(kind, name)
+        files = repository.files(revision or "main")
+        commit = repository.head if revision in (None, "main") else revision
+        return {"id": name, "sha": commit, "tags": [], "siblings": [{"rfilename": path} for path in files]}, {}
+
+    def list_files(self, kind: str, name: str, revision: str, folder: str | None) -> tuple[object, dict]:
+        prefix = f"{folder}/" if folder else ""
+        files = {p: data for p, data in self._repository(kind, name).files(revision).items() if p.startswith(prefix)}
+        if folder and not files:
+            raise Refusal(404, "EntryNotFound", f"no folder {folder}")
+        return [
+            {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+            for path, data in files.items()
+        ], {}
+
+    def download(self, kind: str | None, name: str, revision: str, path: str) -> tuple[object, dict]:
+        repository = self._repository(kind, name)
+        files = repository.files(revision)
+        if path not in files:
+            raise Refusal(404, "EntryNotFound", f"no file {path}")
+        commit = repository.head if revision == "main" else revision
+        return files[path], {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(files[path]).hexdigest()}"'}

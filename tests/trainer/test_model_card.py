@@ -1,0 +1,167 @@
+"""The model card says what results.json says, and the Hub's own reader understands it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard, parse_eval_result_entries
+from transformers import PretrainedConfig
+
+from trainer.model_card import scores, write_card
+
+
+class SomeConfig(PretrainedConfig):
+    model_type = "convsim_dan"
+    embedding_size: int = 24
+    normalize_response: bool = False
+
+
+RESULTS = {
+    "response_prediction": {
+        "p_at_1": 0.5612,
+        "p_at_3": 0.7025,
+        "p_at_10": 0.8361,
+        "candidates": 100,
+        "queries": 4321,
+        "split": "test",
+    },
+    "snli": {"accuracy": 0.7411, "split": "test"},
+    "stsb": {
+        "dev": {"all": {"pearson": 0.7101, "spearman": 0.7002}, "news": {"pearson": 0.6003, "spearman": 0.5904}},
+        "test": {"all": {"pearson": 0.6905, "spearman": 0.6806}},
+    },
+    "stsb_tuned": {"test": {"all": {"pearson": 0.7307, "spearman": 0.7208}}},
+    "cqa": {"dev": {"map": 0.6109}, "test2017": {"map": 0.4211}},
+    "sts": {"2012": {"MSRpar": {"pearson": 0.4312, "spearman": 0.4213}}},
+    "run": {
+        "seconds": 1234.5,
+        "pairs": 99,
+        "steps": 5678,
+        "parameters": 7654321,
+        "seed": 3,
+        "rows": {"pairs": 87654, "snli": 2345},
+    },
+    "leakage": {"pairs": {"stsb test": 12, "snli test": 0, "removed": 11}, "snli": {"removed": 0}},
+}
+SETTINGS = {
+    "pairs": ["someone/talk-pairs", "/home/someone/secret/chats"],
+    "snli": "stanfordnlp/snli",
+    "tasks": {"response_prediction": 0.95, "snli": 0.05},
+    "learning_rate": 0.01,
+    "max_tokens": 64,
+    "output_dir": "/home/someone/runs/x",
+}
+CITATION = "## Citation"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("card")
+    write_card(folder, RESULTS, SETTINGS, SomeConfig(), "someone/talker")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def card(folder: Path) -> ModelCard:
+    return ModelCard.load(folder / "README.md")
+
+
+def numbers(value: object) -> set[str]:
+    """Every number in a nested structure, as a reader may meet it: whole, to four decimals, without decimals."""
+    if isinstance(value, dict):
+        return set().union(*(numbers(item) for item in value.values()))
+    if isinstance(value, list):
+        return set().union(*(numbers(item) for item in value))
+    return {str(value), f"{value:.4f}", f"{value:.0f}"} if isinstance(value, (int, float)) else set()
+
+
+def test_metadata_names_library_task_language_licence_and_the_data_that_is_on_the_hub(card: ModelCard):
+    data = card.data
+    assert (data.library_name, data.pipeline_tag, data.language) == (
+        "sentence-transformers",
+        "sentence-similarity",
+        "en",
+    )
+    assert data.license == "apache-2.0"
+    assert data.datasets == ["someone/talk-pairs", "stanfordnlp/snli"]
+    assert "convsim_dan" in data.tags
+
+
+def test_model_index_holds_every_score_of_the_results(card: ModelCard):
+    written = [result.metric_value for result in card.data.eval_results]
+    prediction, inference, cqa, sts = [0.5612, 0.7025, 0.8361], [0.7411], [0.6109, 0.4211], [0.4312, 0.4213]
+    stsb = [0.7101, 0.7002, 0.6003, 0.5904, 0.6905, 0.6806, 0.7307, 0.7208]
+    expected = prediction + inference + stsb + cqa + sts
+    assert sorted(written) == sorted(expected)
+
+
+def test_model_index_keeps_genre_and_split_apart(card: ModelCard):
+    news = [result for result in card.data.eval_results if result.dataset_config == "news"]
+    assert {(r.dataset_split, r.metric_type, r.metric_value) for r in news} == {
+        ("dev", "pearson", 0.6003),
+        ("dev", "spearman", 0.5904),
+    }
+
+
+def test_table_shows_every_score(card: ModelCard):
+    for score in scores(RESULTS):
+        assert re.search(rf"\| {score.split} \| [^|]+ \| {score.value:.4f} \|", card.text), score
+
+
+def test_every_number_in_data_and_results_sections_comes_from_the_results(card: ModelCard):
+    known = numbers(RESULTS) | numbers(SETTINGS) | {"1", "3", "10", "2012", "2017"}
+    body = card.text[card.text.index("## Training data") : card.text.index(CITATION)]
+    for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", body):
+        assert number.rstrip(",").replace(",", "") in known, number
+
+
+def test_leak_removals_are_shown_for_each_source(card: ModelCard):
+    assert "| someone/talk-pairs, chats | 87,654 | 11 | stsb test: 12 |" in card.text
+    assert "| stanfordnlp/snli | 2,345 | 0 |  |" in card.text
+
+
+def test_card_does_not_show_where_local_folders_lie(card: ModelCard):
+    assert "/home/someone" not in card.content
+
+
+def test_examples_load_the_published_name(card: ModelCard):
+    assert card.text.count('"someone/talker"') == 5
+
+
+def test_python_examples_are_python(card: ModelCard):
+    blocks = re.findall(r"```python\n(.*?)```", card.text, flags=re.DOTALL)
+    assert len(blocks) == 3
+    for block in blocks:
+        compile(block, "README.md", "exec")
+
+
+def test_eval_results_hold_the_whole_test_sets_that_the_hub_has(folder: Path):
+    read = {}
+    for path in (folder / ".eval_results").iterdir():
+        entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
+        read[path.name] = [(entry.dataset_id, entry.task_id, entry.value) for entry in entries]
+    sts = "mteb/stsbenchmark-sts"
+    assert read == {
+        "snli.yaml": [("stanfordnlp/snli", "accuracy", 0.7411)],
+        "stsb.yaml": [(sts, "pearson", 0.6905), (sts, "spearman", 0.6806)],
+        "stsb_tuned.yaml": [(sts, "pearson", 0.7307), (sts, "spearman", 0.7208)],
+    }
+
+
+def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
+    write_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}}, SomeConfig(), "someone/untested")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.eval_results is None
+    assert "No evaluation was run." in card.text
+    assert not (tmp_path / ".eval_results").exists()
+
+
+def test_a_new_card_replaces_the_old_results(tmp_path: Path):
+    write_card(tmp_path, RESULTS, SETTINGS, SomeConfig(), "someone/talker")
+    newer = json.loads(json.dumps(RESULTS))
+    del newer["snli"]
+    write_card(tmp_path, newer, SETTINGS, SomeConfig(), "someone/talker")
+    assert not (tmp_path / ".eval_results" / "snli.yaml").exists()
+    assert "0.7411" not in (tmp_path / "README.md").read_text()

@@ -1,0 +1,231 @@
+"""Whole runs, on a tiny corpus made here: `python trainer/run.py` as a user calls it, in this process."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from safetensors.torch import load_file
+
+from modeling_convsim.encoding import Encoder
+from trainer import run
+
+THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
+COLOURS = ["red", "green", "blue", "black", "white", "yellow", "brown", "grey", "pink", "purple"]
+
+
+def write(folder: Path, split: str, rows: list[dict]) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    Dataset.from_list(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory) -> Path:
+    """Pairs in which a question about a coloured thing is answered by naming both; NLI and STS to match."""
+    folder = tmp_path_factory.mktemp("corpora")
+    generator = np.random.default_rng(0)
+    pairs = [
+        {"input": f"what colour is the {thing} of {name}", "response": f"the {thing} of {name} is {colour}"}
+        | {"thread": f"{thing}/{name}", "source": "made"}
+        for thing in THINGS
+        for name in ("ann", "bob", "eve", "tom")
+        for colour in COLOURS
+    ]
+    order = generator.permutation(len(pairs))
+    for split, part in (("train", order[:240]), ("validation", order[240:360]), ("test", order[360:])):
+        write(folder / "pairs", split, [pairs[index] for index in part])
+    for split, names in (("train", THINGS[:9]), ("validation", THINGS[9:]), ("test", THINGS[9:])):
+        rows = []
+        for thing in names:
+            for colour, other in zip(COLOURS, COLOURS[1:] + COLOURS[:1], strict=True):
+                premise = f"a {colour} {thing} stands here"
+                rows.append({"premise": premise, "hypothesis": f"there is a {thing}", "label": 0})
+                rows.append({"premise": premise, "hypothesis": f"the {thing} is old", "label": 1})
+                rows.append({"premise": premise, "hypothesis": f"the {thing} is {other}", "label": 2})
+        write(folder / "nli", split, rows)
+        sts = [
+            {
+                "sentence1": f"a {c} {t}",
+                "sentence2": f"one {d} {t}",
+                "score": 5.0 if c == d else 2.0,
+                "genre": "captions",
+            }
+            for t in names
+            for c, d in zip(COLOURS, COLOURS[:5] + COLOURS[:5], strict=True)
+        ]
+        write(folder / "sts", split, sts)
+    return folder
+
+
+@pytest.fixture
+def preset(corpora, tmp_path):
+    """Writes a preset of the tiny run, with some options changed or dropped (None)."""
+
+    def write_preset(**changes) -> str:
+        options = {
+            "model_type": "dan",
+            "model_config": {"word_embedding_size": 16, "bigram_buckets": 64, "hidden_sizes": [16], "embedding_size": 16,
+                             "response_hidden_sizes": [16], "nli_hidden_size": 16},
+            "vocab_size": 100, "pairs": [str(corpora / "pairs")], "snli": str(corpora / "nli"), "stsb": str(corpora / "sts"),
+            "tasks": {"response_prediction": 0.7, "snli": 0.3}, "optimizer": "adamw", "learning_rate": 0.01,
+            "max_steps": 12, "batch_size": 16, "eval_every": 4, "log_every": 2, "max_grad_norm": 1.0, "trackers": ["none"],
+            "output_dir": str(tmp_path / "run"), "cache_dir": str(corpora / "cache"), "device": "cpu",
+        } | changes  # fmt: skip
+        path = tmp_path / "preset.yaml"
+        path.write_text(yaml.safe_dump({key: value for key, value in options.items() if value is not None}))
+        return str(path)
+
+    return write_preset
+
+
+def call(monkeypatch, *argv: str) -> int:
+    """Exit code of `python trainer/run.py …`."""
+    monkeypatch.setattr(sys, "argv", ["trainer/run.py", *argv])
+    try:
+        run.main()
+    except SystemExit as stopped:
+        return int(stopped.code or 0)
+    return 0
+
+
+def refused(monkeypatch, capsys, *argv: str) -> str:
+    """The message of a run that is refused, which must be all there is: one line, exit code 2."""
+    assert call(monkeypatch, *argv) == 2
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1
+    return lines[0]
+
+
+def test_a_run_leaves_all_that_is_promised(preset, tmp_path, monkeypatch):
+    assert call(monkeypatch, preset(trackers=["tensorboard"])) == 0
+    folder = tmp_path / "run"
+    results = json.loads((folder / "results.json").read_text())
+    assert results["response_prediction"]["split"] == "test" and results["response_prediction"]["queries"] == 120
+    assert set(results["snli"]) >= {"accuracy", "split"}
+    assert set(results["stsb"]) == set(results["stsb_tuned"]) == {"dev", "test"}
+    assert results["run"]["steps"] == 12 and results["run"]["pairs"] == 12 * 16
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if "dev" in row] == [0, 4, 8, 12]
+    assert any(folder.glob("tensorboard/**/events*"))
+    assert yaml.safe_load((folder / "config.yaml").read_text())["max_steps"] == 12
+    checkpoints = {int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")}
+    assert checkpoints == {12, results["run"]["best_step"]}
+    assert Encoder.from_pretrained(folder / "model").encode(["the red dog"]).shape == (1, 16)
+
+
+def test_training_learns_what_the_pairs_teach(preset, tmp_path, monkeypatch):
+    assert call(monkeypatch, preset(max_steps=300, eval_every=300, batch_size=32)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    # Ten replies fit each question equally well: chance is 0.01, and to know the thing and its owner gives 0.1 or more.
+    assert results["response_prediction"]["p_at_10"] > 0.8
+    assert results["snli"]["accuracy"] > 0.55
+
+
+@pytest.mark.parametrize("model_type", ["dan", "transformer"])
+def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(preset, tmp_path, monkeypatch, model_type):
+    config = {}
+    if model_type == "transformer":
+        config = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
+                  "hidden_dropout": 0.2, "embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}  # fmt: skip
+    changes = {"model_type": model_type, "stsb": None} | ({"model_config": config} if config else {})
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    assert call(monkeypatch, preset(output_dir=str(whole), **changes)) == 0
+
+    def stop(self, step, original=run_step()):
+        if step == 6:
+            raise KeyboardInterrupt
+        original(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer.loop._Run._step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            call(monkeypatch, preset(output_dir=str(stopped), **changes))
+    assert [path.name for path in stopped.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert call(monkeypatch, preset(output_dir=str(stopped), **changes), "--resume", "true") == 0
+    expected, found = (load_file(folder / "checkpoint-12" / "model.safetensors") for folder in (whole, stopped))
+    assert expected.keys() == found.keys()
+    for name in expected:
+        assert torch.equal(expected[name], found[name]), name
+    assert (whole / "metrics.jsonl").read_text() == (stopped / "metrics.jsonl").read_text()
+
+
+def run_step():
+    from trainer.loop import _Run
+
+    return _Run._step
+
+
+def test_multitask_starts_from_a_reddit_model(preset, corpora, tmp_path, monkeypatch):
+    first = tmp_path / "reddit"
+    assert call(monkeypatch, preset(output_dir=str(first), tasks={"response_prediction": 1}, max_steps=4)) == 0
+    frozen = preset(
+        initialise_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=50
+    )
+    assert call(monkeypatch, frozen) == 0
+    before, after = (load_file(folder / "model" / "model.safetensors") for folder in (first, tmp_path / "run"))
+    for name in before:
+        torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
+
+
+def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_path, monkeypatch):
+    leaky = tmp_path / "leaky"
+    shutil.copytree(corpora / "nli", leaky)
+    rows = Dataset.from_parquet(str(leaky / "train-00000-of-00001.parquet")).to_list()
+    rows += [{"premise": "A RED garden!", "hypothesis": "something else", "label": 1}] * 3
+    write(leaky, "train", rows)
+    assert call(monkeypatch, preset(snli=str(leaky), max_steps=2, eval_every=2)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["leakage"]["snli"]["stsb test"] == 3
+    assert results["run"]["rows"]["snli"] == len(rows) - results["leakage"]["snli"]["removed"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
+        ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
+        ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
+        ({"num_processes": 2}, "num_processes is 2, but 1 are running"),
+        ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
+        ({"model_config": {"embedding_siz": 3}}, "model_config: .*embedding_siz"),
+        ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
+        ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not measured"),
+        ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
+        ({"resume": True}, "resume: no checkpoint-N in"),
+        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_one_line(preset, monkeypatch, capsys, changes, message):
+    import re
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert re.search(message, refused(monkeypatch, capsys, preset(**changes)))
+
+
+def test_an_earlier_run_is_not_overwritten_unasked(preset, tmp_path, monkeypatch, capsys):
+    assert call(monkeypatch, preset(max_steps=1)) == 0
+    before = (tmp_path / "run" / "results.json").read_bytes()
+    assert "is not empty: continue with --resume true" in refused(monkeypatch, capsys, preset(max_steps=1))
+    assert "settings differ from those the run began with (max_steps was 1, is 2)" in refused(
+        monkeypatch, capsys, preset(max_steps=2), "--resume", "true"
+    )
+    assert (tmp_path / "run" / "results.json").read_bytes() == before
+
+
+def test_a_vocabulary_that_does_not_match_the_model_is_refused(preset, tmp_path, monkeypatch, capsys):
+    first = tmp_path / "small"
+    assert call(monkeypatch, preset(output_dir=str(first), vocab_size=20, max_steps=1)) == 0
+    second = tmp_path / "large"
+    assert call(monkeypatch, preset(output_dir=str(second), max_steps=1)) == 0
+    mixed = preset(initialise_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None)
+    assert "use the tokenizer that the model was trained with" in refused(monkeypatch, capsys, mixed)
+
+
+def test_a_diverging_run_says_so(preset, monkeypatch, capsys):
+    message = refused(monkeypatch, capsys, preset(optimizer="sgd", learning_rate=1e30, max_grad_norm=None))
+    assert "the loss is not finite" in message and "lower learning_rate" in message

@@ -1,0 +1,212 @@
+"""The model card: README.md and `.eval_results/` of a model folder, every number of them out of results.json."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
+from transformers import PretrainedConfig
+
+TEMPLATE = Path(__file__).resolve().parents[1] / "model_cards" / "template.md"
+# Settings that say nothing about the model.
+NOT_SHOWN = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub", "hub_model_id",
+             "hub_private", "num_processes", "device"}  # fmt: skip
+
+
+class Part(NamedTuple):
+    """What a part of results.json measures, in the Hub's words and in people's."""
+
+    task_type: str
+    task_name: str
+    dataset_id: str  # a Hub id, or a plain name where the set has none
+    dataset_name: str
+
+
+PARTS = {
+    "response_prediction": Part("text-ranking", "response prediction", "conversations", "held-out conversations"),
+    "snli": Part("text-classification", "natural language inference", "stanfordnlp/snli", "SNLI"),
+    "stsb": Part("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
+    "stsb_tuned": Part("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
+    "cqa": Part("text-ranking", "question similarity", "semeval-2017-task3-b", "SemEval CQA, subtask B"),
+    "sts": Part("sentence-similarity", "textual similarity", "semeval-sts", "SemEval STS"),
+}
+METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "spearman": "Spearman", "map": "MAP",
+           "p_at_1": "P@1", "p_at_3": "P@3", "p_at_10": "P@10"}  # fmt: skip
+
+
+class Score(NamedTuple):
+    """One number of results.json; `subset` is a genre or a set, "" for the whole."""
+
+    part: str
+    split: str
+    subset: str
+    metric: str
+    value: float
+
+    @property
+    def metric_name(self) -> str:
+        """The metric as a table shows it."""
+        return METRICS[self.metric] + (", tuned" if self.part == "stsb_tuned" else "")
+
+
+def scores(results: Mapping[str, Any]) -> Iterator[Score]:
+    """The scores of results.json, in its order; a part that was not run gives none.
+
+    Counts beside a score (`candidates`, `queries`, number of pairs) are no scores and are left out.
+    """
+    for part in PARTS:
+        found = results.get(part, {})
+        # Parts of one split name it beside their scores; the others hold {split: {subset: scores}} or {split: scores}.
+        for split, subsets in ({found["split"]: found} if "split" in found else found).items():
+            nested = {key: value for key, value in subsets.items() if isinstance(value, Mapping)} or {"": subsets}
+            for subset, values in nested.items():
+                for metric, value in values.items():
+                    if metric in METRICS:
+                        yield Score(part, split, "" if subset == "all" else subset, metric, value)
+
+
+def write_card(
+    folder: Path, results: Mapping[str, Any], settings: Mapping[str, Any], config: PretrainedConfig, model_id: str
+) -> None:
+    """Write README.md, with `model-index`, and `.eval_results/*.yaml` into a model folder, over those of before.
+
+    Args:
+        folder: the model folder.
+        results: the content of the run's results.json (DESIGN.md); `leakage` holds, for each training set (`pairs`,
+            `snli`), `{evaluation set: rows, "removed": rows in all}`, and `run.rows` how many rows it trained on.
+        settings: the run's settings, as in config.yaml.
+        config: the model's config.
+        model_id: what the card's examples load, `ORG/NAME`.
+    """
+    rows = list(scores(results))
+    base = settings.get("initialise_from")
+    data = ModelCardData(
+        language="en",
+        license="apache-2.0",
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=[
+            "sentence-transformers",
+            "transformers",
+            "feature-extraction",
+            "convsim",
+            "conversations",
+            config.model_type,
+        ],
+        base_model=base if base and _is_on_hub(base) else None,
+        datasets=[name for name in _sources(settings) if _is_on_hub(name)] or None,
+        metrics=sorted({row.metric for row in rows}) or None,
+        model_name=model_id.rpartition("/")[2],
+        eval_results=[_eval_result(row) for row in rows] or None,
+    )
+    card = ModelCard.from_template(
+        data,
+        template_path=str(TEMPLATE),
+        name=model_id.rpartition("/")[2],
+        model_id=model_id,
+        config=config,
+        run=results.get("run", {}),
+        trained=_trained(settings),
+        max_tokens=settings.get("max_tokens"),
+        data_rows=[
+            _data_row(name, results, settings) for name in ("pairs", "snli") if name in results.get("leakage", {})
+        ],
+        sources=", ".join(_shown(name) for name in _sources(settings)) or "not recorded",
+        settings={key: _cell(value) for key, value in settings.items() if key not in NOT_SHOWN and value is not None},
+        prediction=results.get("response_prediction", {}),
+        score_rows=[_score_row(row) for row in rows],
+    )
+    temporary = folder / "README.md.new"
+    card.save(temporary)
+    temporary.replace(folder / "README.md")
+    _write_eval_results(folder / ".eval_results", rows)
+
+
+def _eval_result(score: Score) -> EvalResult:
+    part = PARTS[score.part]
+    return EvalResult(
+        task_type=part.task_type,
+        task_name=part.task_name,
+        dataset_type=part.dataset_id,
+        dataset_name=part.dataset_name,
+        dataset_config=score.subset or None,
+        dataset_split=score.split,
+        metric_type=score.metric,
+        metric_name=score.metric_name,
+        metric_value=score.value,
+    )
+
+
+def _write_eval_results(folder: Path, rows: list[Score]) -> None:
+    """One file for each set that the Hub has (one with `/` in its id), with the whole test set's scores."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name, part in PARTS.items():
+        entries = [
+            EvalResultEntry(
+                dataset_id=part.dataset_id,
+                task_id=row.metric,
+                value=row.value,
+                notes="tuned with one matrix on the training set" if name == "stsb_tuned" else None,
+            )
+            for row in rows
+            if row.part == name and row.split == "test" and not row.subset and "/" in part.dataset_id
+        ]
+        if entries:
+            folder.mkdir(exist_ok=True)
+            text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False)
+            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+
+
+def _score_row(score: Score) -> dict[str, str]:
+    part = PARTS[score.part]
+    data = f"{part.dataset_name} ({score.subset})" if score.subset else part.dataset_name
+    return {
+        "task": part.task_name,
+        "data": data,
+        "split": score.split,
+        "metric": score.metric_name,
+        "value": f"{score.value:.4f}",
+    }
+
+
+def _data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
+    rows = results.get("run", {}).get("rows", {}).get(name)
+    leaks = {other: count for other, count in results["leakage"][name].items() if other != "removed" and count}
+    return {
+        "source": ", ".join(_shown(source) for source in _sources(settings, name)),
+        "rows": "not counted" if rows is None else f"{rows:,}",
+        "removed": f"{results['leakage'][name]['removed']:,}",
+        "where": ", ".join(f"{other}: {count:,}" for other, count in leaks.items()),
+    }
+
+
+def _trained(settings: Mapping[str, Any]) -> list[str]:
+    return [task for task, odds in settings.get("tasks", {}).items() if odds]
+
+
+def _sources(settings: Mapping[str, Any], *names: str) -> list[str]:
+    """The training sets of a run, as its settings name them: `pairs`, `snli`, or by default all it trained on."""
+    trained = ["pairs"] * ("response_prediction" in _trained(settings)) + ["snli"] * ("snli" in _trained(settings))
+    named = [settings.get(name) for name in names or trained]
+    return [source for value in named for source in ([value] if isinstance(value, str) else value or [])]
+
+
+def _is_on_hub(source: str) -> bool:
+    return source.count("/") == 1 and not Path(source).exists()
+
+
+def _shown(source: str) -> str:
+    """A Hub id whole; of a local folder its name only: where it lies is nobody else's business."""
+    return source if _is_on_hub(source) else Path(source).name
+
+
+def _cell(value: Any) -> str:
+    """A setting as a cell of a table, local paths shortened."""
+    if isinstance(value, list):
+        return ", ".join(_cell(item) for item in value) or "none"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key}: {_cell(item)}" for key, item in value.items()) or "none"
+    text = _shown(value) if isinstance(value, str) and "/" in value else str(value)
+    return text.replace("|", "\\|")

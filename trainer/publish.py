@@ -1,0 +1,335 @@
+"""Publish a model: one folder for transformers, convsim and sentence-transformers, checked, uploaded in one commit.
+
+python -m trainer.publish runs/NAME --hub_model_id ORG/NAME
+python -m trainer.publish --metric precision_at_n --space_id ORG/precision_at_n
+"""
+
+import argparse
+import copy
+import json
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import yaml
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub.utils import validate_repo_id
+from sentence_transformers import SentenceTransformer
+from sentence_transformers import __version__ as sentence_transformers_version
+from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
+from torch import nn
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
+from transformers import __version__ as transformers_version
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.model_card import write_card
+
+METRICS = Path(__file__).parent / "evaluation" / "metrics"
+# Short, long, with unknown words, and empty: a folder is right when all readers agree on these.
+CHECK_TEXTS = (
+    "How are you?",
+    "Is there a train to the city tomorrow morning, or do I have to take the bus again?",
+    "Qwxzv, 42!",
+    "",
+)
+TOLERANCE = 1e-6  # of vectors of length one
+
+
+class Vectors(NamedTuple):
+    """Both sides' vectors of the same texts, float32 (texts, embedding_size)."""
+
+    inputs: np.ndarray
+    responses: np.ndarray
+
+
+def embed(
+    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str] = CHECK_TEXTS
+) -> Vectors:
+    """The input embeddings u (of length one) and the response vectors v' of some texts, in one padded batch."""
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        inputs = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+        return Vectors(inputs.numpy(), model.response_head(inputs).numpy())
+
+
+def build_folder(
+    model: ConvSimForMultitask,
+    tokenizer: PreTrainedTokenizerBase,
+    folder: Path,
+    *,
+    results: Mapping[str, Any],
+    settings: Mapping[str, Any],
+) -> Path:
+    """Write the folder that is published, check it, and put it in the place of an earlier one.
+
+    Args:
+        model: the trained multitask model, on any device; it is left as it is.
+        tokenizer: its tokenizer.
+        folder: where to, `RUN/model`.
+        results: what results.json holds (DESIGN.md; `trainer.model_card.write_card` says what the card takes of it).
+        settings: the run's settings, as in config.yaml.
+
+    Returns:
+        The folder.
+
+    Raises:
+        InputError: if a reader of the folder gives other vectors than the model; an earlier folder then stays.
+    """
+    model = copy.deepcopy(model).cpu().float().eval()
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
+    try:
+        new.chmod(0o755)
+        model.save_pretrained(new)
+        tokenizer.save_pretrained(new)
+        _write_sentence_transformers_files(model, new)
+        (new / "config.yaml").write_text(yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True), "utf-8")
+        model_id = settings.get("hub_model_id") or f"ORG/{folder.resolve().parent.name}"
+        write_card(new, results, settings, model.config, model_id)
+        check_folder(new, CHECK_TEXTS, embed(model, tokenizer))
+        shutil.rmtree(folder, ignore_errors=True)
+        new.replace(folder)
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+    return folder
+
+
+def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path) -> None:
+    """Its Transformer on the folder itself, then a Router: inputs as they are, replies through the response network."""
+    layers, scale = model.response_head.as_dense_layers()
+    activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
+    document: list[Module] = [
+        Dense(weight.shape[1], weight.shape[0], True, activations[activation], weight.contiguous(), bias)
+        for weight, bias, activation in layers
+    ]
+    if scale is not None:
+        document.append(Normalize())
+    router = Router({"query": [Normalize()], "document": document}, default_route="query")
+    (folder / "1_Router").mkdir()
+    router.save(str(folder / "1_Router"))
+    files = {
+        "modules.json": [
+            {"idx": 0, "name": "0", "path": "", "type": f"{Transformer.__module__}.{Transformer.__name__}"},
+            {"idx": 1, "name": "1", "path": "1_Router", "type": f"{Router.__module__}.{Router.__name__}"},
+        ],
+        "sentence_bert_config.json": {
+            "transformer_task": "feature-extraction",
+            "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+            "module_output_name": "sentence_embedding",
+        },
+        "config_sentence_transformers.json": {
+            "model_type": "SentenceTransformer",
+            "__version__": {
+                "sentence_transformers": sentence_transformers_version,
+                "transformers": transformers_version,
+                "pytorch": torch.__version__,
+            },
+            "prompts": {"query": "", "document": ""},
+            "default_prompt_name": None,
+            "similarity_fn_name": "dot",
+        },
+    }
+    for name, content in files.items():
+        (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def check_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vectors | None = None) -> None:
+    """Load a model folder in each way its card names, and compare the vectors of some texts.
+
+    Args:
+        folder: a model folder.
+        texts: what to encode.
+        expected: the vectors of the model in memory; by default those of the folder's multitask model.
+
+    Raises:
+        InputError: if the folder does not load, or a vector differs by more than 1e-6 of its length.
+    """
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        multitask = AutoModelForPreTraining.from_pretrained(folder).eval()
+        encoder = AutoModel.from_pretrained(folder).eval()
+        sentence_transformer = SentenceTransformer(str(folder), device="cpu")
+        own = Encoder.from_pretrained(folder, device="cpu")
+    except Exception as error:
+        raise InputError(f"{folder} is not a model that can be published, it does not load: {error}") from error
+    read = embed(multitask, tokenizer, texts)
+    expected = read if expected is None else expected
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        pooled = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output.numpy()
+    # sentence-transformers has no module for a learned scale, so its response vectors keep the direction only.
+    document = expected.responses
+    if multitask.config.normalize_response:
+        document = document / np.maximum(np.linalg.norm(document, axis=1, keepdims=True), TOLERANCE)
+    found = {
+        "AutoModelForPreTraining, inputs": (read.inputs, expected.inputs),
+        "AutoModelForPreTraining, responses": (read.responses, expected.responses),
+        "AutoModel": (pooled, expected.inputs),
+        "SentenceTransformer.encode": (sentence_transformer.encode(list(texts)), expected.inputs),
+        "SentenceTransformer.encode_query": (sentence_transformer.encode_query(list(texts)), expected.inputs),
+        "SentenceTransformer.encode_document": (sentence_transformer.encode_document(list(texts)), document),
+        "Encoder, inputs": (own.encode(texts), expected.inputs),
+        "Encoder, responses": (own.encode(texts, side="response"), expected.responses),
+    }
+    for reader, (vectors, wanted) in found.items():
+        difference = float(np.abs(vectors - wanted).max()) if vectors.shape == wanted.shape else float("inf")
+        # Written so that a difference that is not a number is refused too.
+        if not difference <= TOLERANCE * max(1.0, float(np.linalg.norm(wanted, axis=1).max())):
+            raise InputError(
+                f"{folder} was not published: {reader} gives other vectors than the trained model, by up to"
+                f" {difference:.3g} (at most {TOLERANCE:g} of a vector's length was expected)"
+            )
+
+
+def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: bool = False) -> str:
+    """Write the card of a finished run anew from its results.json, check its model folder, and upload it.
+
+    Args:
+        run: the run's folder, with config.yaml, results.json and model/.
+        hub_model_id: repository to publish to, `ORG/NAME`; made if it is not there.
+        private: make it a private one.
+        dry_run: do all but the upload.
+
+    Returns:
+        The commit's address; with `dry_run`, the folder that would be uploaded.
+
+    Raises:
+        InputError: if the run is not complete, its folder not right, or the upload failed.
+    """
+    for name in ("config.yaml", "results.json", "model/config.json"):
+        if not (run / name).is_file():
+            raise InputError(f"{run} is not the folder of a finished run: {name} is missing in it")
+    check_repository_id(hub_model_id)
+    try:
+        results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
+    folder = run / "model"
+    write_card(folder, results, settings, AutoConfig.from_pretrained(folder), hub_model_id)
+    check_folder(folder)
+    if dry_run:
+        return str(folder)
+    command = shlex.join(["python", "-m", "trainer.publish", str(run), "--hub_model_id", hub_model_id])
+    command += " --private" if private else ""
+    return _upload(
+        folder,
+        hub_model_id,
+        failed=f"The trained model is in {folder}; push it later with: {command}",
+        private=private,
+        commit_message=f"Publish {run.resolve().name}",
+        delete_patterns=".eval_results/*",
+    )
+
+
+def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
+    """Push a metric of trainer/evaluation/metrics as a Space that `evaluate.load(space_id)` reads.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        InputError: for an unknown metric, a Space of another name, or a failed upload.
+    """
+    folder = METRICS / name
+    if not (folder / f"{name}.py").is_file():
+        known = ", ".join(sorted(path.parent.name for path in METRICS.glob("*/app.py")))
+        raise InputError(f"--metric: no metric is called '{name}'; there are {known}")
+    check_repository_id(space_id)
+    if space_id.rpartition("/")[2] != name:
+        raise InputError(
+            f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file of the Space's own name"
+        )
+    return _upload(
+        folder,
+        space_id,
+        failed=f"Push it later with: python -m trainer.publish --metric {name} --space_id {space_id}",
+        private=private,
+        commit_message=f"Publish {name}",
+        ignore_patterns=["__pycache__/*"],
+        repo_type="space",
+    )
+
+
+def check_repository_id(repository_id: str) -> None:
+    """Refuse what cannot be a repository's name, before any work is done for it.
+
+    Raises:
+        InputError: if it is not of the form OWNER/NAME.
+    """
+    try:
+        validate_repo_id(repository_id)
+    except HFValidationError as error:
+        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: {error}") from error
+    if repository_id.count("/") != 1:
+        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: OWNER/NAME was expected")
+
+
+def _upload(
+    folder: Path, repository_id: str, *, failed: str, private: bool, repo_type: str = "model", **options: Any
+) -> str:
+    """Make the repository where there is none, and upload a folder to it in one commit; the commit's address."""
+    problem = f"nothing was pushed to {repository_id}: "
+    if get_token() is None:
+        raise InputError(f"{problem}no Hub token was found; set HF_TOKEN or run `hf auth login`. {failed}")
+    api = HfApi()
+    sdk = "gradio" if repo_type == "space" else None
+    try:
+        api.create_repo(repository_id, repo_type=repo_type, private=private or None, exist_ok=True, space_sdk=sdk)
+        commit = api.upload_folder(folder_path=folder, repo_id=repository_id, repo_type=repo_type, **options)
+    except (HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{problem}{_reason(error, repository_id)}. {failed}") from error
+    return commit.commit_url
+
+
+def _reason(error: Exception, repository_id: str) -> str:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 401:
+        return "the Hub does not know the token (401); set HF_TOKEN to a valid one or run `hf auth login`"
+    if status == 403:
+        return f"the token may not write there (403); take one with write access to {repository_id.partition('/')[0]}"
+    if isinstance(error, OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set"
+    if status is None and isinstance(error, (HTTPError, ConnectionError)):
+        return f"{constants.ENDPOINT} cannot be reached ({error})"
+    return " ".join(str(error).split())
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Publish as the command line says; 0, or 2 for a mistake of the user's."""
+    parser = argparse.ArgumentParser(prog="python -m trainer.publish", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run, for example runs/quickstart")
+    parser.add_argument("--hub_model_id", help="repository to publish to, ORG/NAME; made if it is not there")
+    parser.add_argument("--metric", help="publish a metric instead, by its folder's name in trainer/evaluation/metrics")
+    parser.add_argument("--space_id", help="Space to publish the metric to, ORG/METRIC; made if it is not there")
+    parser.add_argument("--private", action="store_true", help="make the repository a private one (default: public)")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="write the run's card and check its folder, upload nothing"
+    )
+    args = parser.parse_args(argv)
+    try:
+        if args.run and args.hub_model_id and not args.metric:
+            done = publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)
+        elif args.metric and args.space_id and not (args.run or args.dry_run):
+            done = push_metric(args.metric, args.space_id, private=args.private)
+        else:
+            raise InputError("expected RUN --hub_model_id ORG/NAME [--dry-run], or --metric NAME --space_id ORG/NAME")
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"checked, not uploaded: {done}" if args.dry_run else f"published: {done}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
