@@ -8,10 +8,11 @@ from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 ROOT = Path(__file__).resolve().parents[1]
-WORDS = (
-    "a the i you we they is are was do not how what where when who why old age new big small cat dog bird house car city "
-    "run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad yes no maybe hello thanks please . , ? !"
-).split()
+WORDS = [
+    *"a the i you we they is are was do not how what where when who why old age new big small cat dog bird".split(),
+    *"house car city run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad".split(),
+    *"yes no maybe hello thanks please . , ? !".split(),
+]
 
 
 @pytest.fixture(scope="session")

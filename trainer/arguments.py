@@ -35,6 +35,11 @@ class Arguments:
     # The model
     model_type: str = _option("dan", "encoder: dan, transformer or cbow", choices=MODEL_TYPES)
     model_config: dict = _option({}, "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'")
+    token_weights: str = _option(
+        "ones",
+        "start of the DAN's learned_token_weights: ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
+        choices=("ones", "sif"),
+    )
     initialise_from: str | None = _option(None, "folder or Hub id of a saved multitask model to start from")
     tokenizer: str | None = _option(
         None, "folder or Hub id of a tokenizer; by default the one of initialise_from, else one trained on the pairs"
@@ -274,6 +279,8 @@ def _validate(arguments: Arguments) -> None:
             raise InputError(
                 f"tasks trains on '{task}', so {option_name} is needed: name its folder with --{option_name}"
             )
+    if arguments.token_weights != "ones" and not arguments.model_config.get("learned_token_weights"):
+        raise InputError("token_weights is sif, so model_config needs learned_token_weights: true (a DAN has it)")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:

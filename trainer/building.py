@@ -2,21 +2,26 @@
 
 import logging
 import os
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
+from huggingface_hub.errors import StrictDataclassError
+from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.tokenizer import train_tokenizer
+from data_scripts.tokenizer import Kind, train_tokenizer
 from modeling_convsim import (
+    ConvSimCbowConfig,
     ConvSimCbowForMultitask,
+    ConvSimDanConfig,
     ConvSimDanForMultitask,
+    ConvSimTransformerConfig,
     ConvSimTransformerForMultitask,
 )
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_base import ConvSimConfig, ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.cache import token_columns
 from trainer.data import Corpora
@@ -24,11 +29,14 @@ from trainer.tasks import ResponsePrediction, Snli, Task
 
 logger = logging.getLogger(__name__)
 
-_MODELS: dict[str, type[ConvSimForMultitask]] = {
-    "dan": ConvSimDanForMultitask,
-    "transformer": ConvSimTransformerForMultitask,
-    "cbow": ConvSimCbowForMultitask,
+_MODELS: dict[str, tuple[type[ConvSimConfig], type[ConvSimForMultitask]]] = {
+    "dan": (ConvSimDanConfig, ConvSimDanForMultitask),
+    "transformer": (ConvSimTransformerConfig, ConvSimTransformerForMultitask),
+    "cbow": (ConvSimCbowConfig, ConvSimCbowForMultitask),
 }
+
+
+SIF_A = 1e-3  # Arora et al. (2017), section 4.1
 
 
 def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) -> PreTrainedTokenizerFast:
@@ -43,7 +51,7 @@ def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) ->
     for sets, columns in ((corpora.pairs, ("input", "response")), (corpora.snli, ("premise", "hypothesis"))):
         if sets is not None and "train" in sets:
             texts += [text for column in columns for text in sets["train"][column]]
-    tokenizer = train_tokenizer(texts, kind=arguments.tokenizer_kind, vocab_size=arguments.vocab_size)
+    tokenizer = train_tokenizer(texts, cast(Kind, arguments.tokenizer_kind), arguments.vocab_size)
     temporary = run_folder / ".tokenizer"
     tokenizer.save_pretrained(temporary)
     os.replace(temporary, trained)
@@ -60,10 +68,10 @@ def _limited(tokenizer: PreTrainedTokenizerFast, max_tokens: int) -> PreTrainedT
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
     """A multitask model with weights drawn from the seed, or those of `initialise_from`."""
     torch.manual_seed(arguments.seed)
-    model_class = _MODELS[arguments.model_type]
+    config_class, model_class = _MODELS[arguments.model_type]
     if arguments.initialise_from:
         config = _load(AutoConfig, arguments.initialise_from, "initialise_from")
-        if config.model_type != model_class.config_class.model_type:
+        if config.model_type != config_class.model_type:
             raise InputError(
                 f"initialise_from holds a {config.model_type} model, but model_type is {arguments.model_type}"
             )
@@ -77,10 +85,15 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
             "pad_token_id": tokenizer.pad_token_id,
             "unk_token_id": tokenizer.unk_token_id,
         }
+        known = {option.name for option in fields(config_class)} - {o.name for o in fields(PreTrainedConfig)}
+        unknown = sorted(set(arguments.model_config) - known)
+        if unknown:
+            raise InputError(f"model_config has {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
         try:
-            config = model_class.config_class(**{**given, **arguments.model_config})
-        except (TypeError, ValueError) as error:
-            raise InputError(f"model_config: {error}") from None
+            config = config_class(**{**given, **arguments.model_config})
+        except StrictDataclassError as error:
+            # The last line says what was wrong with the value, those before it which check found it.
+            raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
         model = model_class(config)
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
@@ -88,6 +101,17 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
             "use the tokenizer that the model was trained with (drop --tokenizer)"
         )
     return model
+
+
+def start_token_weights(model: ConvSimForMultitask, tasks: dict[str, Task]) -> None:
+    """Set a DAN's learned token weights to a / (a + p(w)), p(w) the word's share of the training texts' words."""
+    weights = model.get_parameter("encoder.token_weights.weight")
+    counts = np.zeros(len(weights), dtype=np.int64)
+    for column in (column for task in tasks.values() for column in task.columns):
+        counts += np.bincount(column.ids, minlength=len(weights))
+    sif = SIF_A / (SIF_A + counts / counts.sum())
+    with torch.no_grad():
+        weights[:, 0] = torch.from_numpy(sif).to(weights.dtype)
 
 
 def build_tasks(

@@ -4,11 +4,11 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from data_scripts.leakage import remove_leaked
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
+from data_scripts.leakage import remove_leaked
 from data_scripts.nli import load_snli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
@@ -48,8 +48,7 @@ def load_corpora(arguments: Arguments) -> Corpora:
     ):
         if sets is None or "train" not in sets:
             continue
-        others = {other: list(sentences) for other, sentences in evaluation.items()}
-        sets["train"], removed = remove_leaked(sets["train"], columns, others)
+        sets["train"], removed = remove_leaked(sets["train"], columns, evaluation)
         corpora.leakage[name] = removed
         if removed.get("removed"):
             logger.warning("%s: %d training rows hold an evaluation sentence and were removed (%s)",

@@ -13,17 +13,17 @@ import numpy as np
 import torch
 import yaml
 from accelerate import Accelerator, DistributedDataParallelKwargs
-from modeling_convsim.encoding import Encoder
 from safetensors.torch import load_file
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
-from trainer.building import build_model, build_tasks, build_tokenizer
+from trainer.building import build_model, build_tasks, build_tokenizer, start_token_weights
 from trainer.data import Corpora, load_corpora
 from trainer.evaluation.judging import evaluate_encoder
 from trainer.optimisers import build_optimisers, clip_gradient
@@ -64,6 +64,8 @@ def train(arguments: Arguments) -> dict[str, Any]:
         tokenizer = build_tokenizer(arguments, corpora, folder)
         tasks = build_tasks(arguments, corpora, tokenizer, accelerator.is_main_process)
     model = build_model(arguments, tokenizer)
+    if arguments.token_weights == "sif" and not arguments.initialise_from:
+        start_token_weights(model, tasks)
     batch_sizes = np.array([arguments.batch_size_at(step) for step in range(arguments.max_steps)])
     if (batch_sizes % accelerator.num_processes).any():
         raise InputError(
@@ -182,23 +184,29 @@ class _Run:
         if progress["step"] == 0:
             self._judge()  # a mistake in the settings shows now, not after the first thousand steps
         total = sum(arguments.batch_size_at(step) for step in range(arguments.max_steps))
-        bar = tqdm(total=total, initial=progress["pairs"], unit=" pairs", unit_scale=True, smoothing=0.05,
-                   desc=str(self.folder), disable=not accelerator.is_main_process)  # fmt: skip
         started = time.monotonic() - progress["seconds"]
-        for step in range(progress["step"], arguments.max_steps):
-            self._step(step)
-            progress["step"] = step + 1
-            progress["pairs"] += arguments.batch_size_at(step)
-            progress["seconds"] = time.monotonic() - started
-            bar.update(arguments.batch_size_at(step))
-            last = step + 1 == arguments.max_steps
-            if (step + 1) % arguments.log_every == 0 or last:
-                self._log(bar)
-            if (step + 1) % arguments.eval_every == 0 or last:
-                self._judge()
-                self._save()
+        with tqdm(
+            total=total,
+            initial=progress["pairs"],
+            unit=" pairs",
+            unit_scale=True,
+            smoothing=0.05,
+            desc=self.folder.name,
+            disable=not accelerator.is_main_process,
+        ) as bar:
+            for step in range(progress["step"], arguments.max_steps):
+                self._step(step)
+                progress["step"] = step + 1
+                progress["pairs"] += arguments.batch_size_at(step)
                 progress["seconds"] = time.monotonic() - started
-        bar.close()
+                bar.update(arguments.batch_size_at(step))
+                last = step + 1 == arguments.max_steps
+                if (step + 1) % arguments.log_every == 0 or last:
+                    self._log(bar)
+                if (step + 1) % arguments.eval_every == 0 or last:
+                    self._judge()
+                    self._save()
+                    progress["seconds"] = time.monotonic() - started
 
     def _step(self, step: int) -> None:
         arguments, accelerator = self.arguments, self.accelerator

@@ -15,6 +15,7 @@ class Task(Protocol):
     """What the loop knows of a task."""
 
     name: str
+    columns: list[TokenColumn]
 
     def __len__(self) -> int:
         """Number of training rows."""
@@ -38,6 +39,7 @@ class ResponsePrediction:
         self, inputs: TokenColumn, responses: TokenColumn, mask_false_negatives: bool = False, symmetric: bool = False
     ) -> None:
         self._inputs, self._responses = inputs, responses
+        self.columns = [inputs, responses]
         self._mask, self._symmetric = mask_false_negatives, symmetric
 
     def __len__(self) -> int:
@@ -77,6 +79,7 @@ class Snli:
 
     def __init__(self, premises: TokenColumn, hypotheses: TokenColumn, labels: np.ndarray) -> None:
         self._premises, self._hypotheses, self._labels = premises, hypotheses, labels
+        self.columns = [premises, hypotheses]
 
     def __len__(self) -> int:
         return len(self._labels)

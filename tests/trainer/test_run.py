@@ -1,6 +1,7 @@
 """Whole runs, on a tiny corpus made here: `python trainer/run.py` as a user calls it, in this process."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from safetensors.torch import load_file
 
 from modeling_convsim.encoding import Encoder
 from trainer import run
+from trainer.loop import _Run
 
 THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
 COLOURS = ["red", "green", "blue", "black", "white", "yellow", "brown", "grey", "pink", "purple"]
@@ -67,15 +69,27 @@ def preset(corpora, tmp_path):
     """Writes a preset of the tiny run, with some options changed or dropped (None)."""
 
     def write_preset(**changes) -> str:
+        sizes = {"embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}
         options = {
             "model_type": "dan",
-            "model_config": {"word_embedding_size": 16, "bigram_buckets": 64, "hidden_sizes": [16], "embedding_size": 16,
-                             "response_hidden_sizes": [16], "nli_hidden_size": 16},
-            "vocab_size": 100, "pairs": [str(corpora / "pairs")], "snli": str(corpora / "nli"), "stsb": str(corpora / "sts"),
-            "tasks": {"response_prediction": 0.7, "snli": 0.3}, "optimizer": "adamw", "learning_rate": 0.01,
-            "max_steps": 12, "batch_size": 16, "eval_every": 4, "log_every": 2, "max_grad_norm": 1.0, "trackers": ["none"],
-            "output_dir": str(tmp_path / "run"), "cache_dir": str(corpora / "cache"), "device": "cpu",
-        } | changes  # fmt: skip
+            "model_config": {"word_embedding_size": 16, "bigram_buckets": 64, "hidden_sizes": [16]} | sizes,
+            "vocab_size": 100,
+            "pairs": [str(corpora / "pairs")],
+            "snli": str(corpora / "nli"),
+            "stsb": str(corpora / "sts"),
+            "tasks": {"response_prediction": 0.7, "snli": 0.3},
+            "optimizer": "adamw",
+            "learning_rate": 0.01,
+            "max_grad_norm": 1.0,
+            "max_steps": 12,
+            "batch_size": 16,
+            "eval_every": 4,
+            "log_every": 2,
+            "trackers": ["none"],
+            "output_dir": str(tmp_path / "run"),
+            "cache_dir": str(corpora / "cache"),
+            "device": "cpu",
+        } | changes
         path = tmp_path / "preset.yaml"
         path.write_text(yaml.safe_dump({key: value for key, value in options.items() if value is not None}))
         return str(path)
@@ -128,15 +142,17 @@ def test_training_learns_what_the_pairs_teach(preset, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("model_type", ["dan", "transformer"])
 def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(preset, tmp_path, monkeypatch, model_type):
-    config = {}
+    changes: dict = {"model_type": model_type, "stsb": None}
     if model_type == "transformer":
-        config = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16,
-                  "hidden_dropout": 0.2, "embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}  # fmt: skip
-    changes = {"model_type": model_type, "stsb": None} | ({"model_config": config} if config else {})
+        layers = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+        heads = {"embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}
+        changes["model_config"] = {**layers, **heads, "hidden_dropout": 0.2}
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     assert call(monkeypatch, preset(output_dir=str(whole), **changes)) == 0
 
-    def stop(self, step, original=run_step()):
+    original = _Run._step
+
+    def stop(self, step):
         if step == 6:
             raise KeyboardInterrupt
         original(self, step)
@@ -152,12 +168,6 @@ def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(preset, tmp_path, 
     for name in expected:
         assert torch.equal(expected[name], found[name]), name
     assert (whole / "metrics.jsonl").read_text() == (stopped / "metrics.jsonl").read_text()
-
-
-def run_step():
-    from trainer.loop import _Run
-
-    return _Run._step
 
 
 def test_multitask_starts_from_a_reddit_model(preset, corpora, tmp_path, monkeypatch):
@@ -176,7 +186,7 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
     leaky = tmp_path / "leaky"
     shutil.copytree(corpora / "nli", leaky)
     rows = Dataset.from_parquet(str(leaky / "train-00000-of-00001.parquet")).to_list()
-    rows += [{"premise": "A RED garden!", "hypothesis": "something else", "label": 1}] * 3
+    rows += [{"premise": "A RED kitchen!", "hypothesis": "something else", "label": 1}] * 3
     write(leaky, "train", rows)
     assert call(monkeypatch, preset(snli=str(leaky), max_steps=2, eval_every=2)) == 0
     results = json.loads((tmp_path / "run" / "results.json").read_text())
@@ -192,7 +202,7 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
         ({"num_processes": 2}, "num_processes is 2, but 1 are running"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
-        ({"model_config": {"embedding_siz": 3}}, "model_config: .*embedding_siz"),
+        ({"model_config": {"embedding_siz": 3}}, "model_config has embedding_siz; expected some of"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not measured"),
         ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
@@ -201,8 +211,6 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_one_line(preset, monkeypatch, capsys, changes, message):
-    import re
-
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert re.search(message, refused(monkeypatch, capsys, preset(**changes)))
 
@@ -227,5 +235,5 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(preset, tmp_path,
 
 
 def test_a_diverging_run_says_so(preset, monkeypatch, capsys):
-    message = refused(monkeypatch, capsys, preset(optimizer="sgd", learning_rate=1e30, max_grad_norm=None))
+    message = refused(monkeypatch, capsys, preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
     assert "the loss is not finite" in message and "lower learning_rate" in message

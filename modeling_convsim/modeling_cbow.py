@@ -1,0 +1,61 @@
+"""The Siamese CBOW encoder: a sentence is the mean of its words' embeddings (Kenter et al. 2016, section 2)."""
+
+import torch.nn.functional as F
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import can_return_tuple
+
+from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+
+
+@strict
+class ConvSimCbowConfig(ConvSimConfig):
+    """Config of the Siamese CBOW encoder; see `ConvSimConfig` for the fields.
+
+    Here `embedding_size` is the size of a word's embedding too, and the table starts as N(0, 0.01).
+    """
+
+    model_type = "convsim_cbow"
+
+    embedding_size: int = 300
+    initializer_range: float | int | None = 0.01
+
+
+class ConvSimCbowModel(ConvSimEncoder):
+    """The mean of the embeddings of a sentence's known words; unknown ones are left out, and do not count."""
+
+    config: ConvSimCbowConfig
+
+    def __init__(self, config: ConvSimCbowConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
+    ) -> BaseModelOutputWithPooling:
+        """See `ConvSimEncoder`; a sentence without a known word gives zeros.
+
+        `pooler_output` has length one, so a dot product is the paper's cosine (equation 2).
+        """
+        if cu_seqlens is not None:
+            input_ids = self.check_packed(input_ids, attention_mask)
+            known = input_ids != self.config.unk_token_id
+            known_offsets = F.pad(known.cumsum(0), (1, 0))[cu_seqlens]
+            sums, counts = self.look_up_sums(self.embed_tokens, input_ids[known], known_offsets), known_offsets.diff()
+            words = None
+        else:
+            input_ids, mask = self.check_padded(input_ids, attention_mask)
+            known = (input_ids != self.config.unk_token_id) & mask
+            words = self.look_up(self.embed_tokens, input_ids) * known.unsqueeze(-1)
+            sums, counts = words.sum(1), known.sum(1)
+        return self.build_output(sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype), last_hidden_state=words)
+
+
+class ConvSimCbowForMultitask(ConvSimForMultitask):
+    """The Siamese CBOW encoder with the response network and the inference classifier."""
+
+    config: ConvSimCbowConfig
+    encoder_class = ConvSimCbowModel

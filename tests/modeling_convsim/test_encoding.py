@@ -1,0 +1,212 @@
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+from safetensors.torch import load_file, save_file
+
+from modeling_convsim.encoding import Encoder, main
+from tests.modeling_convsim.tiny_models import build
+
+TEXTS = ["How old are you?", "", "hello", "the small cat likes the big house , and the dog", "Yes, please!", "zebra"]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    path = tmp_path_factory.mktemp("model")
+    build("dan_best").save_pretrained(path)
+    tiny_tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return Encoder.from_pretrained(folder, device="cpu")
+
+
+def reference(encoder: Encoder, text: str) -> torch.Tensor:
+    ids = encoder.tokenizer([text], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        return encoder.model.encoder(ids, torch.ones_like(ids)).pooler_output
+
+
+def test_vectors_are_in_the_order_of_the_texts_whatever_the_batches(encoder):
+    expected = torch.cat([reference(encoder, text) for text in TEXTS * 50]).numpy()
+    for batch_size in (1, 4, 1000):
+        vectors = encoder.encode(iter(TEXTS * 50), batch_size=batch_size)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+def test_response_side_is_the_response_head_of_the_embedding(encoder):
+    expected = torch.cat([encoder.model.response_head(reference(encoder, text)) for text in TEXTS]).detach().numpy()
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_nli_logits_are_those_of_the_head(encoder):
+    first, second = (torch.cat([reference(encoder, text) for text in texts]) for texts in (TEXTS, TEXTS[::-1]))
+    expected = encoder.model.nli_head(first, second).detach().numpy()
+    np.testing.assert_allclose(encoder.nli_logits(TEXTS, TEXTS[::-1]), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="6 premises and 1 hypotheses"):
+        encoder.nli_logits(TEXTS, ["hello"])
+
+
+def test_no_texts_give_no_vectors(encoder):
+    assert encoder.encode([]).shape == (0, 8)
+
+
+def test_long_text_is_cut_to_the_tokenizers_length(encoder):
+    np.testing.assert_array_equal(encoder.encode(["cat " * 500]), encoder.encode(["cat " * 64]))
+
+
+def test_one_string_in_place_of_several_is_refused(encoder):
+    with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
+        encoder.encode("hello")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"), [({"side": "both"}, "side is 'both'"), ({"batch_size": 0}, "batch_size is 0")]
+)
+def test_option_out_of_range_is_refused(encoder, options, message):
+    with pytest.raises(ValueError, match=message):
+        encoder.encode(TEXTS, **options)
+
+
+def test_bare_encoder_encodes_inputs_but_has_no_heads(encoder, tiny_tokenizer, tmp_path):
+    encoder.model.encoder.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    bare = Encoder.from_pretrained(tmp_path)
+    np.testing.assert_allclose(bare.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    with pytest.raises(ValueError, match="bare encoder, without the response head"):
+        bare.encode(TEXTS, side="response")
+    with pytest.raises(ValueError, match="bare encoder, without the inference head"):
+        bare.nli_logits(TEXTS, TEXTS)
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_command_writes_an_array_with_a_row_for_every_line(folder, encoder, tmp_path):
+    source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
+    source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2])
+    assert done.returncode == 0, done.stderr
+    assert "6 vectors of 8 numbers" in done.stdout
+    np.testing.assert_allclose(np.load(output), encoder.encode(TEXTS), atol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy", "texts.txt"]
+
+
+def test_command_reads_and_writes_parquet(folder, encoder, tmp_path):
+    source, output = tmp_path / "texts.parquet", tmp_path / "out.parquet"
+    parquet.write_table(pyarrow.table({"response": TEXTS}), source)
+    assert run(folder, source, "--column", "response", "--side", "response", "-o", output) == 0
+    table = parquet.read_table(output)
+    assert table.column("text").to_pylist() == TEXTS
+    np.testing.assert_array_equal(
+        np.stack(table.column("embedding").to_pylist()).astype(np.float32), encoder.encode(TEXTS, side="response")
+    )
+
+
+def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:
+    """A copy of a good folder with one thing wrong."""
+    build("dan_best").save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    if kind == "vocabulary":
+        model = build("dan_best")
+        model.resize_token_embeddings(20)
+        model.save_pretrained(path)
+    elif kind == "weights":
+        weights = load_file(path / "model.safetensors")
+        del weights["encoder.embed_tokens.weight"]
+        save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    elif kind == "type":
+        (path / "config.json").write_text('{"model_type": "bert"}')
+    elif kind.endswith("!"):
+        (path / kind[:-1]).write_text("{ not what it should be")
+    else:
+        (path / kind).unlink()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("vocabulary", "ids go up to 56, but the model has embeddings for 20 tokens"),
+        ("weights", "its weights lack encoder.embed_tokens.weight"),
+        ("type", "its type is 'bert', expected one that starts with convsim_"),
+        ("tokenizer.json", "holds no tokenizer.json"),
+        ("model.safetensors", "holds no model.safetensors"),
+        ("config.json", "holds no config.json"),
+        ("tokenizer.json!", "cannot open the model"),
+        ("model.safetensors!", "cannot open the model"),
+        ("config.json!", "cannot open the model"),
+    ],
+)
+def test_wrong_folder_gives_one_message_and_exit_code_2(kind, message, folder, tiny_tokenizer, tmp_path, capsys):
+    source = tmp_path / "texts.txt"
+    source.write_text("hello\n")
+    path = broken_folder(kind, folder, tiny_tokenizer, tmp_path / "model")
+    capsys.readouterr()
+    assert run(path, source, "-o", tmp_path / "out.npy") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0] and str(path) in errors[0]
+    assert not (tmp_path / "out.npy").exists()
+
+
+def test_missing_folder_gives_exit_code_2(tmp_path, capsys):
+    source = tmp_path / "texts.txt"
+    source.write_text("hello\n")
+    assert run(tmp_path / "nowhere", source, "-o", tmp_path / "out.npy") == 2
+    assert "there is no such folder" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("latin.txt", b"hello\nna\xefve\n", "latin.txt, line 2: not UTF-8"),
+        ("empty.txt", b"", "empty.txt holds no text"),
+        ("missing.txt", None, "missing.txt: there is no such file"),
+    ],
+)
+def test_wrong_text_file_gives_exit_code_2(name, content, message, folder, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    assert run(folder, tmp_path / name, "-o", tmp_path / "out.npy") == 2
+    assert message in capsys.readouterr().err
+
+
+def test_wrong_column_gives_exit_code_2_and_names_those_there_are(folder, tmp_path, capsys):
+    source = tmp_path / "texts.parquet"
+    parquet.write_table(pyarrow.table({"response": TEXTS, "score": list(range(6))}), source)
+    assert run(folder, source, "-o", tmp_path / "out.npy") == 2
+    assert "no column 'text', only response, score: name one with --column" in capsys.readouterr().err
+    assert run(folder, source, "--column", "score", "-o", tmp_path / "out.npy") == 2
+    assert "column 'score' holds values that are not text" in capsys.readouterr().err
+
+
+def test_parquet_without_pyarrow_says_what_to_install(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "texts.parquet").touch()
+    assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "out.npy") == 2
+    assert "pip install pyarrow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("output", "message"), [("out.csv", "ends in .npy or .parquet"), ("no/out.npy", "no folder")])
+def test_wrong_output_name_gives_exit_code_2(output, message, folder, tmp_path, capsys):
+    with pytest.raises(SystemExit) as stop:
+        run(folder, tmp_path / "texts.txt", "-o", tmp_path / output)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_tokenizer_of_another_vocabulary_is_refused_in_python_too(tiny_tokenizer):
+    model = build("dan")
+    model.resize_token_embeddings(30)
+    with pytest.raises(ValueError, match="give the tokenizer the model was trained with"):
+        Encoder(model, tiny_tokenizer)

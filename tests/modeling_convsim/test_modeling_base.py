@@ -1,0 +1,226 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
+from torch import nn
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask, NliHead, ResponseHead
+from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
+
+
+def embed(model: ConvSimForMultitask, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    with torch.no_grad():
+        return model.encoder(**batch).pooler_output
+
+
+def test_packed_padded_and_one_by_one_agree(multitask):
+    packed = embed(multitask, pack(SENTENCES))
+    for padded in (pad(SENTENCES), pad(SENTENCES, width=11), pad(SENTENCES, width=9, left=True)):
+        torch.testing.assert_close(embed(multitask, padded), packed, rtol=0, atol=1e-6)
+    alone = torch.cat([embed(multitask, pack([sentence])) for sentence in SENTENCES])
+    torch.testing.assert_close(alone, packed, rtol=0, atol=1e-6)
+
+
+def test_embeddings_have_length_one(multitask):
+    words = [sentence for sentence in SENTENCES if sentence]
+    torch.testing.assert_close(embed(multitask, pack(words)).norm(dim=1), torch.ones(len(words)))
+
+
+def test_mask_is_found_from_padding_ids_where_none_is_given(multitask):
+    batch = pad(SENTENCES)
+    ids = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, multitask.config.pad_token_id)
+    torch.testing.assert_close(embed(multitask, {"input_ids": ids}), embed(multitask, batch), rtol=0, atol=1e-6)
+
+
+def test_last_hidden_state_is_per_token_and_zero_at_padding(multitask):
+    batch = pad(SENTENCES)
+    states = multitask.encoder(**batch).last_hidden_state
+    assert states.shape[:2] == batch["input_ids"].shape
+    assert (states[batch["attention_mask"] == 0] == 0).all()
+    known = (batch["attention_mask"] == 1) & (batch["input_ids"] != multitask.config.unk_token_id)
+    assert (states[known].abs().sum(1) > 0).all()
+
+
+def test_empty_text_alone_as_a_float_tensor_gives_the_same_vector(multitask):
+    among_others = embed(multitask, pack(SENTENCES))[0]
+    assert among_others.isfinite().all()
+    torch.testing.assert_close(embed(multitask, {"input_ids": torch.zeros(1, 0)})[0], among_others, rtol=0, atol=1e-6)
+    packed = {"input_ids": torch.zeros(0), "cu_seqlens": torch.tensor([0, 0, 0])}
+    torch.testing.assert_close(embed(multitask, packed)[1], among_others, rtol=0, atol=1e-6)
+
+
+def test_empty_text_of_an_untrained_model_gives_no_exploding_gradient():
+    # Its vector is zero before normalisation: dividing by a length of 1e-12 would multiply the gradient by 1e12.
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12))
+    output = model.encoder(**pack([[], [5, 6]])).pooler_output
+    assert (output[0] == 0).all()
+    output.sum().backward()
+    assert all(parameter.grad.abs().max() < 100 for parameter in model.encoder.parameters())
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        {"input_ids": torch.tensor([3, 4])},
+        {"input_ids": torch.tensor([[3, 4]]), "cu_seqlens": torch.tensor([0, 2])},
+        {"input_ids": torch.tensor([3]), "attention_mask": torch.tensor([1]), "cu_seqlens": torch.tensor([0, 1])},
+    ],
+)
+def test_input_in_neither_form_is_refused(multitask, batch):
+    with pytest.raises(ValueError, match=r"\(total_tokens,\)"):
+        multitask.encoder(**batch)
+
+
+def test_sparse_gradient_equals_dense_gradient(multitask):
+    tables = multitask.embedding_tables()
+    assert sum(table.numel() for table in tables) == sum(
+        parameter.numel() for name, parameter in multitask.named_parameters() if "embed_" in name or "token_w" in name
+    )
+    for batch in (pack(SENTENCES), pad(SENTENCES)):
+        gradients = {}
+        for enabled in (False, True):
+            multitask.set_sparse_gradients(enabled)
+            multitask.zero_grad()
+            multitask(**batch).pooler_output.cos().sum().backward()
+            assert all(table.grad.is_sparse == enabled for table in tables)
+            gradients[enabled] = [table.grad.to_dense() if enabled else table.grad for table in tables]
+        torch.testing.assert_close(gradients[True], gradients[False], rtol=0, atol=1e-6)
+
+
+def test_packed_texts_of_both_sides_share_one_encoder_call(multitask):
+    calls = []
+    multitask.encoder.register_forward_hook(lambda *_: calls.append(1))
+    responses = [[20, 21], [], [22]]
+    names = ("input_ids", "cu_seqlens")
+    output = multitask(
+        **pack(SENTENCES[:3]),
+        **{f"response_{name}": pack(responses)[name] for name in names},
+        **{f"hypothesis_{name}": pack(SENTENCES[3:6])[name] for name in names},
+    )
+    assert len(calls) == 1
+    torch.testing.assert_close(output.pooler_output, embed(multitask, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
+    expected = multitask.response_head(embed(multitask, pack(responses)))
+    torch.testing.assert_close(output.response_embeds, expected, rtol=1e-6, atol=1e-5)
+    second = embed(multitask, pack(SENTENCES[3:6]))
+    torch.testing.assert_close(output.hypothesis_embeds, second, rtol=0, atol=1e-6)
+    torch.testing.assert_close(output.nli_logits, multitask.nli_head(output.pooler_output, second))
+
+
+def test_padded_batches_give_what_packed_ones_give(multitask):
+    responses = [[20, 21], [], [22]]
+    packed, padded = (
+        multitask(**form(SENTENCES[:3]), **{f"response_{name}": value for name, value in form(responses).items()})
+        for form in (pack, pad)
+    )
+    assert packed.hypothesis_embeds is None and packed.nli_logits is None
+    torch.testing.assert_close(padded.pooler_output, packed.pooler_output, rtol=0, atol=1e-6)
+    torch.testing.assert_close(padded.response_embeds, packed.response_embeds, rtol=1e-5, atol=1e-5)
+
+
+def test_response_head_of_the_paper_is_tanh_layers_then_a_linear_one():
+    head = build("dan").response_head
+    x = torch.randn(5, 12, dtype=torch.float64)
+    first, second, last = ((layer.weight.double(), layer.bias.double()) for layer in head.layers)
+    hidden = torch.tanh(torch.tanh(x @ first[0].T + first[1]) @ second[0].T + second[1])
+    torch.testing.assert_close(head.double()(x), hidden @ last[0].T + last[1])
+
+
+def test_residual_response_head_starts_at_the_identity():
+    head = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, response_residual=True)).response_head
+    x = torch.randn(5, 12)
+    assert torch.equal(head(x), x)
+
+
+def test_normalized_response_has_the_learned_scale_as_its_length():
+    config = ConvSimDanConfig(**DAN, embedding_size=12, normalize_response=True, logit_scale_init=7.0)
+    response = ConvSimDanForMultitask(config).response_head(torch.randn(5, 12))
+    torch.testing.assert_close(response.norm(dim=1), torch.full((5,), 7.0))
+
+
+@pytest.mark.parametrize("residual", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_response_head_as_dense_layers_is_the_same_function(residual, normalize):
+    torch.manual_seed(1)
+    config = ConvSimDanConfig(**DAN, embedding_size=12, response_residual=residual, normalize_response=normalize)
+    head = ConvSimDanForMultitask(config).response_head
+    nn.init.normal_(head.layers[-1].weight)
+    x = torch.randn(6, 12)
+    layers, scale = head.as_dense_layers()
+    vectors = x
+    for weight, bias, activation in layers:
+        vectors = {"relu": F.relu, "tanh": torch.tanh, "identity": nn.Identity()}[activation](
+            F.linear(vectors, weight, bias)
+        )
+    assert (scale is not None) == normalize
+    if scale is not None:
+        vectors = scale * F.normalize(vectors, dim=1)
+    torch.testing.assert_close(vectors, head(x), rtol=1e-5, atol=1e-5)
+
+
+def test_nli_head_features_and_hidden_layer():
+    head = NliHead(ConvSimDanConfig(**DAN, embedding_size=12)).double()
+    u, v = torch.randn(2, 4, 12, dtype=torch.float64)
+    features = torch.cat([u, v, abs(u - v), u * v], dim=1)
+    hidden = (features @ head.hidden.weight.T + head.hidden.bias).clamp(min=0)
+    torch.testing.assert_close(head(u, v), hidden @ head.output.weight.T + head.output.bias)
+
+
+def test_every_parameter_is_initialised_in_init_weights(multitask):
+    """On the meta device nothing else could have given it a value."""
+    with torch.device("meta"):
+        model = type(multitask)(multitask.config)
+    model.to_empty(device="cpu")
+    for module in model.modules():
+        module._is_hf_initialized = False
+        for parameter in module.parameters(recurse=False):
+            parameter.data.fill_(float("nan"))
+            parameter._is_hf_initialized = False
+    model.initialize_weights()
+    assert not any(parameter.isnan().any() for parameter in model.parameters())
+
+
+def test_resizing_the_vocabulary_keeps_known_words_and_takes_new_ones(multitask):
+    before = embed(multitask, pack(SENTENCES))
+    multitask.resize_token_embeddings(70)
+    assert multitask.config.vocab_size == multitask.get_input_embeddings().num_embeddings == 70
+    torch.testing.assert_close(embed(multitask, pack(SENTENCES)), before, rtol=0, atol=0)
+    assert embed(multitask, pack([[69, 61]])).isfinite().all()
+    multitask.set_sparse_gradients(True)
+    multitask(**pack([[69]])).pooler_output.sum().backward()
+    assert multitask.get_input_embeddings().weight.grad.is_sparse
+
+
+def test_compiles_without_a_graph_break_for_padded_input(multitask):
+    batch = pad(SENTENCES)
+    compiled = torch.compile(multitask.encoder, backend="eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(**batch).pooler_output, embed(multitask, batch), rtol=0, atol=1e-6)
+    torch.compiler.reset()
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"embedding_size": 0}, "embedding_size is 0, expected numbers above 0"),
+        ({"response_hidden_sizes": []}, r"response_hidden_sizes is \[\], expected the size of at least one"),
+        ({"response_hidden_sizes": [5, -1]}, r"response_hidden_sizes is \[5, -1\], expected numbers above 0"),
+        ({"logit_scale_init": 0}, "logit_scale_init is 0, expected numbers above 0"),
+        ({"initializer_range": -0.1}, "initializer_range is -0.1, expected numbers above 0"),
+        ({"pad_token_id": 60, "vocab_size": 60}, "pad_token_id is 60, expected an id below vocab_size 60"),
+        ({"bigram_buckets": -1}, "bigram_buckets is -1, expected 0"),
+        ({"hidden_sizes": [0]}, r"hidden_sizes is \[0\], expected numbers above 0"),
+        ({"residual": True, "embedding_size": 500}, "embedding_size is 500, expected word_embedding_size 300"),
+    ],
+)
+def test_config_refuses_values_out_of_range(values, message):
+    with pytest.raises(StrictDataclassClassValidationError, match=message):
+        ConvSimDanConfig(**values)
+
+
+def test_config_refuses_a_value_of_another_type():
+    with pytest.raises(StrictDataclassFieldValidationError, match="embedding_size"):
+        ConvSimDanConfig(embedding_size="large")
+
+
+def test_response_head_alone_needs_only_the_config():
+    assert ResponseHead(ConvSimDanConfig(**DAN, embedding_size=12))(torch.zeros(2, 12)).shape == (2, 12)

@@ -1,0 +1,78 @@
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanModel
+from modeling_convsim.modeling_dan import hash_bigrams
+from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack
+
+
+def reference_embedding(model: ConvSimDanModel, sentence: list[int]) -> np.ndarray:
+    """The paper's formulas, one sentence and one token at a time, in float64."""
+    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
+    config = model.config
+    total = np.zeros(config.word_embedding_size)
+    for token in sentence:
+        weight = weights["token_weights.weight"][token, 0] if config.learned_token_weights else 1.0
+        total += weight * weights["embed_tokens.weight"][token] / np.sqrt(len(sentence))
+    if config.bigram_buckets:
+        for first, second in pairwise(sentence):
+            bucket = (first * 1_000_003 + second) % 2_147_483_647 % config.bigram_buckets
+            total += weights["embed_bigrams.weight"][bucket] / np.sqrt(len(sentence) - 1)
+    hidden = total
+    last = len(config.hidden_sizes)
+    for layer in range(last + 1):
+        hidden = weights[f"layers.{layer}.weight"] @ hidden + weights[f"layers.{layer}.bias"]
+        if layer < last or not config.residual:
+            hidden = np.tanh(hidden)
+    if config.residual:
+        hidden = hidden + total
+    return hidden / np.linalg.norm(hidden)
+
+
+@pytest.mark.parametrize("kind", ["dan", "dan_best", "dan_words"])
+def test_agrees_with_a_loop_over_sentences_in_float64(kind):
+    model = build(kind).encoder
+    expected = np.stack([reference_embedding(model, sentence) for sentence in SENTENCES])
+    with torch.no_grad():
+        np.testing.assert_allclose(model(**pack(SENTENCES)).pooler_output.numpy(), expected, atol=1e-6)
+
+
+def test_bigram_ids_are_those_of_unbounded_integers():
+    first, second = torch.randint(0, 2**31 - 1, (2, 1000), generator=torch.Generator().manual_seed(0))
+    expected = [
+        ((a * 1_000_003 + b) % 2_147_483_647) % 2**18 for a, b in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    assert hash_bigrams(first, second, 2**18).tolist() == expected
+
+
+def test_order_of_words_counts_with_bigrams_only():
+    with torch.no_grad():
+        for kind, same in (("dan", False), ("dan_words", True)):
+            forwards, backwards = build(kind).encoder(**pack([[5, 6, 7], [7, 6, 5]])).pooler_output
+            assert torch.allclose(forwards, backwards, atol=1e-6) == same
+
+
+def test_residual_starts_as_the_sum_of_words_and_bigrams():
+    config = ConvSimDanConfig(**DAN, embedding_size=8, residual=True)
+    model = ConvSimDanModel(config)
+    words, bigrams = model.embed_tokens.weight, model.embed_bigrams.weight
+    buckets = [(5 * 1_000_003 + 6) % 2_147_483_647 % 32, (6 * 1_000_003 + 7) % 2_147_483_647 % 32]
+    total = (words[5] + words[6] + words[7]) / 3**0.5 + (bigrams[buckets[0]] + bigrams[buckets[1]]) / 2**0.5
+    torch.testing.assert_close(model(**pack([[5, 6, 7]])).pooler_output[0], total / total.norm())
+
+
+def test_token_weights_start_at_one_and_new_words_get_one():
+    model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, learned_token_weights=True))
+    assert (model.token_weights.weight == 1).all()
+    with torch.no_grad():
+        model.token_weights.weight.fill_(0.5)
+    model.resize_token_embeddings(64)
+    assert model.token_weights.weight.squeeze(1).tolist() == [0.5] * 60 + [1.0] * 4
+
+
+def test_relu_is_the_other_activation():
+    model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, activation="relu"))
+    assert (model(**pack([[5, 6]])).pooler_output >= 0).all()

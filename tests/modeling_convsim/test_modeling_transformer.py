@@ -1,0 +1,135 @@
+import math
+
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+from torch import nn
+
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel
+from modeling_convsim.modeling_transformer import timing_signal
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
+
+
+def scalar_timing_signal(position: int, size: int) -> list[float]:
+    scales = [10_000 ** (i / (size / 2 - 1)) for i in range(size // 2)]
+    return [math.sin(position / scale) for scale in scales] + [math.cos(position / scale) for scale in scales]
+
+
+@pytest.mark.parametrize("size", [16, 512])
+def test_timing_signal_is_the_formula(size):
+    expected = torch.tensor([scalar_timing_signal(position, size) for position in range(64)], dtype=torch.float64)
+    signal = timing_signal(64, size, torch.device("cpu"))
+    assert signal.dtype == torch.float32
+    torch.testing.assert_close(signal.double(), expected, rtol=0, atol=1e-5)
+
+
+def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> list[torch.Tensor]:
+    """Hidden states (tokens, hidden_size) after the embeddings and after each layer, by torch's own layers."""
+    config = model.config
+    size = config.hidden_size
+    signal = torch.tensor([scalar_timing_signal(position, size) for position in range(len(sentence))])
+    states = [model.embed_tokens.weight[torch.tensor(sentence)] * math.sqrt(size) + signal]
+    for ours in model.layers:
+        layer = nn.TransformerEncoderLayer(
+            size,
+            config.num_attention_heads,
+            config.intermediate_size,
+            dropout=0.0,
+            activation="relu",
+            layer_norm_eps=config.layer_norm_eps,
+            norm_first=True,
+            batch_first=True,
+        )
+        nn.init.zeros_(layer.self_attn.in_proj_bias)
+        nn.init.zeros_(layer.self_attn.out_proj.bias)
+        layer.self_attn.in_proj_weight.data = ours.attention.query_key_value.weight.data
+        layer.self_attn.out_proj.weight.data = ours.attention.output.weight.data
+        layer.norm1.load_state_dict(ours.attention_norm.state_dict())
+        layer.norm2.load_state_dict(ours.feed_forward_norm.state_dict())
+        layer.linear1.load_state_dict(ours.intermediate.state_dict())
+        layer.linear2.load_state_dict(ours.output.state_dict())
+        states.append(layer(states[-1].unsqueeze(0)).squeeze(0))
+    states[-1] = model.norm(states[-1])
+    return states
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
+    model = build("transformer").encoder
+    model.set_attn_implementation(attention)
+    sentences = [sentence for sentence in SENTENCES if sentence]
+    vectors = model(**pack(sentences)).pooler_output
+    for sentence, vector in zip(sentences, vectors, strict=True):
+        mean = sum(reference_states(model, sentence)[-1]) / len(sentence)
+        projected = model.projection.weight @ mean + model.projection.bias
+        torch.testing.assert_close(vector, projected / projected.norm(), rtol=0, atol=2e-6)
+
+
+@torch.no_grad()
+def test_hidden_states_on_request_are_those_of_every_layer():
+    model = build("transformer").encoder
+    sentences = [[5, 6, 7], [9, 10, 11, 1, 13]]
+    output = model(**pad(sentences), output_hidden_states=True)
+    assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
+    for row, sentence in enumerate(sentences):
+        expected = reference_states(model, sentence)
+        actual = [states[row, : len(sentence)] for states in output.hidden_states]
+        torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+@torch.no_grad()
+def test_attentions_on_request_are_distributions_over_real_tokens():
+    model = build("transformer").encoder
+    batch = pad(SENTENCES)
+    output = model(**batch, output_attentions=True)
+    assert [tuple(weights.shape) for weights in output.attentions] == [(7, 2, 7, 7)] * 2
+    mask = batch["attention_mask"].bool()
+    for weights in output.attentions:
+        torch.testing.assert_close(weights.sum(-1), torch.ones(7, 2, 7))
+        assert (weights[4] > 0).all()
+        assert (weights[1][:, :, ~mask[1]] == 0).all()
+    torch.testing.assert_close(output.pooler_output, model(**batch).pooler_output, rtol=0, atol=1e-6)
+
+
+def test_gradient_checkpointing_gives_the_same_gradients():
+    model = build("transformer").train()
+    gradients = []
+    for checkpointing in (False, True):
+        if checkpointing:
+            model.gradient_checkpointing_enable()
+        model.zero_grad()
+        model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.encoder.parameters()])
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
+
+
+def test_batch_with_empty_texts_has_finite_gradients():
+    model = build("transformer")
+    with torch.autograd.detect_anomaly(check_nan=True):
+        model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.encoder.parameters())
+
+
+def test_dropout_is_on_in_training_only():
+    config = build("transformer").config
+    config.hidden_dropout = 0.5
+    model = ConvSimTransformerModel(config)
+    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert not torch.allclose(once, twice)
+    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert torch.equal(once, twice)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 100}, "hidden_size is 100, expected an even multiple of num_attention_heads 8"),
+        ({"hidden_size": 15, "num_attention_heads": 3}, "hidden_size is 15, expected an even multiple"),
+        ({"attention_dropout": 1.0}, "attention_dropout is 1.0, expected at least 0 and below 1"),
+        ({"num_hidden_layers": 0}, "num_hidden_layers is 0, expected numbers above 0"),
+    ],
+)
+def test_config_refuses_values_out_of_range(values, message):
+    with pytest.raises(StrictDataclassClassValidationError, match=message):
+        ConvSimTransformerConfig(**values)

@@ -1,0 +1,177 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
+
+KINDS = ["dan_best", "transformer", "cbow"]
+
+
+def auto_map(folder: Path) -> dict[str, str]:
+    return json.loads((folder / "config.json").read_text())["auto_map"]
+
+
+def test_automodel_opens_a_multitask_folder_as_the_encoder_inside_it(multitask, tmp_path):
+    """With a wrong `base_model_prefix` the encoder would load, in silence, with random weights."""
+    multitask.save_pretrained(tmp_path)
+    encoder, loading = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(encoder) is type(multitask.encoder)
+    assert not any(loading.values())
+    saved = multitask.encoder.state_dict()
+    assert encoder.state_dict().keys() == saved.keys()
+    assert all(torch.equal(value, saved[name]) for name, value in encoder.state_dict().items())
+    batch = pack(SENTENCES)
+    assert torch.equal(encoder.eval()(**batch).pooler_output, multitask.encoder(**batch).pooler_output)
+
+
+def test_automodelforpretraining_opens_a_multitask_folder_whole(multitask, tmp_path):
+    multitask.save_pretrained(tmp_path)
+    model, loading = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
+    assert type(model) is type(multitask)
+    assert not any(loading.values())
+    batch = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
+    assert torch.equal(model.eval()(**batch).response_embeds, multitask(**batch).response_embeds)
+
+
+def test_multitask_model_takes_its_encoder_from_a_bare_folder(multitask, tmp_path):
+    multitask.encoder.save_pretrained(tmp_path)
+    model, loading = type(multitask).from_pretrained(tmp_path, output_loading_info=True)
+    assert all(name.startswith(("response_head.", "nli_head.")) for name in loading["missing_keys"])
+    batch = pack(SENTENCES)
+    assert torch.equal(model.eval()(**batch).pooler_output, multitask(**batch).pooler_output)
+
+
+def test_saved_folder_names_its_classes_and_holds_their_code(multitask, tmp_path):
+    multitask.save_pretrained(tmp_path)
+    module = type(multitask).__module__.rpartition(".")[2]
+    prefix = f"{module}.{type(multitask).__name__.removesuffix('ForMultitask')}"
+    assert auto_map(tmp_path) == {
+        "AutoConfig": f"{prefix}Config",
+        "AutoModel": f"{prefix}Model",
+        "AutoModelForPreTraining": f"{prefix}ForMultitask",
+    }
+    assert {path.name for path in tmp_path.glob("*.py")} == {"modeling_base.py", f"{module}.py"}
+
+
+def test_resaved_bare_encoder_no_longer_offers_the_multitask_model(multitask, tmp_path):
+    multitask.save_pretrained(tmp_path / "multitask")
+    encoder = AutoModel.from_pretrained(tmp_path / "multitask")
+    encoder.save_pretrained(tmp_path / "encoder")
+    assert set(auto_map(tmp_path / "encoder")) == {"AutoConfig", "AutoModel"}
+    assert AutoModel.from_pretrained(tmp_path / "encoder", output_loading_info=True)[1]["missing_keys"] == set()
+
+
+def test_tokenizer_saved_beside_the_model_reads_texts_for_it(tiny_tokenizer, tmp_path):
+    model = build("dan")
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    batch = tokenizer(["Hello, you!", "", "how old are you?"], padding=True, return_tensors="pt")
+    vectors = AutoModel.from_pretrained(tmp_path).eval()(**batch).pooler_output
+    ids = tokenizer(["Hello, you!", "", "how old are you?"])["input_ids"]
+    torch.testing.assert_close(vectors, model.encoder(**pack(ids)).pooler_output, rtol=0, atol=1e-6)
+    assert model.encoder(**tokenizer("", return_tensors="pt")).pooler_output.isfinite().all()
+
+
+def test_sentence_transformers_reads_the_size_and_the_vectors_of_the_encoder(tiny_tokenizer, tmp_path):
+    from sentence_transformers.base.modules import Transformer
+
+    texts = ["hello you", "how old are you?"]
+    for kind in KINDS:
+        folder = tmp_path / kind
+        model = build(kind)
+        model.save_pretrained(folder)
+        tiny_tokenizer.save_pretrained(folder)
+        text = {"method": "forward", "method_output_name": "pooler_output"}
+        (folder / "sentence_bert_config.json").write_text(
+            json.dumps(
+                {
+                    "transformer_task": "feature-extraction",
+                    "modality_config": {"text": text},
+                    "module_output_name": "sentence_embedding",
+                }
+            )
+        )
+        module = Transformer.load(str(folder))
+        assert module.get_embedding_dimension() == model.config.embedding_size
+        features = module(module.preprocess(texts))
+        expected = model.encoder(**pack(tiny_tokenizer(texts)["input_ids"])).pooler_output
+        torch.testing.assert_close(features["sentence_embedding"], expected, rtol=0, atol=1e-6)
+
+
+# Run where `modeling_convsim` cannot be imported: the folder's own code has to do.
+REMOTE = """
+import importlib.abc, json, sys
+class Refuse(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "modeling_convsim":
+            raise ImportError("modeling_convsim is not installed here")
+sys.meta_path.insert(0, Refuse())
+import torch
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+torch.set_num_threads(1)
+for folder in sys.argv[1:]:
+    batches = torch.load(folder + "/batches.pt")
+    encoder = AutoModel.from_pretrained(folder, trust_remote_code=True).eval()
+    model = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=True).eval()
+    assert not type(model).__module__.startswith("modeling_convsim")
+    outputs = {}
+    with torch.no_grad():
+        for name, batch in batches.items():
+            outputs["encoder_" + name] = encoder(**batch).pooler_output
+            pairs = batch | {"response_" + key: value for key, value in batch.items()}
+            outputs["response_" + name] = model(**pairs).response_embeds
+    outputs["ids"] = AutoTokenizer.from_pretrained(folder, trust_remote_code=True)("hello you")["input_ids"]
+    torch.save(outputs, folder + "/outputs.pt")
+    model.save_pretrained(folder + "/resaved")
+    encoder.save_pretrained(folder + "/resaved_encoder")
+"""
+
+
+@pytest.fixture(scope="module")
+def remote_folders(tiny_tokenizer, tmp_path_factory):
+    """Folders of each kind, used by a process that has no `modeling_convsim` but trusts their code."""
+    root = tmp_path_factory.mktemp("remote")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    for kind in KINDS:
+        build(kind).save_pretrained(root / kind)
+        tiny_tokenizer.save_pretrained(root / kind)
+        torch.save({"packed": pack(SENTENCES), "padded": pad(SENTENCES)}, root / kind / "batches.pt")
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {"HF_MODULES_CACHE": str(root / "modules"), "HF_HUB_OFFLINE": "1"}
+    command = [sys.executable, "-c", REMOTE, *(str(root / kind) for kind in KINDS)]
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    yield root
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_remote_code_gives_the_same_vectors_bit_for_bit(kind, remote_folders):
+    model = build(kind)
+    outputs = torch.load(remote_folders / kind / "outputs.pt")
+    with torch.no_grad():
+        for name, batch in {"packed": pack(SENTENCES), "padded": pad(SENTENCES)}.items():
+            assert torch.equal(outputs[f"encoder_{name}"], model.encoder(**batch).pooler_output)
+            pairs = batch | {f"response_{key}": value for key, value in batch.items()}
+            assert torch.equal(outputs[f"response_{name}"], model(**pairs).response_embeds)
+    assert outputs["ids"] == AutoTokenizer.from_pretrained(remote_folders / kind)("hello you")["input_ids"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_folder_resaved_by_remote_code_is_whole(kind, remote_folders):
+    folder = remote_folders / kind
+    assert auto_map(folder / "resaved") == auto_map(folder)
+    names = {path.name for path in folder.glob("*.py")}
+    assert {path.name for path in (folder / "resaved").glob("*.py")} == names
+    batch = pack(SENTENCES)
+    resaved = AutoModel.from_pretrained(folder / "resaved_encoder").eval()
+    assert set(auto_map(folder / "resaved_encoder")) == {"AutoConfig", "AutoModel"}
+    assert torch.equal(resaved(**batch).pooler_output, build(kind).encoder(**batch).pooler_output)

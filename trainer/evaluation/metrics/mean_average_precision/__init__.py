@@ -1,0 +1,1 @@
+"""Mean average precision with the conventions of the SemEval cQA scorer."""

@@ -1,0 +1,1 @@
+"""P@N: is the true response among the N best of its candidates?"""

@@ -1,0 +1,28 @@
+"""The metric's Space: a form that computes it."""
+
+import json
+
+import gradio as gr
+from precision_at_n import PrecisionAtN
+
+metric = PrecisionAtN()
+
+
+def compute(predictions: str, references: str, n: str) -> dict:
+    """Compute the metric of inputs written as JSON lists."""
+    return metric.compute(predictions=json.loads(predictions), references=json.loads(references), n=json.loads(n))
+
+
+if __name__ == "__main__":
+    gr.Interface(
+        fn=compute,
+        inputs=[
+            gr.Textbox(label="predictions (JSON)", value="[[0.9, 0.2, 0.4], [0.1, 0.3, 0.1]]"),
+            gr.Textbox(label="references (JSON)", value="[0, 0]"),
+            gr.Textbox(label="n (JSON)", value="[1, 3]"),
+        ],
+        outputs=gr.JSON(),
+        title="P@N of response selection",
+        description=metric.description,
+        article=metric.inputs_description,
+    ).launch()

@@ -1,0 +1,1 @@
+"""Pearson and Spearman correlation with gold similarity, whole and by group."""

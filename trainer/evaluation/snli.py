@@ -1,0 +1,35 @@
+"""SNLI: accuracy of the inference classifier on top of the encoder (Yang et al. 2018, section 3.2 and table 2)."""
+
+from collections.abc import Iterable
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from datasets import Dataset
+from sklearn.metrics import accuracy_score
+
+from data_scripts.errors import InputError
+from trainer.evaluation.encoders import SentenceEncoder
+
+
+@runtime_checkable
+class NliEncoder(Protocol):
+    """An encoder that also classifies, as `modeling_convsim.encoding.Encoder` of a multitask model does."""
+
+    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+        """Logits (pairs, 3): entailment, neutral, contradiction."""
+        ...
+
+
+def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str) -> dict:
+    """{"accuracy": 0 to 1, "split": `split`} over `pairs` (premise, hypothesis, label).
+
+    Raises:
+        InputError: the model has no classifier.
+    """
+    if not isinstance(encoder, NliEncoder):
+        raise InputError("task snli: this model has no inference classifier; only ConvSim multitask models do")
+    try:
+        logits = encoder.nli_logits(pairs["premise"][:], pairs["hypothesis"][:])
+    except ValueError as error:
+        raise InputError(f"task snli: {error}") from error
+    return {"accuracy": float(accuracy_score(pairs["label"], logits.argmax(axis=1))), "split": split}

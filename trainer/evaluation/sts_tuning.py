@@ -1,0 +1,124 @@
+"""Tuning to the STS Benchmark: one matrix on top of a fixed encoder (Yang et al. 2018, section 4.3).
+
+The paper says only that a transformation matrix is trained on STS-B. Ours: u* = W u starts at the identity; the angular
+similarity of W u and W v, on the range of the labels, is fitted to gold by least squares with L-BFGS. Pearson's r on
+dev decides where to stop and how much a penalty holds W near the identity.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from datasets import Dataset
+from scipy.optimize import OptimizeResult, minimize
+from tqdm import tqdm
+
+from trainer.evaluation.encoders import SentenceEncoder
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+from trainer.evaluation.similarity import angular, cosine, encode_pairs
+from trainer.evaluation.stsb import correlation_by_genre
+
+PENALTIES = (0.0, 0.001, 0.01)
+MAX_ITERATIONS = 100
+PATIENCE = 10
+
+
+@dataclass(frozen=True)
+class EmbeddedPairs:
+    """Pairs of sentences as vectors `first`, `second` (pairs, dimensions) with `gold` (pairs,), 0 to 5."""
+
+    first: np.ndarray
+    second: np.ndarray
+    gold: np.ndarray
+
+
+def tuned_scores(matrix: np.ndarray, pairs: EmbeddedPairs) -> np.ndarray:
+    """Angular scores (pairs,), -pi to 0, of the transformed vectors W u and W v; `matrix` W is (d, d)."""
+    return angular(cosine(pairs.first @ matrix.T, pairs.second @ matrix.T))
+
+
+def objective(
+    matrix: torch.Tensor, first: torch.Tensor, second: torch.Tensor, gold: torch.Tensor, penalty: float
+) -> torch.Tensor:
+    """mean((5 (1 - angle(W u, W v) / pi) - gold)^2) + penalty * |W - I|^2, a scalar.
+
+    Args:
+        matrix: W, (d, d).
+        first: u, (pairs, d).
+        second: v, (pairs, d).
+        gold: (pairs,), 0 to 5.
+        penalty: weight of the squared Frobenius distance from the identity.
+    """
+    u = torch.nn.functional.normalize(first @ matrix.T, dim=1)
+    v = torch.nn.functional.normalize(second @ matrix.T, dim=1)
+    # Kahan's form of the angle: the arc cosine's gradient is infinite where u = v, and STS-B pairs sentences with
+    # themselves.
+    angle = 2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))
+    fit = (5 * (1 - angle / torch.pi) - gold).square().mean()
+    return fit + penalty * (matrix - torch.eye(len(matrix), dtype=matrix.dtype)).square().sum()
+
+
+def tune(train: EmbeddedPairs, dev: EmbeddedPairs, penalties: Sequence[float] = PENALTIES) -> np.ndarray:
+    """The matrix W (d, d), float32, that has the best Pearson's r on `dev` over all iterations and `penalties`.
+
+    Deterministic. The identity is among those compared, so dev never gets worse than untuned.
+    """
+    identity = np.eye(train.first.shape[1], dtype=np.float32)
+    best, best_pearson = identity, _pearson(identity, dev)
+    for penalty in penalties:
+        matrix, pearson = _fit(train, dev, penalty)
+        if pearson > best_pearson:
+            best, best_pearson = matrix, pearson
+    return best
+
+
+def tune_on_stsb(
+    encoder: SentenceEncoder, train: Dataset, dev: Dataset, splits: Mapping[str, Dataset]
+) -> tuple[np.ndarray, dict[str, dict]]:
+    """The matrix trained on STS-B `train` and stopped on `dev`, and its correlations on each of `splits` by genre."""
+    matrix = tune(_embed(encoder, train), _embed(encoder, dev))
+    return matrix, {
+        name: correlation_by_genre(tuned_scores(matrix, _embed(encoder, pairs)), pairs)
+        for name, pairs in splits.items()
+    }
+
+
+def _embed(encoder: SentenceEncoder, pairs: Dataset) -> EmbeddedPairs:
+    vectors = encode_pairs(encoder, pairs["sentence1"][:], pairs["sentence2"][:])
+    return EmbeddedPairs(*vectors, np.asarray(pairs["score"], dtype=np.float32))
+
+
+def _fit(train: EmbeddedPairs, dev: EmbeddedPairs, penalty: float) -> tuple[np.ndarray, float]:
+    """The iterate of L-BFGS on `train` with the best Pearson's r on `dev`, and that r."""
+    size = train.first.shape[1]
+    first, second, gold = (torch.from_numpy(array) for array in (train.first, train.second, train.gold))
+    best, best_pearson, since = np.eye(size, dtype=np.float32), -np.inf, 0
+
+    def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        matrix = torch.tensor(flat.reshape(size, size), dtype=first.dtype, requires_grad=True)
+        loss = objective(matrix, first, second, gold, penalty)
+        (gradient,) = torch.autograd.grad(loss, matrix)
+        return loss.item(), gradient.double().numpy().ravel()
+
+    with tqdm(total=MAX_ITERATIONS, desc=f"STS matrix, penalty {penalty:g}", unit=" steps", delay=1) as bar:
+
+        def judge(intermediate_result: OptimizeResult) -> None:
+            nonlocal best, best_pearson, since
+            matrix = intermediate_result.x.reshape(size, size).astype(np.float32)
+            pearson = _pearson(matrix, dev)
+            since += 1
+            if pearson > best_pearson:
+                best, best_pearson, since = matrix, pearson, 0
+            bar.update()
+            if since >= PATIENCE:
+                raise StopIteration
+
+        start = np.eye(size).ravel()
+        minimize(loss_and_gradient, start, jac=True, method="L-BFGS-B", callback=judge,
+                 options={"maxiter": MAX_ITERATIONS})  # fmt: skip
+    return best, best_pearson
+
+
+def _pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
+    return sts_correlation(tuned_scores(matrix, pairs), pairs.gold)["pearson"]
