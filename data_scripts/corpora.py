@@ -41,13 +41,18 @@ def existing_folder(source: str | Path) -> Path:
     return folder
 
 
+def is_path(source: str) -> bool:
+    """Whether a source is a path and no Hub id: it is written like one, or the folder that it starts with is here."""
+    return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
+
+
 def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     """Load a folder of Parquet, JSON lines or CSV, or a data set of the Hub, that has at least these columns.
 
     Raises:
         InputError: neither a folder nor a data set that the Hub gives, or a column is missing.
     """
-    if source.startswith(("/", ".", "~")) or Path(source).exists():
+    if is_path(source):
         existing_folder(source)
         reason = f"nothing in the folder can be read as a data set with the columns {', '.join(columns)}"
     else:
@@ -77,6 +82,10 @@ def add_corpus_arguments(parser: argparse.ArgumentParser, source_help: str) -> N
 
 def write_splits(splits: DatasetDict, report: dict[str, Any], folder: Path) -> None:
     """Write a Parquet file for each split and report.json; `datasets.load_dataset(folder)` reads the splits back."""
+    hidden = datasets.are_progress_bars_disabled()
+    datasets.disable_progress_bars()  # one for each of these small files says nothing
     for name, split in splits.items():
         split.to_parquet(folder / f"{name}-00000-of-00001.parquet")
+    if not hidden:
+        datasets.enable_progress_bars()
     (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

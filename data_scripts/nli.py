@@ -64,7 +64,9 @@ def _load(source: str) -> tuple[DatasetDict, dict[str, dict[str, Any]]]:
         splits[split], no_label = _labelled(rows, f"{origin}, split {split}")
         report[split] = {"from": origin, "rows": len(splits[split]), NO_GOLD: no_label}
         report[split] |= {BROKEN: broken.counts[BROKEN], "examples": broken.examples}
-        logger.info("%s: %s", split, report[split])
+        logger.info(
+            "%s: %d pairs from %s, %d without a gold label left out", split, len(splits[split]), origin, no_label
+        )
         if broken.examples:
             logger.warning("%s: %d lines left out: %s", file, broken.counts[BROKEN], "; ".join(broken.examples))
     if not splits:

@@ -20,6 +20,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from tqdm import tqdm
 
+from data_scripts.corpora import existing_folder, is_path
 from data_scripts.dumps import BrokenLines
 from data_scripts.errors import InputError
 from data_scripts.filters import KEPT, first_rule, rules
@@ -260,6 +261,8 @@ def load_pairs(source: str) -> datasets.DatasetDict:
         InputError: no such folder or repository, or other columns than `input, response, thread, source`.
     """
     folder = Path(source)
+    if is_path(source):
+        existing_folder(source)
     try:
         if folder.is_dir():
             files = {

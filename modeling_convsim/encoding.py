@@ -107,7 +107,7 @@ class Encoder:
         total = len(texts) if isinstance(texts, Sized) else None
         parts = [np.empty((0, self.model.config.embedding_size), dtype=np.float32)]
         remaining = iter(texts)
-        with tqdm(total=total, unit="text", unit_scale=True, disable=not show_progress) as progress:
+        with tqdm(total=total, delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
             while window := list(islice(remaining, WINDOW * batch_size)):
                 vectors = np.empty((len(window), self.model.config.embedding_size), dtype=np.float32)
                 for order, batch in self._sorted_batches(window, batch_size):

@@ -17,6 +17,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
@@ -26,6 +27,7 @@ from trainer.batching import BatchPlan
 from trainer.building import build_model, build_tasks, build_tokenizer, start_token_weights
 from trainer.data import Corpora, load_corpora
 from trainer.evaluation.judging import evaluate_encoder
+from trainer.evaluation.results import write_results
 from trainer.optimisers import build_optimisers, clip_gradient
 from trainer.publish import build_folder, check_repository_id, publish
 
@@ -52,6 +54,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
+    disable_progress_bar()  # transformers draws one for every file it loads
     accelerator = _start_accelerator(arguments)
     folder = Path(arguments.output_dir)
     if accelerator.is_main_process:
@@ -122,7 +125,9 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
             listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
             raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
         return
-    if occupied and arguments.overwrite:
+    # A run that stopped before its first checkpoint left nothing that anyone would miss.
+    began = config.is_file() and not any(folder.glob("checkpoint-*"))
+    if occupied and (arguments.overwrite or began):
         if not config.is_file():
             raise InputError(
                 f"overwrite: {folder} does not look like a run's folder (no config.yaml); delete it yourself"
@@ -243,7 +248,10 @@ class _Run:
                 group["lr"] = table_rate if id(group["params"][0]) in self.tables else rate
 
     def _log(self, bar: tqdm) -> None:
-        means = {name: float(torch.stack(values).mean()) for name, values in self.losses.items()}
+        means = {
+            name: float(self.accelerator.reduce(torch.stack(values).mean(), "mean"))
+            for name, values in self.losses.items()
+        }
         self.losses.clear()
         step = self.progress["step"]
         if not all(np.isfinite(value) for value in means.values()):
@@ -280,6 +288,8 @@ class _Run:
                 f"best_metric '{arguments.best_metric}' is not measured on the dev data of this run; measured: {known}"
             )
         value = flat[arguments.best_metric]
+        if np.isnan(value):  # a correlation of embeddings that are all alike
+            value = -np.inf
         if progress["step"] and (progress["best"] is None or value > progress["best"]):
             progress.update(best=value, best_step=progress["step"])
         tqdm.write(f"step {progress['step']}: dev {arguments.best_metric} {value:.4f}")
@@ -326,7 +336,7 @@ class _Run:
             arguments, progress = self.arguments, self.progress
             model = self.accelerator.unwrap_model(self.model)
             best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
-            model.load_state_dict(load_file(best, device=str(self.accelerator.device)))
+            model.load_state_dict(load_file(best))
             results = self._evaluate("both")
             results["run"] = {
                 "seconds": round(progress["seconds"], 1),
@@ -340,20 +350,13 @@ class _Run:
                 "rows": {name: len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage
-            write_json(self.folder / "results.json", results)
+            write_results(self.folder / "results.json", results)
             build_folder(model, self.tokenizer, self.folder / "model", results=results, settings=asdict(arguments))
             logger.info("results in %s, model in %s", self.folder / "results.json", self.folder / "model")
             if arguments.push_to_hub and arguments.hub_model_id:
                 publish(self.folder, arguments.hub_model_id, private=arguments.hub_private)
         self.accelerator.wait_for_everyone()
         return results
-
-
-def write_json(path: Path, value: dict[str, Any]) -> None:
-    """Write a JSON file whole or not at all."""
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

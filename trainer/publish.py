@@ -174,9 +174,18 @@ def check_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vec
         "AutoModelForPreTraining, inputs": (read.inputs, expected.inputs),
         "AutoModelForPreTraining, responses": (read.responses, expected.responses),
         "AutoModel": (pooled, expected.inputs),
-        "SentenceTransformer.encode": (sentence_transformer.encode(list(texts)), expected.inputs),
-        "SentenceTransformer.encode_query": (sentence_transformer.encode_query(list(texts)), expected.inputs),
-        "SentenceTransformer.encode_document": (sentence_transformer.encode_document(list(texts)), document),
+        "SentenceTransformer.encode": (
+            sentence_transformer.encode(list(texts), show_progress_bar=False),
+            expected.inputs,
+        ),
+        "SentenceTransformer.encode_query": (
+            sentence_transformer.encode_query(list(texts), show_progress_bar=False),
+            expected.inputs,
+        ),
+        "SentenceTransformer.encode_document": (
+            sentence_transformer.encode_document(list(texts), show_progress_bar=False),
+            document,
+        ),
         "Encoder, inputs": (own.encode(texts), expected.inputs),
         "Encoder, responses": (own.encode(texts, side="response"), expected.responses),
     }

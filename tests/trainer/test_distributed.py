@@ -1,10 +1,14 @@
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+import yaml
+from datasets import Dataset
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -16,6 +20,64 @@ def gradients(out: Path, task: str, launcher: list[str]) -> dict[str, torch.Tens
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
     return torch.load(out)
+
+
+@pytest.fixture
+def preset(tmp_path):
+    """A run of a few steps on pairs made here."""
+    generator = np.random.default_rng(0)
+    words = [f"word{index}" for index in range(40)]
+    rows = [
+        {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
+        | {"thread": str(index), "source": "made"}
+        for index in range(300)
+    ]
+    (tmp_path / "pairs").mkdir()
+    for split, part in (("train", rows[:150]), ("validation", rows[150:])):
+        Dataset.from_list(part).to_parquet(tmp_path / "pairs" / f"{split}-00000-of-00001.parquet")
+    options = {
+        "model_config": {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8},
+        "pairs": [str(tmp_path / "pairs")],
+        "tasks": {"response_prediction": 1},
+        "mask_false_negatives": True,
+        "optimizer": "adamw",
+        "learning_rate": 0.01,
+        "max_grad_norm": 1.0,
+        "max_steps": 6,
+        "batch_size": 16,
+        "eval_every": 6,
+        "log_every": 2,
+        "trackers": ["none"],
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    path = tmp_path / "preset.yaml"
+    path.write_text(yaml.safe_dump(options))
+    return path
+
+
+def losses(preset: Path, output: Path, launcher: list[str], *options: str) -> list[float]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [
+        sys.executable,
+        *launcher,
+        str(ROOT / "trainer" / "run.py"),
+        str(preset),
+        "--output_dir",
+        str(output),
+        *options,
+    ]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [row["response_prediction/loss"] for row in rows if "pairs" in row]
+
+
+def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_path):
+    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+    launcher += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+    two = losses(preset, tmp_path / "two", launcher, "--num_processes", "2")
+    assert two == pytest.approx(losses(preset, tmp_path / "one", []), rel=1e-5)
+    assert (tmp_path / "two" / "model" / "modules.json").is_file()
 
 
 @pytest.mark.parametrize("task", ["response_prediction", "snli"])

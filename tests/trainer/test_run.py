@@ -225,6 +225,11 @@ def test_an_earlier_run_is_not_overwritten_unasked(preset, tmp_path, monkeypatch
     assert (tmp_path / "run" / "results.json").read_bytes() == before
 
 
+def test_a_run_that_failed_before_its_first_checkpoint_may_simply_be_started_again(preset, monkeypatch, capsys):
+    assert "fewer than a batch" in refused(monkeypatch, capsys, preset(batch_size=500))
+    assert call(monkeypatch, preset(max_steps=1)) == 0
+
+
 def test_a_vocabulary_that_does_not_match_the_model_is_refused(preset, tmp_path, monkeypatch, capsys):
     first = tmp_path / "small"
     assert call(monkeypatch, preset(output_dir=str(first), vocab_size=20, max_steps=1)) == 0

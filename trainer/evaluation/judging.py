@@ -13,10 +13,11 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.snli import evaluate_snli
 from trainer.evaluation.sts_tuning import tune_on_stsb
-from trainer.evaluation.stsb import evaluate_stsb
+from trainer.evaluation.stsb import Similarity, evaluate_stsb
 
-# Task -> the field of `Corpora` that it is judged on.
+# Task -> the field of `Corpora` that it is judged on; baselines can do the rankings.
 TASKS = {"response_prediction": "pairs", "snli": "snli", "stsb": "stsb", "stsb_tuned": "stsb", "cqa": "cqa"}
+RANKINGS = ("response_prediction", "cqa")
 Split = Literal["dev", "test", "both"]
 
 
@@ -26,6 +27,7 @@ def evaluate_encoder(
     split: Split,
     tasks: Iterable[str] | None = None,
     queries: int | None = None,
+    similarity: Similarity = "angular",
 ) -> dict[str, dict]:
     """Judge an encoder; the result has a part of results.json for each task.
 
@@ -35,6 +37,7 @@ def evaluate_encoder(
         split: "dev" or "test"; "both" gives STS-B and CQA on the two, the others, which results.json has once, on test.
         tasks: of `TASKS`. By default every one whose data is there; on dev without `stsb_tuned`, which takes a minute.
         queries: the largest number of response prediction queries; by default 10,000.
+        similarity: the score of the task stsb.
 
     Raises:
         InputError: a task's data is not there, it is too small, or the model cannot do the task.
@@ -54,7 +57,7 @@ def evaluate_encoder(
             case "snli":
                 results[task] = evaluate_snli(encoder, rows, name)
             case "stsb":
-                results[task] = evaluate_stsb(encoder, splits)
+                results[task] = evaluate_stsb(encoder, splits, similarity)
             case "stsb_tuned":
                 train, dev = (_needed(data.stsb, part) for part in ("train", "validation"))
                 _, results[task] = tune_on_stsb(encoder, train, dev, splits)

@@ -25,7 +25,7 @@ class ResponseQueries:
     Attributes:
         inputs: the text of each query.
         responses: the distinct texts of the queries' responses.
-        candidates: (queries, 100) positions in `responses`, or fewer columns where there are fewer responses; column 0 is
+        candidates: (queries, 100) positions in `responses`, fewer columns where there are fewer responses; column 0 is
             the true one, no text occurs twice in a row.
     """
 

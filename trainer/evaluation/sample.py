@@ -1,5 +1,6 @@
-"""What a model has learnt from the shipped sample, for a person to look at: neighbours, replies and figure 1."""
+"""What a model trained on the shipped sample has learned, for people to look at: neighbours, replies, figure 1."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,69 +9,61 @@ from data_scripts.errors import InputError
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
 from trainer.evaluation.encoders import SentenceEncoder
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
-from trainer.evaluation.similarity import angular, cosine, encode_pairs
+from trainer.evaluation.similarity import cosine
+from trainer.evaluation.stsb import evaluate_stsb
 
-# Not sentences of the sample.
+# Worded otherwise than the sample's own texts.
 QUERIES = (
-    "At what time do you close this evening?",
-    "My laptop will not connect to the network.",
-    "Would you recommend a good place for dinner?",
-    "I lost my bank card, what now?",
     "How many years old is your little brother?",
+    "Until when is the shop open on Friday?",
+    "I have forgotten the password, how do I reset it?",
+    "Should I carry an umbrella tomorrow?",
+    "My head hurts so badly.",
 )
-# Figure 1 of Yang et al. (2018): the first two mean the same, the first and the third share their words.
-OLD, AGE, HOW = "How old are you?", "What is your age?", "How are you?"
+FIGURE_1 = ("How old are you?", "What is your age?", "How are you?")
 SHOWN = 3
 
 
 def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
-    """Print neighbours, replies and figure 1's order of a model trained on the sample.
+    """Print what `encoder` makes of a few sentences, and measure it on the sample.
 
     Args:
-        encoder: the model.
+        encoder: a model trained on the sample, or any other.
         folder: what `python -m data_scripts sample` wrote.
 
     Returns:
-        The part "sample" of results.json: "sts" (Pearson and Spearman of the angular score on the sample's graded test
-        pairs) and "figure_1" (cosines of "How old are you?" with "What is your age?" and with "How are you?", and
-        whether the first is larger).
+        `sts`: "pearson" and "spearman" on the sample's test pairs; `figure_1`: the cosine of "How old are you?" with
+        "What is your age?" (`old_age`) and with "How are you?" (`old_how`), and whether the first is the larger.
 
     Raises:
-        InputError: the folder is not the sample's, or the model has no response head.
+        InputError: the folder is not the sample's, or the model has no vectors for responses.
     """
-    pairs, sts = load_pairs(str(folder)), load_stsb(str(folder / "sts"))
-    if "train" not in pairs or "test" not in sts:
+    pairs, sts_sets = load_pairs(str(folder)), load_stsb(str(folder / "sts"))
+    if "train" not in pairs or "test" not in sts_sets:
         raise InputError(f"{folder}: not the whole sample; write it with python -m data_scripts sample -o {folder}")
-    _print_neighbours(encoder, sorted(set(pairs["train"]["input"])), sorted(set(pairs["train"]["response"])))
-
-    old, age, how = encoder.encode([OLD, AGE, HOW])
-    old_age, old_how = cosine(old[None], age[None]).item(), cosine(old[None], how[None]).item()
-    holds = old_age > old_how
-    print(f"Figure 1 of the paper, whose sentences are not in the sample ({'holds' if holds else 'does not hold'}):")
-    print(f"  {old_age:6.3f}  {OLD}  {AGE}\n  {old_how:6.3f}  {OLD}  {HOW}")
-
-    rows = sts["test"]
-    scores = angular(cosine(*encode_pairs(encoder, rows["sentence1"][:], rows["sentence2"][:])))
-    return {
-        "sts": sts_correlation(scores, np.asarray(rows["score"])),
-        "figure_1": {"old_age": old_age, "old_how": old_how, "holds": holds},
-    }
-
-
-def _print_neighbours(encoder: SentenceEncoder, sentences: list[str], replies: list[str]) -> None:
+    train = pairs["train"]
+    inputs, responses = (list(dict.fromkeys(train[column])) for column in ("input", "response"))
+    queries = encoder.encode(QUERIES)
     try:
-        reply_vectors = encoder.encode(replies, side="response")
+        reply_scores = queries @ encoder.encode(responses, side="response").T
     except ValueError as error:
         raise InputError(f"task sample: {error}") from error
-    queries = encoder.encode(QUERIES)
-    sides = (("nearest sentences", sentences, encoder.encode(sentences)), ("best replies", replies, reply_vectors))
-    for query, vector in zip(QUERIES, queries, strict=True):
-        print(query)
-        for name, texts, vectors in sides:
-            scores = vectors @ vector
-            best = np.argsort(-scores, kind="stable")[:SHOWN]
-            print(f"  {name}")
-            for index in best:
-                print(f"  {scores[index]:6.2f}  {texts[index]}")
-        print()
+    input_vectors = encoder.encode(inputs)
+    for query, vector, scores in zip(QUERIES, queries, reply_scores, strict=True):
+        print(f"\n{query}\n  nearest sentences")
+        _print_best(inputs, cosine(np.broadcast_to(vector, input_vectors.shape), input_vectors))
+        print("  best replies")
+        _print_best(responses, scores)
+
+    old, age, how = encoder.encode(FIGURE_1)
+    old_age, old_how = (float(cosine(old[None], other[None])[0]) for other in (age, how))
+    holds = old_age > old_how
+    print(f"\nFigure 1: {FIGURE_1[0]!r} should be nearer to {FIGURE_1[1]!r} ({old_age:.3f})")
+    print(f"          than to {FIGURE_1[2]!r} ({old_how:.3f}): {'it is' if holds else 'it is NOT'}\n")
+    sts = evaluate_stsb(encoder, {"test": sts_sets["test"]})["test"]["all"]
+    return {"sts": sts, "figure_1": {"old_age": old_age, "old_how": old_how, "holds": holds}}
+
+
+def _print_best(texts: Sequence[str], scores: np.ndarray) -> None:
+    for index in np.argsort(-scores, kind="stable")[:SHOWN]:
+        print(f"    {scores[index]:6.3f}  {texts[index]}")

@@ -1,5 +1,6 @@
 """STS Benchmark: correlation of the encoder's similarity with people's, whole and by genre (Yang et al. 2018, 4.3)."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Literal
 
@@ -32,13 +33,8 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset) -> dict[str, dict[s
         InputError: a genre has a single pair.
     """
     genres = [genre or "" for genre in pairs["genre"]]  # some copies of STS-B do not tell the genre
-    for genre, count in Counter(genres).items():
-        if count < 2:
-            raise InputError(
-                f"STS-B: genre '{genre}' has a single pair, a correlation needs two: give the whole set"
-                if genre
-                else "STS-B: a single pair has no genre, a correlation needs two: give the whole set"
-            )
+    if single := [genre or "without a genre" for genre, count in Counter(genres).items() if count < 2]:
+        raise InputError(f"STS-B: one pair only is {single[0]}; a correlation needs two of each genre: give more pairs")
     result = sts_correlation_by_group(scores, np.asarray(pairs["score"]), genres)
     result.pop("", None)
     return result

@@ -1,0 +1,91 @@
+"""Every set that a model is judged on, tiny and invented, in memory and as the folders that the loaders read."""
+
+import json
+from pathlib import Path
+
+from datasets import Dataset, DatasetDict
+
+from trainer.data import Corpora
+
+SPLITS = ("train", "validation", "test")
+COLOURS, THINGS = ("red", "blue", "green", "old", "new", "big"), ("car", "house", "bird", "lamp", "boat")
+
+
+def pairs(split: str, count: int = 130) -> Dataset:
+    rows = range(count)
+    return Dataset.from_dict(
+        {
+            "input": [f"{split} question {i}" for i in rows],
+            "response": [f"{split} answer {i}" for i in rows],
+            "thread": [f"{split} {i}" for i in rows],
+            "source": ["invented"] * count,
+        }
+    )
+
+
+def snli(split: str) -> Dataset:
+    hypotheses = [f"{split} hypothesis {i}" for i in range(30)]
+    return Dataset.from_dict(
+        {"premise": ["A lamp is on."] * 30, "hypothesis": hypotheses, "label": [i % 3 for i in range(30)]}
+    )
+
+
+def stsb(split: str) -> Dataset:
+    rows = [(colour, thing) for colour in COLOURS for thing in THINGS]
+    return Dataset.from_dict(
+        {
+            "sentence1": [f"{split}: a {colour} {thing}" for colour, thing in rows],
+            "sentence2": [f"{split}: the {thing} is {colour}" for colour, thing in rows],
+            "score": [float(i * 7 % 6) for i in range(len(rows))],
+            "genre": ["captions", "forums", "news"] * 10,
+        }
+    )
+
+
+def cqa(split: str) -> Dataset:
+    return Dataset.from_dict(
+        {
+            "query_id": ["q1"] * 4 + ["q2"] * 4,
+            "query": [f"{split}: where is the pool?"] * 4 + [f"{split}: who sells boats?"] * 4,
+            "candidate_id": [f"c{i}" for i in range(8)],
+            "candidate": [
+                f"{split}: {text}" for text in ("a pool", "a bus", "the bank", "rain", "a boat", "b", "c", "d")
+            ],
+            "relevant": [True, False, False, True, True, False, False, False],
+            "label": ["Relevant", "Irrelevant", "Irrelevant", "Relevant", "Relevant"] + ["Irrelevant"] * 3,
+            "rank": [2, 1, 3, 4, 1, 2, 3, 4],
+        }
+    )
+
+
+def corpora() -> Corpora:
+    """All sets with all splits."""
+    return Corpora(
+        pairs=DatasetDict({split: pairs(split) for split in SPLITS}),
+        snli=DatasetDict({split: snli(split) for split in SPLITS}),
+        stsb=DatasetDict({split: stsb(split) for split in SPLITS}),
+        cqa=DatasetDict({split: cqa(split) for split in ("validation", "test2017")}),
+    )
+
+
+def write_corpora(folder: Path) -> Path:
+    """`corpora` as `pairs/`, `snli/`, `stsb/` and `cqa/` of a folder."""
+    for split in SPLITS:
+        for name, rows in (("pairs", pairs(split)), ("snli", snli(split)), ("stsb", stsb(split))):
+            (folder / name).mkdir(exist_ok=True)
+            rows.to_parquet(folder / name / f"{split}-00000-of-00001.parquet")
+    (folder / "cqa").mkdir()
+    for split, name in (("validation", "dev"), ("test2017", "test2017")):
+        lines = [
+            {
+                "orgq_id": row["query_id"],
+                "orgq_text": row["query"],
+                "relq_id": row["candidate_id"],
+                "relq_text": row["candidate"],
+                "label": row["label"],
+                "ir_rank": row["rank"],
+            }
+            for row in cqa(split)
+        ]
+        (folder / "cqa" / f"subtaskB-{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder

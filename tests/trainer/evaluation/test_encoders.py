@@ -1,0 +1,87 @@
+"""A name on the command line becomes the right encoder: ConvSim, or any SentenceTransformer."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from modeling_convsim.encoding import Encoder
+from trainer.evaluation.encoders import SentenceTransformerEncoder, load_encoder
+from trainer.evaluation.snli import NliEncoder
+
+TEXTS = ["How old is the cat?", "we walk", "yes , we like it"]
+
+
+@pytest.fixture(scope="module")
+def convsim_folder(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory) -> str:
+    torch.manual_seed(0)
+    folder = tmp_path_factory.mktemp("convsim")
+    config = ConvSimCbowConfig(
+        vocab_size=len(tiny_tokenizer), embedding_size=6, response_hidden_sizes=[5], nli_hidden_size=4
+    )
+    ConvSimCbowForMultitask(config).save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(params=["cosine", "dot"])
+def static_folder(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, request: pytest.FixtureRequest) -> str:
+    torch.manual_seed(0)
+    module = StaticEmbedding(tiny_tokenizer.backend_tokenizer, embedding_dim=5)
+    model = SentenceTransformer(modules=[module], device="cpu", similarity_fn_name=request.param)
+    model.save(str(tmp_path), create_model_card=False)
+    return str(tmp_path)
+
+
+def test_a_convsim_folder_gives_the_vectors_of_the_encoder(convsim_folder: str) -> None:
+    ours, expected = load_encoder(convsim_folder), Encoder.from_pretrained(convsim_folder)
+    assert isinstance(ours, NliEncoder)
+    assert (ours.encode(TEXTS) == expected.encode(TEXTS)).all()
+    assert (ours.encode(TEXTS, side="response") == expected.encode(TEXTS, side="response")).all()
+
+
+def test_dot_product_is_the_similarity_that_a_sentence_transformer_names(static_folder: str) -> None:
+    encoder, model = load_encoder(static_folder), SentenceTransformer(static_folder, device="cpu")
+    vectors = model.encode(TEXTS)
+    expected = model.similarity(vectors, vectors).numpy()
+    inputs, responses = encoder.encode(TEXTS), encoder.encode(TEXTS, side="response")
+    assert inputs.dtype == np.float32
+    assert inputs @ responses.T == pytest.approx(expected, abs=1e-6)
+
+
+def test_inputs_are_queries_and_responses_documents() -> None:
+    class Recorder:
+        similarity_fn_name = "dot"
+
+        def encode_query(self, texts: list[str], **options: object) -> np.ndarray:
+            return np.zeros((len(texts), 2))
+
+        def encode_document(self, texts: list[str], **options: object) -> np.ndarray:
+            return np.ones((len(texts), 2))
+
+    encoder = SentenceTransformerEncoder(Recorder())  # type: ignore[arg-type]
+    assert encoder.encode(TEXTS).max() == 0 and encoder.encode(TEXTS, side="response").min() == 1
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path, convsim_folder: str) -> None:
+    with pytest.raises(InputError, match=r"holds neither config.json nor modules.json.*runs/NAME/model"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "config.json").write_text("{ no JSON")
+    with pytest.raises(InputError, match="no model can be loaded from here"):
+        load_encoder(str(tmp_path))
+    (tmp_path / "config.json").write_bytes(Path(convsim_folder, "config.json").read_bytes())
+    with pytest.raises(InputError, match=r"holds no model.safetensors"):
+        load_encoder(str(tmp_path))
+
+
+def test_an_unknown_name_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match=r"nobody/no-such-model: no model can be loaded") as refusal:
+        load_encoder("nobody/no-such-model")
+    assert "\n" not in str(refusal.value)

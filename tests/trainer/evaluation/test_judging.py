@@ -1,0 +1,96 @@
+"""All tasks of one encoder land in results.json's shape, on the right splits."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from data_scripts.errors import InputError
+from tests.trainer.evaluation.corpora import corpora
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.data import Corpora
+from trainer.evaluation.baselines import bm25_scores
+from trainer.evaluation.judging import TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
+from trainer.evaluation.response_prediction import build_queries
+from trainer.evaluation.stsb import evaluate_stsb
+
+GENRES = ["all", "captions", "forums", "news"]
+
+
+class Multitask(FakeEncoder):
+    """Always sees a contradiction: right for a third of the pairs."""
+
+    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
+
+
+@pytest.fixture(scope="module")
+def data() -> Corpora:
+    return corpora()
+
+
+def test_all_tasks_on_both_splits_have_the_shape_of_results_json(data: Corpora) -> None:
+    results = evaluate_encoder(Multitask(), data, "both")
+    assert list(results) == list(TASKS)
+    assert list(results["response_prediction"]) == ["p_at_1", "p_at_3", "p_at_10", "candidates", "queries", "split"]
+    assert results["response_prediction"]["queries"] == 130
+    assert results["response_prediction"]["split"] == "test"
+    assert results["snli"] == {"accuracy": pytest.approx(1 / 3), "split": "test"}
+    for task in ("stsb", "stsb_tuned"):
+        assert {name: list(part) for name, part in results[task].items()} == {"dev": GENRES, "test": GENRES}
+        assert set(results[task]["test"]["all"]) == {"pearson", "spearman"}
+    assert {name: list(part) for name, part in results["cqa"].items()} == {"dev": ["map"], "test2017": ["map"]}
+
+
+def test_dev_leaves_tuning_out_and_never_looks_at_test(data: Corpora) -> None:
+    encoder = Multitask()
+    results = evaluate_encoder(encoder, data, "dev")
+    assert list(results) == ["response_prediction", "snli", "stsb", "cqa"]
+    assert results["response_prediction"]["split"] == results["snli"]["split"] == "dev"
+    assert list(results["stsb"]) == list(results["cqa"]) == ["dev"]
+    assert not [text for _, texts in encoder.calls for text in texts if text.startswith("test")]
+
+
+def test_a_set_that_is_not_there_is_left_out_unless_named(data: Corpora) -> None:
+    only = Corpora(stsb=data.stsb)
+    assert list(evaluate_encoder(FakeEncoder(), only, "dev")) == ["stsb"]
+    with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to judge it on"):
+        evaluate_encoder(FakeEncoder(), only, "dev", ["cqa"])
+
+
+def test_tuning_needs_a_train_split(data: Corpora) -> None:
+    assert data.stsb is not None
+    without = Corpora(stsb=type(data.stsb)({name: data.stsb[name] for name in ("validation", "test")}))
+    with pytest.raises(InputError, match="stsb_tuned: STS-B has no train split"):
+        evaluate_encoder(FakeEncoder(), without, "test", ["stsb_tuned"])
+
+
+def test_similarity_is_that_of_the_task_stsb(data: Corpora) -> None:
+    assert data.stsb is not None
+    by_cosine = evaluate_encoder(FakeEncoder(), data, "test", ["stsb"], similarity="cosine")["stsb"]
+    assert by_cosine == evaluate_stsb(FakeEncoder(), {"test": data.stsb["test"]}, "cosine")
+    assert by_cosine != evaluate_encoder(FakeEncoder(), data, "test", ["stsb"])["stsb"]
+
+
+def test_number_of_queries_is_the_one_asked_for(data: Corpora) -> None:
+    results = evaluate_encoder(FakeEncoder(), data, "test", ["response_prediction"], queries=110)
+    assert results["response_prediction"]["queries"] == 110
+
+
+def test_a_baseline_ranks_the_candidates_of_the_encoder(data: Corpora) -> None:
+    assert data.pairs is not None
+    results = evaluate_baseline("bm25", data, "test", list(TASKS), queries=120)
+    assert list(results) == ["response_prediction", "cqa"]
+    rows = data.pairs["test"]
+    queries = build_queries(rows["input"][:], rows["response"][:], 120)
+    scores = bm25_scores(queries.inputs, queries.responses, queries.candidates)
+    expected = precision_at_n(scores, np.zeros(120, int))
+    assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
+    assert list(results["cqa"]) == ["test2017"]
+
+
+@pytest.mark.parametrize("baseline", ["bm25", "tfidf"])
+def test_a_baseline_finds_the_reply_that_shares_the_rare_word(data: Corpora, baseline: str) -> None:
+    results = evaluate_baseline(baseline, data, "test", ["response_prediction"])  # question 7, answer 7
+    assert results["response_prediction"]["p_at_1"] == 1

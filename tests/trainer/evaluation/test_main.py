@@ -1,0 +1,158 @@
+"""python -m trainer.evaluation: a table, results.json, and one line with exit code 2 for each mistake."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.evaluation.corpora import corpora, pairs, stsb, write_corpora
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation import __main__ as command
+from trainer.evaluation.judging import evaluate_baseline, evaluate_encoder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpora(tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture(autouse=True)
+def fake_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "load_encoder", lambda model: FakeEncoder())
+
+
+def call(data: Path, *argv: str) -> int:
+    return command.main(["model", "--data", str(data), *argv])
+
+
+def refused(capsys: pytest.CaptureFixture[str], data: Path, *argv: str) -> str:
+    """The message of a call that is refused, which must be one line on stderr with exit code 2."""
+    assert call(data, *argv) == 2
+    captured = capsys.readouterr()
+    lines = [line for line in captured.err.splitlines() if line.startswith("error: ")]
+    assert len(lines) == 1 and "Traceback" not in captured.err and not captured.out
+    return lines[0]
+
+
+def test_results_are_those_of_the_functions_and_the_table_shows_them(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "results.json"
+    argv = ["--tasks", "stsb, cqa,response_prediction", "--pairs", str(data / "pairs"), "--baselines", "bm25,tfidf"]
+    assert call(data, *argv, "--output", str(output)) == 0
+    tasks = ["stsb", "cqa", "response_prediction"]
+    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", tasks)
+    expected["baselines"] = {name: evaluate_baseline(name, corpora(), "both", tasks) for name in ("bm25", "tfidf")}
+    assert json.loads(output.read_text()) == expected
+    assert list(tmp_path.iterdir()) == [output]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    pearson = expected["stsb"]["dev"]["news"]["pearson"]
+    assert ["stsb", "dev", "news", "pearson", f"{pearson:.4f}"] in rows
+    assert ["baselines", "bm25", "response_prediction", "p_at_1", "1.0000"] in rows
+
+
+def test_split_queries_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> None:
+    output = tmp_path / "results.json"
+    argv = ["--tasks", "stsb,response_prediction", "--pairs", str(data / "pairs"), "--split", "dev"]
+    assert call(data, *argv, "--queries", "110", "--similarity", "cosine", "--output", str(output)) == 0
+    expected = evaluate_encoder(
+        FakeEncoder(), corpora(), "dev", ["stsb", "response_prediction"], queries=110, similarity="cosine"
+    )
+    assert json.loads(output.read_text()) == expected
+
+
+def test_update_puts_results_beside_what_is_there(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    kept: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
+    kept["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
+    results.write_text(json.dumps(kept))
+    assert call(data, "--tasks", "cqa", "--split", "test", "--baselines", "bm25", "--update", str(results)) == 0
+    updated = json.loads(results.read_text())
+    assert updated["run"] == {"steps": 7} and updated["stsb"] == "damaged"
+    assert updated["cqa"]["dev"] == {"map": 9.0} and updated["cqa"]["test2017"]["map"] <= 1
+    assert updated["baselines"]["tfidf"] == kept["baselines"]["tfidf"]
+    assert set(updated["baselines"]["bm25"]) == {"snli", "cqa"}
+
+
+def test_update_replaces_a_part_that_was_judged_again(data: Path, tmp_path: Path) -> None:
+    results = tmp_path / "results.json"
+    results.write_text(json.dumps({"response_prediction": {"p_at_1": 9.0, "p_at_5": 9.0}, "stsb": "damaged"}))
+    argv = ["--tasks", "response_prediction,stsb", "--pairs", str(data / "pairs"), "--update", str(results)]
+    assert call(data, *argv) == 0
+    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", ["response_prediction", "stsb"])
+    assert json.loads(results.read_text()) == expected
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["--tasks", "chess"], "--tasks: unknown name 'chess'; expected some of response_prediction,snli"),
+        (["--tasks", ","], "--tasks: unknown name ''; expected"),
+        (["--tasks", "cqa", "--baselines", "bm52"], "--baselines: unknown name 'bm52'; expected some of bm25,tfidf"),
+        (
+            ["--tasks", "stsb", "--baselines", "bm25"],
+            "none of --tasks is a ranking; add one of response_prediction,cqa",
+        ),
+        (["--tasks", "response_prediction"], "name the conversation pairs with --pairs"),
+        (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
+        (["--tasks", "cqa", "--queries", "0"], "--queries: 0; expected 1 or more"),
+        (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),
+        (["--tasks", "snli"], "task snli: this model has no inference classifier"),
+        (["--tasks", "sample"], "no train-*.parquet"),
+        (["--tasks", "cqa", "--update", "./nowhere.json"], "nowhere.json: not a readable results file"),
+        (["--tasks", "cqa", "--output", "./nowhere/results.json"], "there is no folder nowhere; make it first"),
+    ],
+)
+def test_mistakes_get_one_line_and_exit_code_2(
+    data: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    argv: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert message in refused(capsys, data, *argv)
+
+
+@pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sample"])
+def test_data_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
+    assert str(tmp_path / "nowhere") in refused(capsys, tmp_path / "nowhere", "--tasks", task)
+
+
+def test_a_split_that_is_not_there_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "cqa").mkdir()
+    (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
+    message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
+    assert "task cqa: there is no test split of cqa" in message
+
+
+@pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
+def test_a_damaged_file_to_update_is_refused_before_any_work(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    file = tmp_path / "results.json"
+    file.write_text(content, encoding="utf-16" if content == "\ufffe" else "utf-8")
+    before = file.read_bytes()
+    assert "results.json: not a " in refused(capsys, data, "--tasks", "cqa", "--update", str(file))
+    assert file.read_bytes() == before
+
+
+def test_help_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        command.main(["--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    assert "response_prediction, snli, stsb, stsb_tuned, cqa; or sample" in text and "example:" in text
+
+
+def test_the_sample_alone_is_judged_and_put_beside_the_runs_results(tmp_path: Path) -> None:
+    for folder, rows in ((tmp_path, pairs), (tmp_path / "sts", stsb)):
+        folder.mkdir(exist_ok=True)
+        for split in ("train", "test"):
+            rows(split).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+    results = tmp_path / "results.json"
+    results.write_text('{"run": {"steps": 7}}')
+    assert call(tmp_path, "--tasks", "sample", "--update", str(results)) == 0
+    updated = json.loads(results.read_text())
+    assert set(updated) == {"run", "sample"} and set(updated["sample"]) == {"sts", "figure_1"}

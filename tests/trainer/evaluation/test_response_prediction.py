@@ -1,0 +1,146 @@
+"""The queries of response prediction are fair and fixed; their scores equal a loop's."""
+
+import hashlib
+import logging
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+
+from data_scripts.errors import InputError
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.response_prediction import (
+    ResponseQueries,
+    build_queries,
+    evaluate_response_prediction,
+    score_candidates,
+    summarise,
+)
+
+
+def conversations(pairs: int, distinct: int) -> tuple[list[str], list[str]]:
+    return [f"question {i}" for i in range(pairs)], [f"answer {i % distinct}" for i in range(pairs)]
+
+
+def texts_of(queries: ResponseQueries) -> list[list[str]]:
+    return [[queries.responses[position] for position in row] for row in queries.candidates]
+
+
+def test_true_response_stands_among_99_distinct_others() -> None:
+    inputs, responses = conversations(400, 150)
+    queries = build_queries(inputs, responses)
+    assert queries.inputs == inputs and queries.candidates.shape == (400, 100)
+    for true, candidates in zip(responses, texts_of(queries), strict=True):
+        assert candidates[0] == true
+        assert len(set(candidates)) == 100
+
+
+def test_every_other_response_is_equally_likely() -> None:
+    queries = build_queries(*conversations(3000, 200))
+    counts = np.bincount(queries.candidates[:, 1:].ravel(), minlength=200)
+    # Each is drawn with probability 99/199 by the 2,985 queries it is not the true response of: 1,485 times, sd 27.
+    assert abs(counts - 2985 * 99 / 199).max() < 5 * 27.5
+
+
+def test_list_is_a_pure_function_of_texts_and_seed() -> None:
+    pairs = conversations(250, 130)
+    np.random.seed(1)
+    first = build_queries(*pairs)
+    np.random.seed(2)
+    again, other = build_queries(*pairs), build_queries(*pairs, seed=1)
+    assert texts_of(first) == texts_of(again) != texts_of(other)
+
+
+def test_list_never_changes_between_versions() -> None:
+    """Published numbers stand on this list: whoever changes it makes them incomparable."""
+    queries = build_queries(*conversations(500, 300), max_queries=200)
+    text = "\n".join("\t".join([query, *row]) for query, row in zip(queries.inputs, texts_of(queries), strict=True))
+    assert hashlib.sha256(text.encode()).hexdigest()[:16] == "47bb60ebbf6c18bc"
+
+
+def test_no_more_queries_than_asked_for_and_these_in_order() -> None:
+    inputs, responses = conversations(500, 500)
+    queries = build_queries(inputs, responses, max_queries=120)
+    positions = [inputs.index(text) for text in queries.inputs]
+    assert len(set(positions)) == 120 and positions == sorted(positions)
+    assert set(queries.responses) == {responses[position] for position in positions}
+
+
+def test_every_system_ranks_the_same_candidates() -> None:
+    queries = build_queries(*conversations(120, 110))
+    before = queries.candidates.copy()
+    encoders = [FakeEncoder(), FakeEncoder(size=3)]
+    for encoder in encoders:
+        evaluate_response_prediction(encoder, queries, "test")
+    assert encoders[0].calls == encoders[1].calls
+    assert (queries.candidates == before).all()
+
+
+def test_scores_equal_dot_products_in_a_loop() -> None:
+    queries = build_queries(*conversations(300, 120))
+    encoder = FakeEncoder()
+    scores = score_candidates(encoder, queries)
+    for row in (0, 255, 256, 299):
+        query = encoder.encode([queries.inputs[row]])[0].astype(float)
+        for column in range(100):
+            response = encoder.encode([queries.responses[queries.candidates[row, column]]], "response")[0].astype(float)
+            assert scores[row, column] == pytest.approx(float(query @ response), abs=1e-6)
+
+
+def test_a_model_that_knows_the_answers_is_always_right() -> None:
+    inputs, responses = conversations(150, 110)
+    encoder = FakeEncoder(dict(zip(inputs, responses, strict=True)))
+    result = evaluate_response_prediction(encoder, build_queries(inputs, responses), "dev")
+    assert result == {"p_at_1": 1, "p_at_3": 1, "p_at_10": 1, "candidates": 100, "queries": 150, "split": "dev"}
+
+
+def test_a_model_without_opinion_is_never_right() -> None:
+    class Constant(FakeEncoder):
+        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
+            return np.full((len(list(texts)), 7), 0.3, dtype=np.float32)
+
+    result = evaluate_response_prediction(Constant(), build_queries(*conversations(300, 120)), "test")
+    assert (result["p_at_1"], result["p_at_3"], result["p_at_10"]) == (0, 0, 0)
+
+
+def test_fewer_than_100_responses_rank_all_of_them_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    inputs, responses = conversations(40, 12)
+    queries = build_queries(inputs, responses)
+    for true, candidates in zip(responses, texts_of(queries), strict=True):
+        assert candidates[0] == true and sorted(candidates) == sorted(set(responses))
+    assert [record.levelno for record in caplog.records] == [logging.WARNING]
+    assert "40 queries have only 12 distinct responses" in caplog.text and "1-of-100" in caplog.text
+    result = evaluate_response_prediction(FakeEncoder(), queries, "test")
+    assert set(result) == {"p_at_1", "p_at_3", "p_at_10", "candidates", "queries", "split"}
+    assert result["candidates"] == 12
+
+
+def test_100_responses_are_enough(caplog: pytest.LogCaptureFixture) -> None:
+    assert build_queries(*conversations(100, 100)).candidates.shape == (100, 100)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("candidates", "names"), [(2, ["p_at_1"]), (3, ["p_at_1", "p_at_3"]), (9, ["p_at_1", "p_at_3"])]
+)
+def test_no_precision_beyond_the_candidates(candidates: int, names: list[str]) -> None:
+    result = summarise(np.eye(candidates), "test")
+    assert list(result) == [*names, "candidates", "queries", "split"]
+    assert result["candidates"] == candidates and result["p_at_1"] == 1 / candidates
+
+
+@pytest.mark.parametrize(("pairs", "distinct"), [(5, 1), (0, 1)])
+def test_nothing_to_choose_from_is_refused(pairs: int, distinct: int) -> None:
+    with pytest.raises(InputError, match=rf"at least 2 distinct held-out responses to rank, these {pairs} pairs have"):
+        build_queries(*conversations(pairs, distinct))
+
+
+def test_a_model_without_response_vectors_is_refused() -> None:
+    class Bare(FakeEncoder):
+        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
+            if side == "response":
+                raise ValueError("no response head")
+            return super().encode(texts, side)
+
+    with pytest.raises(InputError, match="task response_prediction: no response head"):
+        score_candidates(Bare(), build_queries(*conversations(100, 100)))

@@ -1,0 +1,44 @@
+"""The results file: read, merged, written whole or not at all; the table."""
+
+from pathlib import Path
+
+import pytest
+
+from data_scripts.errors import InputError
+from trainer.evaluation.results import format_table, merge_results, read_results, write_results
+
+
+@pytest.mark.parametrize(
+    ("kept", "new", "merged"),
+    [
+        ({"run": {"steps": 7}}, {"snli": {"accuracy": 0.5}}, {"run": {"steps": 7}, "snli": {"accuracy": 0.5}}),
+        ({"cqa": {"dev": {"map": 1}}}, {"cqa": {"test": {"map": 2}}}, {"cqa": {"dev": {"map": 1}, "test": {"map": 2}}}),
+        ({"cqa": {"dev": {"map": 1}}}, {"cqa": {"dev": {"map": 2}}}, {"cqa": {"dev": {"map": 2}}}),
+        # A part that holds numbers is one measurement: none of an older one may stay in it.
+        ({"snli": {"accuracy": 0.5, "old": 1}}, {"snli": {"accuracy": 0.6}}, {"snli": {"accuracy": 0.6}}),
+        ({"stsb": "damaged"}, {"stsb": {"dev": {"all": {}}}}, {"stsb": {"dev": {"all": {}}}}),
+    ],
+)
+def test_merging_keeps_other_parts_and_replaces_measurements(kept: dict, new: dict, merged: dict) -> None:
+    assert merge_results(kept, new) == merged
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    results = {"stsb": {"test": {"all": {"pearson": 1 / 3}}}}
+    write_results(tmp_path / "results.json", results)
+    assert read_results(tmp_path / "results.json") == results
+    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
+
+
+def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"results\.json: cannot be written"):
+        write_results(tmp_path / "nowhere" / "results.json", {})
+
+
+def test_table_has_a_line_for_each_number() -> None:
+    table = format_table({"snli": {"accuracy": 0.81234, "split": "test"}, "response_prediction": {"queries": 10000}})
+    assert [line.split() for line in table.splitlines()] == [
+        ["snli", "accuracy", "0.8123"],
+        ["snli", "split", "test"],
+        ["response_prediction", "queries", "10,000"],
+    ]

@@ -1,0 +1,77 @@
+"""The shipped sample's part of results.json, and what is printed beside it."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from data_scripts.errors import InputError
+from tests.trainer.evaluation.corpora import pairs, stsb
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.sample import FIGURE_1, QUERIES, evaluate_sample
+
+OLD, AGE, HOW = FIGURE_1
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of the sample's layout."""
+    folder = tmp_path_factory.mktemp("sample")
+    for split in ("train", "test"):
+        pairs(split).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+        (folder / "sts").mkdir(exist_ok=True)
+        stsb(split).to_parquet(folder / "sts" / f"{split}-00000-of-00001.parquet")
+    return folder
+
+
+@pytest.mark.parametrize(("answers", "holds"), [({OLD: AGE}, True), ({OLD: HOW}, False)])
+def test_figure_1_holds_where_the_meaning_is_nearer_than_the_words(
+    folder: Path, capsys: pytest.CaptureFixture[str], answers: dict[str, str], holds: bool
+) -> None:
+    figure = evaluate_sample(FakeEncoder(answers), folder)["figure_1"]
+    other = float(np.prod(FakeEncoder().encode([AGE, HOW]).astype(float), axis=0).sum())
+    assert figure["holds"] is holds
+    assert figure == {
+        "old_age": pytest.approx(1 if holds else other),
+        "old_how": pytest.approx(other if holds else 1),
+        "holds": holds,
+    }
+    assert (": it is NOT\n" in capsys.readouterr().out) is not holds
+
+
+def test_correlation_is_scipys_of_the_angles_on_the_graded_test_pairs(folder: Path) -> None:
+    encoder, rows = FakeEncoder(), stsb("test")
+    cosines = (encoder.encode(rows["sentence1"]).astype(float) * encoder.encode(rows["sentence2"])).sum(axis=1)
+    result = evaluate_sample(encoder, folder)["sts"]
+    assert result["pearson"] == pytest.approx(stats.pearsonr(-np.arccos(cosines), rows["score"])[0], abs=1e-6)
+    assert result["spearman"] == pytest.approx(stats.spearmanr(cosines, rows["score"])[0], abs=1e-6)
+
+
+def test_best_reply_and_nearest_sentence_are_printed_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    evaluate_sample(FakeEncoder({QUERIES[0]: "train answer 3", QUERIES[1]: "train question 5"}), folder)
+    lines = capsys.readouterr().out.splitlines()
+    replies = lines.index("  best replies", lines.index(QUERIES[0]))
+    assert lines[replies + 1].split(maxsplit=1) == ["1.000", "train answer 3"]
+    nearest = lines.index("  nearest sentences", lines.index(QUERIES[1]))
+    assert lines[nearest + 1].split(maxsplit=1) == ["1.000", "train question 5"]
+
+
+def test_a_folder_that_is_not_the_samples_is_refused(tmp_path: Path) -> None:
+    pairs("test").to_parquet(tmp_path / "test-00000-of-00001.parquet")
+    (tmp_path / "sts").mkdir()
+    stsb("test").to_parquet(tmp_path / "sts" / "test-00000-of-00001.parquet")
+    with pytest.raises(InputError, match="not the whole sample; write it with python -m data_scripts sample"):
+        evaluate_sample(FakeEncoder(), tmp_path)
+
+
+def test_a_model_without_response_vectors_is_refused(folder: Path) -> None:
+    class Bare(FakeEncoder):
+        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
+            if side == "response":
+                raise ValueError("no response head")
+            return super().encode(texts, side)
+
+    with pytest.raises(InputError, match="task sample: no response head"):
+        evaluate_sample(Bare(), folder)

@@ -1,0 +1,38 @@
+"""SNLI: accuracy of a classifier whose answers are known."""
+
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from datasets import Dataset
+
+from data_scripts.errors import InputError
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.snli import evaluate_snli
+
+PAIRS = Dataset.from_dict({"premise": ["p"] * 4, "hypothesis": ["0", "1", "2", "1"], "label": [0, 1, 2, 0]})
+
+
+class Classifier(FakeEncoder):
+    """Takes the hypothesis for the number of the label."""
+
+    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+        return np.eye(3)[[int(text) for text in hypotheses]]
+
+
+def test_accuracy_is_the_share_of_right_labels() -> None:
+    assert evaluate_snli(Classifier(), PAIRS, "test") == {"accuracy": 0.75, "split": "test"}
+
+
+def test_a_model_without_classifier_is_refused() -> None:
+    with pytest.raises(InputError, match="task snli: this model has no inference classifier"):
+        evaluate_snli(FakeEncoder(), PAIRS, "test")
+
+
+def test_a_convsim_encoder_without_its_head_is_refused() -> None:
+    class Bare(FakeEncoder):
+        def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+            raise ValueError("a bare encoder")
+
+    with pytest.raises(InputError, match="task snli: a bare encoder"):
+        evaluate_snli(Bare(), PAIRS, "test")

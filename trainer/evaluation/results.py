@@ -1,0 +1,69 @@
+"""Results of evaluations: the file that holds them, and a table for people."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from data_scripts.errors import InputError
+
+# Counts; every other number is a share or a correlation.
+COUNTS = ("candidates", "queries")
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """The contents of a results.json.
+
+    Raises:
+        InputError: there is no such file, or it is not a JSON object.
+    """
+    try:
+        results = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not a readable results file ({error})") from error
+    if not isinstance(results, dict):
+        raise InputError(f"{path}: not a results file; expected a JSON object with a key for each evaluation")
+    return results
+
+
+def merge_results(kept: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """`new` beside what `kept` has; a part made of parts (splits, baselines) keeps those that `new` does not have."""
+    parts = {name for name in kept.keys() & new.keys() if _has_parts(kept[name]) and _has_parts(new[name])}
+    return {**kept, **new, **{name: merge_results(kept[name], new[name]) for name in parts}}
+
+
+def _has_parts(part: Any) -> bool:
+    return isinstance(part, Mapping) and all(isinstance(value, Mapping) for value in part.values())
+
+
+def write_results(path: Path, results: Mapping[str, Any]) -> None:
+    """Write results as JSON, whole or not at all.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    try:
+        temporary.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written ({error})") from error
+
+
+def format_table(results: Mapping[str, Any]) -> str:
+    """One line for each number of `results`: where it stands, then the number to four decimals."""
+    rows = list(_numbers(results))
+    width = max((len(name) for name, _ in rows), default=0)
+    return "\n".join(f"{name:<{width}}  {text:>10}" for name, text in rows)
+
+
+def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    for key, value in results.items():
+        name = f"{prefix}{key}"
+        if isinstance(value, Mapping):
+            yield from _numbers(value, f"{name} ")
+        elif isinstance(value, float):
+            yield name, f"{value:.4f}"
+        else:
+            yield name, f"{value:,}" if key in COUNTS else str(value)
