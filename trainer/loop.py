@@ -143,6 +143,10 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
+# Task -> the training set that results.json counts its rows under.
+ROWS_OF = {"response_prediction": "pairs", "snli": "snli"}
+
+
 class _Run:
     """A run in progress: the trained objects, where it is, and what it has seen."""
 
@@ -347,7 +351,7 @@ class _Run:
                 "seed": arguments.seed,
                 "processes": self.accelerator.num_processes,
                 "device": str(self.accelerator.device.type),
-                "rows": {name: len(task) for name, task in self.tasks.items()},
+                "rows": {ROWS_OF[name]: len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage
             write_results(self.folder / "results.json", results)

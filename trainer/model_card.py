@@ -36,10 +36,15 @@ METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "spearman": "Spearman",
            "p_at_1": "P@1", "p_at_3": "P@3", "p_at_10": "P@10"}  # fmt: skip
 
 
+# Pairs of the public sets, by which a run on another set in their form is told from one on the set itself.
+PUBLIC_PAIRS = {("snli", "dev"): 9842, ("snli", "test"): 9824, ("stsb", "dev"): 1500, ("stsb", "test"): 1379}
+
+
 class Score(NamedTuple):
-    """One number of results.json; `subset` is a genre or a set, "" for the whole."""
+    """One number of results.json, measured on `data`; `subset` is a genre or a set, "" for the whole."""
 
     part: str
+    data: Part
     split: str
     subset: str
     metric: str
@@ -51,8 +56,10 @@ class Score(NamedTuple):
         return METRICS[self.metric] + (", tuned" if self.part == "stsb_tuned" else "")
 
 
-def scores(results: Mapping[str, Any]) -> Iterator[Score]:
+def scores(results: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[Score]:
     """The scores of results.json, in its order; a part that was not run gives none.
+
+    A set with another number of pairs than SNLI or the STS Benchmark has goes by the name that the settings give it.
 
     Counts beside a score (`candidates`, `queries`, number of pairs) are no scores and are left out.
     """
@@ -61,10 +68,15 @@ def scores(results: Mapping[str, Any]) -> Iterator[Score]:
         # Parts of one split name it beside their scores; the others hold {split: {subset: scores}} or {split: scores}.
         for split, subsets in ({found["split"]: found} if "split" in found else found).items():
             nested = {key: value for key, value in subsets.items() if isinstance(value, Mapping)} or {"": subsets}
+            data, form = PARTS[part], part.removesuffix("_tuned")
+            pairs = nested.get("all", subsets).get("pairs")
+            if pairs is not None and pairs != PUBLIC_PAIRS.get((form, split), pairs):
+                name = _shown(settings.get(form) or "own data")
+                data = data._replace(dataset_id=name.replace("/", "-"), dataset_name=name)
             for subset, values in nested.items():
                 for metric, value in values.items():
                     if metric in METRICS:
-                        yield Score(part, split, "" if subset == "all" else subset, metric, value)
+                        yield Score(part, data, split, "" if subset == "all" else subset, metric, value)
 
 
 def write_card(
@@ -80,7 +92,7 @@ def write_card(
         config: the model's config.
         model_id: what the card's examples load, `ORG/NAME`.
     """
-    rows = list(scores(results))
+    rows = list(scores(results, settings))
     base = settings.get("initialise_from")
     data = ModelCardData(
         language="en",
@@ -125,12 +137,11 @@ def write_card(
 
 
 def _eval_result(score: Score) -> EvalResult:
-    part = PARTS[score.part]
     return EvalResult(
-        task_type=part.task_type,
-        task_name=part.task_name,
-        dataset_type=part.dataset_id,
-        dataset_name=part.dataset_name,
+        task_type=score.data.task_type,
+        task_name=score.data.task_name,
+        dataset_type=score.data.dataset_id,
+        dataset_name=score.data.dataset_name,
         dataset_config=score.subset or None,
         dataset_split=score.split,
         metric_type=score.metric,
@@ -142,16 +153,16 @@ def _eval_result(score: Score) -> EvalResult:
 def _write_eval_results(folder: Path, rows: list[Score]) -> None:
     """One file for each set that the Hub has (one with `/` in its id), with the whole test set's scores."""
     shutil.rmtree(folder, ignore_errors=True)
-    for name, part in PARTS.items():
+    for name in PARTS:
         entries = [
             EvalResultEntry(
-                dataset_id=part.dataset_id,
+                dataset_id=row.data.dataset_id,
                 task_id=row.metric,
                 value=row.value,
                 notes="tuned with one matrix on the training set" if name == "stsb_tuned" else None,
             )
             for row in rows
-            if row.part == name and row.split == "test" and not row.subset and "/" in part.dataset_id
+            if row.part == name and row.split == "test" and not row.subset and "/" in row.data.dataset_id
         ]
         if entries:
             folder.mkdir(exist_ok=True)
@@ -160,10 +171,10 @@ def _write_eval_results(folder: Path, rows: list[Score]) -> None:
 
 
 def _score_row(score: Score) -> dict[str, str]:
-    part = PARTS[score.part]
-    data = f"{part.dataset_name} ({score.subset})" if score.subset else part.dataset_name
+    name = score.data.dataset_name
+    data = f"{name} ({score.subset})" if score.subset else name
     return {
-        "task": part.task_name,
+        "task": score.data.task_name,
         "data": data,
         "split": score.split,
         "metric": score.metric_name,

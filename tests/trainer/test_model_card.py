@@ -106,7 +106,7 @@ def test_model_index_keeps_genre_and_split_apart(card: ModelCard):
 
 
 def test_table_shows_every_score(card: ModelCard):
-    for score in scores(RESULTS):
+    for score in scores(RESULTS, SETTINGS):
         assert re.search(rf"\| {score.split} \| [^|]+ \| {score.value:.4f} \|", card.text), score
 
 
@@ -165,3 +165,28 @@ def test_a_new_card_replaces_the_old_results(tmp_path: Path):
     write_card(tmp_path, newer, SETTINGS, SomeConfig(), "someone/talker")
     assert not (tmp_path / ".eval_results" / "snli.yaml").exists()
     assert "0.7411" not in (tmp_path / "README.md").read_text()
+
+
+def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
+    own = {
+        "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
+        "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
+    }
+    write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert {result.dataset_type for result in card.data.eval_results} == {"nli", "sts"}
+    assert (
+        "STS Benchmark" not in card.text.partition("## Results")[2]
+        and "SNLI" not in card.text.partition("## Results")[2]
+    )
+    assert not (tmp_path / ".eval_results").exists()
+
+
+def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
+    public = {
+        "snli": {"accuracy": 0.7, "pairs": 9824, "split": "test"},
+        "stsb_tuned": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 1379}}},
+    }
+    write_card(tmp_path, public, SETTINGS, SomeConfig(), "a/b")
+    types = {result.dataset_type for result in ModelCard.load(tmp_path / "README.md").data.eval_results}
+    assert types == {"stanfordnlp/snli", "mteb/stsbenchmark-sts"}

@@ -9,7 +9,7 @@ from typing import Any
 from data_scripts.errors import InputError
 
 # Counts; every other number is a share or a correlation.
-COUNTS = ("candidates", "queries")
+COUNTS = ("candidates", "queries", "pairs")
 
 
 def read_results(path: Path) -> dict[str, Any]:

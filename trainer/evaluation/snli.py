@@ -21,7 +21,7 @@ class NliEncoder(Protocol):
 
 
 def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str) -> dict:
-    """{"accuracy": 0 to 1, "split": `split`} over `pairs` (premise, hypothesis, label).
+    """{"accuracy": 0 to 1, "pairs": their number, "split": `split`} over `pairs` (premise, hypothesis, label).
 
     Raises:
         InputError: the model has no classifier.
@@ -32,4 +32,8 @@ def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str) -> dict:
         logits = encoder.nli_logits(pairs["premise"][:], pairs["hypothesis"][:])
     except ValueError as error:
         raise InputError(f"task snli: {error}") from error
-    return {"accuracy": float(accuracy_score(pairs["label"], logits.argmax(axis=1))), "split": split}
+    return {
+        "accuracy": float(accuracy_score(pairs["label"], logits.argmax(axis=1))),
+        "pairs": len(pairs),
+        "split": split,
+    }

@@ -27,7 +27,7 @@ def evaluate_stsb(
 
 
 def correlation_by_genre(scores: np.ndarray, pairs: Dataset) -> dict[str, dict[str, float]]:
-    """Pearson and Spearman of `scores` (pairs,) with gold: under "all", and under each genre that occurs.
+    """Pearson and Spearman of `scores` (pairs,) with gold: under "all" (with the number of pairs) and by genre.
 
     Raises:
         InputError: a genre has a single pair.
@@ -37,4 +37,4 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset) -> dict[str, dict[s
         raise InputError(f"STS-B: one pair only is {single[0]}; a correlation needs two of each genre: give more pairs")
     result = sts_correlation_by_group(scores, np.asarray(pairs["score"]), genres)
     result.pop("", None)
-    return result
+    return {**result, "all": {**result["all"], "pairs": len(pairs)}}

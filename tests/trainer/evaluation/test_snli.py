@@ -21,7 +21,7 @@ class Classifier(FakeEncoder):
 
 
 def test_accuracy_is_the_share_of_right_labels() -> None:
-    assert evaluate_snli(Classifier(), PAIRS, "test") == {"accuracy": 0.75, "split": "test"}
+    assert evaluate_snli(Classifier(), PAIRS, "test") == {"accuracy": 0.75, "pairs": 4, "split": "test"}
 
 
 def test_a_model_without_classifier_is_refused() -> None:

@@ -1,0 +1,229 @@
+"""Run the benchmarks and write results.json and results.md: `python -m tests.benchmarks [--only NAME …]`."""
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from tests.benchmarks.measuring import Contender, MeasurementError, alternate, run
+
+HERE = Path(__file__).resolve().parent
+Facts = dict[str, Any]  # of the text and the machine: what `material.prepare` returns
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """What is measured, against whom, and the bar for ours over peer's."""
+
+    what: str
+    unit: str  # the figure both functions return
+    bar: float | Callable[[Facts], float]
+    ours: Contender
+    peer: Contender
+    beside: tuple[Contender, ...] = ()
+    better: Literal["higher", "lower"] = "higher"
+    needs: Literal["gpu", "bf16"] | None = None
+
+
+def _static(batch_size: int, sparse: str | None = None) -> Contender:
+    settings = f"its gradients made sparse, {sparse}, gradient norm taken out" if sparse else "its default optimiser"
+    name = f"sentence-transformers trainer, StaticEmbedding + MultipleNegativesRankingLoss, {settings}"
+    return Contender(name, "training.static_embedding", {"batch_size": batch_size, "sparse": sparse})
+
+
+def _dan(batch_size: int, **options: Any) -> Contender:
+    return Contender("ours", "training.dan", {"batch_size": batch_size, **options})
+
+
+SPARSE = ("SparseAdam", "Adagrad")
+DAN_ENCODE = Contender("ours", "encoding.dan")
+TRAIN_DAN = "DAN, 200,000 words and 2^18 bigrams, width 300, sparse Adam and AdamW, clipped; batch"
+BENCHMARKS = {
+    "train_dan_128": Benchmark(
+        f"{TRAIN_DAN} 128", "pairs/s", 20, _dan(128), _static(128), tuple(_static(128, name) for name in SPARSE)
+    ),
+    "train_dan_2048": Benchmark(
+        f"{TRAIN_DAN} 2,048", "pairs/s", 1.2, _dan(2048), _static(2048), tuple(_static(2048, name) for name in SPARSE)
+    ),
+    "memory_dan": Benchmark(
+        "peak resident memory of train_dan_128 (460,000 rows against 200,000)",
+        "MB", 1, _dan(128), _static(128), (_static(128, "SparseAdam"),), "lower",
+    ),
+    "encode_dan": Benchmark(
+        "100,000 comments from strings", "sentences/s", 1, DAN_ENCODE,
+        Contender("model2vec StaticModel.encode, same vocabulary, width 300", "encoding.model2vec"),
+    ),
+    "encode_dan_tokenizer": Benchmark(
+        "100,000 comments from strings", "sentences/s", lambda facts: 0.7 if facts["bf16"] else 0.5, DAN_ENCODE,
+        Contender("the tokenizer alone (tokenizers' encode_batch_fast)", "encoding.tokenizer"),
+    ),
+    "encode_dan_minilm": Benchmark(
+        "100,000 comments from strings; the peer: the first 2,000 of them", "sentences/s", 100, DAN_ENCODE,
+        Contender("all-MiniLM-L6-v2 in sentence-transformers", "encoding.minilm"),
+    ),
+    "encode_transformer": Benchmark(
+        "paper size, float32, 2,000 comments", "sentences/s", 1.1, Contender("ours", "encoding.transformer"),
+        Contender("sentence-transformers encode, same saved folder", "encoding.transformer_peer"),
+    ),
+    "encode_transformer_bf16": Benchmark(
+        "paper size, bfloat16, 2,000 comments, cosine to float32 above 0.999", "sentences/s", 2,
+        Contender("ours", "encoding.transformer_bf16"),
+        Contender("sentence-transformers encode, same saved folder, float32", "encoding.transformer_peer"),
+        needs="bf16",
+    ),
+    "train_transformer": Benchmark(
+        "paper size, batch 128, AdamW; tokens without padding", "tokens/s", 1.5,
+        Contender("ours", "training.transformer", {"batch_size": 128}),
+        Contender("sentence-transformers trainer, same model and loss, its default optimiser",
+                  "training.transformer_peer", {"batch_size": 128}),
+    ),
+    "encode_cbow_sets": Benchmark(
+        "Siamese CBOW over the raw pairs of the 19 STS sets, loading apart", "pairs/s", 20,
+        Contender("ours", "encoding.cbow_sets"),
+        Contender("the same model given the pairs one by one", "encoding.cbow_one_by_one"),
+        (Contender("plain NumPy averages, pairs one by one, same tokenizer", "encoding.cbow_in_numpy"),),
+    ),
+    "growth_pairs": Benchmark(
+        "DAN training, batch 128, at ten times the pairs", "microseconds/pair", 1.1, _dan(128),
+        Contender("itself on a tenth of the pairs", "training.dan", {"batch_size": 128, "pairs": "tenth_of_pairs"}),
+        better="lower",
+    ),
+    "growth_vocabulary": Benchmark(
+        "DAN training, batch 128, at ten times the words", "microseconds/pair", 1.2, _dan(128),
+        Contender("itself with a tenth of the words", "training.dan", {"batch_size": 128, "words": 0.1}),
+        better="lower",
+    ),
+    "gpu_transformer": Benchmark(
+        "paper size, batch 2,048, bf16; operations of the dense layers and scores", "Tflop/s", 0.4,
+        Contender("ours", "training.gpu_transformer"),
+        Contender("the card's own rate, bf16 matrix products of 8,192", "training.matrix_rate"),
+        needs="gpu",
+    ),
+}  # fmt: skip
+REASONS = {"gpu": "no GPU in this machine", "bf16": "the processor has no AVX512-bf16 or AMX-bf16"}
+
+
+def measure(name: str, size: str, repeats: int, facts: Facts) -> dict[str, Any]:
+    """One entry of results.json."""
+    benchmark = BENCHMARKS[name]
+    contenders = [benchmark.ours, benchmark.peer, *benchmark.beside]
+    runs = alternate(size, benchmark.unit, contenders, repeats, name)
+    ours, peer, *beside = map(statistics.median, runs)
+    ratio = ours / peer
+    bar = benchmark.bar(facts) if callable(benchmark.bar) else benchmark.bar
+    return {
+        "ours": ours,
+        "peer": peer,
+        "peer_name": benchmark.peer.name,
+        "unit": benchmark.unit,
+        "ratio": ratio,
+        "bar": bar,
+        "better": benchmark.better,
+        "met": ratio >= bar if benchmark.better == "higher" else ratio <= bar,
+        "commit": _commit(),
+        "what": benchmark.what,
+        "beside": {contender.name: value for contender, value in zip(benchmark.beside, beside, strict=True)},
+        "runs": {contender.name: values for contender, values in zip(contenders, runs, strict=True)},
+        "text": facts["text"],
+        "machine": facts["gpu"] if benchmark.needs == "gpu" else facts["machine"],
+    }
+
+
+def _commit() -> str:
+    """The commit measured; `-dirty` where the tree differs from it, the results themselves apart."""
+    git = ["git", "-C", str(HERE)]
+    head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+    status = [*git, "status", "--porcelain", "--", ":/", ":(exclude,top)tests/benchmarks/results.*"]
+    return f"{head}-dirty" if subprocess.run(status, capture_output=True, text=True).stdout else head
+
+
+def write(folder: Path, results: dict[str, Any], left_out: dict[str, str]) -> None:
+    """results.json, and the same for people."""
+    ordered = {name: results[name] for name in BENCHMARKS if name in results}
+    _replace(folder / "results.json", json.dumps(ordered, indent=2) + "\n")
+    lines = [
+        "# Speed and memory",
+        "",
+        "Medians of several runs that take turns, each in a process of its own; written by `make bench`.",
+        "",
+        "| name | ours | peer | unit | ratio | bar | met |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, entry in ordered.items():
+        sign = "≥" if entry["better"] == "higher" else "≤"
+        lines.append(
+            f"| {name} | {entry['ours']:,.4g} | {entry['peer']:,.4g} | {entry['unit']} | {entry['ratio']:.3g} "
+            f"| {sign} {entry['bar']:g} | {'yes' if entry['met'] else 'no'} |"
+        )
+    lines.append("")
+    circumstances: dict[str, list[str]] = {}
+    for name, entry in ordered.items():
+        beside = "".join(f" Beside: {label}: {value:,.4g}." for label, value in entry["beside"].items())
+        lines.append(f"- **{name}**: {entry['what']}. Peer: {entry['peer_name']}.{beside}")
+        key = f"{entry['text']}; {entry['machine']}; commit {entry['commit']}"
+        circumstances.setdefault(key, []).append(name)
+    lines += [f"- **{name}** was not run: {reason}." for name, reason in left_out.items() if name not in ordered]
+    lines += ["", "Measured on:", ""]
+    lines += [f"- {key}: {', '.join(names)}" for key, names in circumstances.items()]
+    _replace(folder / "results.md", "\n".join(lines) + "\n")
+
+
+def _replace(path: Path, text: str) -> None:
+    temporary = path.with_name(f".{path.name}")
+    temporary.write_text(text, encoding="utf-8")
+    os.replace(temporary, path)
+
+
+def main() -> int:
+    """Measure, printing as it goes; results are written after every benchmark, over those of the same name."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.benchmarks",
+        description="Measure speed and memory against peers. What is read is made once, in runs/benchmarks: delete "
+        "that folder to make it anew. CONVSIM_DATA names the folder of real data (default: "
+        "../shared/data); without it, made-up text is used, and the results say so.",
+    )
+    parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--repeats", type=int, default=3, help="runs of each contender (default: 3)")
+    parser.add_argument(
+        "--smoke",
+        action="store_true",
+        help="tiny sizes, one run, all benchmarks: shows that they run; the results, which mean nothing, go to "
+        "runs/benchmarks/smoke",
+    )
+    options = parser.parse_args()
+    if options.repeats < 1:
+        parser.error("--repeats: expected 1 or more")
+    size, repeats = ("smoke", 1) if options.smoke else ("full", options.repeats)
+    try:
+        print("preparing pairs, vocabularies and a saved model (minutes the first time)", flush=True)
+        facts = run(size, "material.prepare", {})
+        folder = HERE.parents[1] / "runs" / "benchmarks" / "smoke" if options.smoke else HERE
+        file = folder / "results.json"
+        results = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+        left_out = {
+            name: REASONS[benchmark.needs]
+            for name, benchmark in BENCHMARKS.items()
+            if benchmark.needs and not facts[benchmark.needs] and not options.smoke
+        }
+        for name in options.only or BENCHMARKS:
+            if name in left_out:
+                print(f"{name}: not run: {left_out[name]}")
+                continue
+            results[name] = entry = measure(name, size, repeats, facts)
+            write(folder, results, left_out)
+            print(f"{name}: {entry['ratio']:.3g} of {entry['peer_name']} ({'met' if entry['met'] else 'NOT met'}: "
+                  f"bar {entry['bar']:g}, {entry['better']} is better)", flush=True)  # fmt: skip
+    except MeasurementError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,203 @@
+"""What every contender reads: the same pairs, the same vocabularies, the same saved model, made once and kept."""
+
+import json
+import os
+import platform
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from datasets import Dataset, load_dataset
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.__main__ import main as data_scripts
+from data_scripts.corpora import text_lines
+from data_scripts.sts import STS_SETS
+from data_scripts.tokenizer import train_tokenizer
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
+from trainer.cache import TokenColumn, token_columns
+from trainer.publish import build_folder
+
+ROOT = Path(__file__).resolve().parents[2]
+MAX_TOKENS = 64
+FILLER = "madeup0"  # what the words that fill a vocabulary begin with
+
+
+@dataclass(frozen=True)
+class Material:
+    """A folder of things to read, and how much of them is measured."""
+
+    folder: Path
+    real: bool = True  # read the Reddit pairs where they are present
+    made_pairs: int = 550_000  # pairs to make where they are not
+    words: int = 200_000
+    transformer_words: int = 50_000  # as trainer/presets/paper_transformer.yaml
+    bigram_buckets: int = 2**18
+    width: int = 300
+    transformer_config: dict[str, Any] = field(default_factory=dict)  # the paper's sizes
+    seconds: float = 15.0  # a training run is timed for at least so long, after its warm-up
+    texts: int = 100_000
+    slow_texts: int = 2_000  # for models that take milliseconds a text
+    sts_pairs: int = 16_858  # to make where the sets are not present
+    gpu_batch: int = 2_048
+
+    @property
+    def pairs(self) -> Path:
+        return self.folder / "pairs"
+
+    @property
+    def tenth_of_pairs(self) -> Path:
+        return self.folder / "tenth_of_pairs"
+
+    @property
+    def transformer(self) -> Path:
+        return self.folder / "transformer"
+
+    def tokenizer_folder(self, words: int) -> Path:
+        return self.folder / f"tokenizer-{words}"
+
+    def tokenizer(self, words: int) -> PreTrainedTokenizerFast:
+        return PreTrainedTokenizerFast.from_pretrained(self.tokenizer_folder(words))
+
+    def train_pairs(self, folder: Path | None = None) -> Dataset:
+        files = str((folder or self.pairs) / "train*.parquet")
+        return load_dataset("parquet", data_files=files, split="train")
+
+    def token_columns(self, words: int, folder: Path | None = None) -> dict[str, TokenColumn]:
+        """The training pairs' token ids, in the cache that our trainer reads."""
+        pairs, cache = self.train_pairs(folder), self.folder / "cache"
+        return token_columns(pairs, ["input", "response"], self.tokenizer(words), cache, MAX_TOKENS, False)
+
+    def comments(self, count: int) -> list[str]:
+        """The first distinct inputs of the training pairs, in an order drawn with seed 0."""
+        distinct = sorted(set(self.train_pairs()["input"]))
+        chosen = np.random.default_rng(0).permutation(len(distinct))[:count]
+        return [distinct[index] for index in chosen]
+
+    def sts_texts(self) -> list[str]:
+        """Both sentences, one after the other, of every raw pair of the 19 sets (scored or not)."""
+        folder = data_folder() / "sts"
+        if not (self.real and folder.is_dir()):
+            return self.comments(2 * self.sts_pairs)
+        files = [
+            folder / f"{year}-test" / f"STS.input.{name}.txt"
+            for year, sets in STS_SETS.items()
+            for name in sets.values()
+        ]
+        lines = [line for file in files if file.is_file() for _, line in text_lines(file)]
+        return [text for line in lines for text in line.rstrip("\r\n").split("\t")[:2]]
+
+
+SIZES = {
+    "full": Material(ROOT / "runs" / "benchmarks" / "full"),
+    # Only shows that everything runs: its numbers mean nothing.
+    "smoke": Material(
+        ROOT / "runs" / "benchmarks" / "smoke",
+        real=False,
+        made_pairs=3_500,
+        words=2_000,
+        transformer_words=1_000,
+        bigram_buckets=1_024,
+        width=16,
+        transformer_config={"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64},
+        seconds=0.3,
+        texts=500,
+        slow_texts=20,
+        sts_pairs=50,
+        gpu_batch=64,
+    ),
+}
+
+
+def data_folder() -> Path:
+    return Path(os.environ.get("CONVSIM_DATA", ROOT.parent / "shared" / "data"))
+
+
+def prepare(material: Material) -> dict[str, Any]:
+    """Make what is missing; returns what a reader of the results must know of the text and the machine."""
+    material.folder.mkdir(parents=True, exist_ok=True)
+    files = sorted((data_folder() / "conversations" / "pairs").glob("reddit_*.tsv.xz")) if material.real else []
+    if not material.pairs.is_dir():
+        if not files:
+            files = [material.folder / "made.tsv"]
+            _make_pairs(files[0], material.made_pairs)
+        # A failure has been told, in words, to standard error.
+        if data_scripts(["conversations", *map(str, files), "--output", str(material.pairs)]):
+            raise SystemExit(2)
+    pairs = material.train_pairs()
+    if not material.tenth_of_pairs.is_dir():
+        tenth = pairs.shuffle(seed=0).select(range(len(pairs) // 10))
+        tenth.to_parquet(material.tenth_of_pairs / "train-00000-of-00001.parquet")
+    texts: list[str] = []
+    for words in (material.words, material.words // 10, material.transformer_words):
+        if not material.tokenizer_folder(words).is_dir():
+            texts = texts or [*pairs["input"], *pairs["response"]]
+            _build_tokenizer(texts, words).save_pretrained(material.tokenizer_folder(words))
+        material.token_columns(words)
+    material.token_columns(material.words, material.tenth_of_pairs)
+    config = ConvSimTransformerConfig(vocab_size=material.transformer_words, **material.transformer_config)
+    torch.manual_seed(0)
+    model = ConvSimTransformerForMultitask(config)
+    build_folder(model, material.tokenizer(material.transformer_words), material.transformer, results={}, settings={})
+    report = json.loads((material.pairs / "report.json").read_text(encoding="utf-8"))
+    made = any("made.tsv" in str(value) for value in report.values())
+    occurring = sum(not word.startswith(FILLER) for word in material.tokenizer(material.words).get_vocab())
+    return {
+        "text": f"{len(pairs):,} {'made-up pairs (Zipf)' if made else 'Reddit pairs, filtered as in the paper'}, with "
+        f"{occurring:,} of the {material.words:,} words",
+        "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
+        f"{torch.get_num_threads()} threads",
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "bf16": any(f"{flag} " in f"{_cpuinfo('flags')} " for flag in ("avx512_bf16", "amx_bf16")),
+    }
+
+
+def _make_pairs(file: Path, count: int) -> None:
+    """Pairs of made-up words whose frequencies follow Zipf's law, in lengths like those of Reddit comments."""
+    draws = np.random.default_rng(0)
+    shares = np.cumsum(1 / np.arange(1, 300_001))
+    with file.open("w", encoding="utf-8") as stream:
+        stream.write("input\tresponse\tsource\n")
+        for _ in range(count):
+            texts = []
+            for length in np.clip(draws.lognormal(2.6, 0.7, size=2), 2, 40).astype(int):
+                ranks = np.searchsorted(shares, draws.random(length) * shares[-1])
+                texts.append(" ".join(map(_word, ranks)))
+            stream.write("\t".join([*texts, "made"]) + "\n")
+
+
+def _word(rank: int) -> str:
+    """A word of letters only, another for every rank, long enough for texts to pass the filter on their share."""
+    letters = "en"
+    while rank >= 0:
+        letters += "abcdefghijklmnopqrstuvwxyz"[rank % 26]
+        rank = rank // 26 - 1
+    return letters
+
+
+def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
+    """The most frequent words; where the texts have fewer than asked for, made-up ones fill the vocabulary."""
+    tokenizer = train_tokenizer(texts, "word", words, min_count=1, max_length=MAX_TOKENS)
+    backend = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocabulary = backend["model"]["vocab"]
+    for index in range(len(vocabulary), words):
+        vocabulary[f"{FILLER}{index}"] = index
+    return PreTrainedTokenizerFast(
+        tokenizer_object=type(tokenizer.backend_tokenizer).from_str(json.dumps(backend)),
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=MAX_TOKENS,
+    )
+
+
+def _cpuinfo(key: str) -> str:
+    """The first value of a key of /proc/cpuinfo; empty where there is none."""
+    file = Path("/proc/cpuinfo")
+    lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
+
+
+def _processor() -> str:
+    return _cpuinfo("model name") or platform.processor()

@@ -1,0 +1,211 @@
+"""Training: steps of `trainer/loop.py` against steps of the sentence-transformers trainer, on the same pairs."""
+
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from sentence_transformers.util import dot_score
+from torch import nn
+from transformers import TrainerCallback
+
+from tests.benchmarks.material import MAX_TOKENS, Material
+from tests.benchmarks.measuring import peak_megabytes, time_steps
+from trainer.arguments import Arguments
+from trainer.batching import BatchPlan
+from trainer.building import build_model, build_tasks, build_tokenizer
+from trainer.data import load_corpora
+from trainer.loop import _Run, _start_accelerator
+
+WARM_UP = 5
+MAX_STEPS = 100_000  # more than are ever taken: runs end by time
+
+
+def dan(material: Material, batch_size: int, words: float = 1, pairs: str = "pairs") -> dict[str, float]:
+    """Our DAN, the paper's layers over word and bigram tables; `words` is the share of the vocabulary, 1 or 0.1."""
+    config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
+    run = _start(material, "dan", config, batch_size, round(words * material.words), material.folder / pairs)
+    return _figures(batch_size, *time_steps(run._step, WARM_UP, material.seconds))
+
+
+def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
+    """A StaticEmbedding in the sentence-transformers trainer, its own optimiser (AdamW) or, `sparse`, a better one."""
+    module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
+    model = SentenceTransformer(modules=[module], device="cpu")
+    settings: dict[str, Any] = {}
+    optimizer = None
+    if sparse:
+        module.embedding.sparse = True
+        settings["max_grad_norm"] = 0.0
+        optimizer = {"SparseAdam": torch.optim.SparseAdam, "Adagrad": torch.optim.Adagrad}[sparse](model.parameters())
+    return _train_peer(material, model, MultipleNegativesRankingLoss(model), batch_size, optimizer, settings)
+
+
+def transformer(material: Material, batch_size: int) -> dict[str, float]:
+    """Our Transformer at the paper's size, AdamW."""
+    run = _start(
+        material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs
+    )
+    return _per_token(material, _figures(batch_size, *time_steps(run._step, 1, 2 * material.seconds)))
+
+
+def transformer_peer(material: Material, batch_size: int) -> dict[str, float]:
+    """The same model and loss in the sentence-transformers trainer: padded batches, tokenised as it goes."""
+    model = SentenceTransformer(str(material.transformer), device="cpu")
+    loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
+    settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4}
+    return _per_token(material, _train_peer(material, model, loss, batch_size, None, settings, 1, 2 * material.seconds))
+
+
+def gpu_transformer(material: Material) -> dict[str, float]:
+    """Operations a second of training at the paper's size in bf16: those of the dense layers and the scores only."""
+    batch_size = material.gpu_batch
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    run = _start(
+        material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
+        device=device, mixed_precision="bf16",
+    )  # fmt: skip
+
+    def step(index: int) -> None:
+        run._step(index)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    figures = _per_token(material, _figures(batch_size, *time_steps(step, WARM_UP, material.seconds)))
+    encoder, head = (
+        sum(module.weight.numel() for module in part.modules() if isinstance(module, nn.Linear))
+        for part in (run.model.encoder, run.model.response_head)
+    )
+    scores = batch_size * run.model.config.embedding_size
+    # Six operations a weight: two forward, four backward.
+    operations = 6 * (encoder * figures["tokens/s"] + (head + scores) * figures["pairs/s"])
+    return figures | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / figures["pairs/s"] / 3600}
+
+
+def matrix_rate(material: Material) -> dict[str, float]:
+    """Operations a second of large bf16 matrix products, the most that training could reach."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    size = 8192 if device == "cuda" else 512
+    a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
+
+    def step(_: int) -> None:
+        for _ in range(10):
+            torch.matmul(a, b)
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    steps, elapsed = time_steps(step, WARM_UP, material.seconds / 3)
+    return {"Tflop/s": 10 * steps * 2 * size**3 / elapsed / 1e12}
+
+
+def _start(
+    material: Material,
+    model_type: str,
+    config: dict[str, Any],
+    batch_size: int,
+    words: int,
+    pairs: Path,
+    **options: Any,
+) -> _Run:
+    """A run as `trainer.loop.train` starts it, without a folder of its own: no judging, no checkpoint."""
+    arguments = Arguments(
+        model_type=model_type,
+        model_config=config,
+        tokenizer=str(material.tokenizer_folder(words)),
+        max_tokens=MAX_TOKENS,
+        pairs=[str(pairs)],
+        cache_dir=str(material.folder / "cache"),
+        tasks={"response_prediction": 1},
+        optimizer="adamw",
+        learning_rate=1e-3 if model_type == "dan" else 1e-4,
+        max_grad_norm=1.0,  # as the peer's trainer
+        max_steps=MAX_STEPS,
+        batch_size=batch_size,
+        trackers=["none"],
+        output_dir=tempfile.gettempdir(),
+        **({"device": "cpu"} | options),
+    )
+    accelerator = _start_accelerator(arguments)
+    corpora = load_corpora(arguments)
+    tokenizer = build_tokenizer(arguments, corpora, Path(arguments.output_dir))
+    tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
+    rows = {name: len(task) for name, task in tasks.items()}
+    plan = BatchPlan(arguments.seed, rows, arguments.tasks, np.full(MAX_STEPS, batch_size))
+    model = build_model(arguments, tokenizer)
+    model.train()
+    return _Run(arguments, accelerator, Path(arguments.output_dir), model, tokenizer, corpora, plan, tasks)
+
+
+class _SparseTrainer(SentenceTransformerTrainer):
+    """The peer's trainer without the gradient's norm, which it takes even where it clips nothing: sparse ones fail."""
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
+        return None
+
+
+class _Clock(TrainerCallback):
+    """Times the steps after a warm-up, and ends the training when it has enough."""
+
+    def __init__(self, warm_up: int, seconds: float) -> None:
+        self.warm_up, self.seconds = warm_up, seconds
+        self.steps, self.started, self.elapsed = 0, 0.0, 0.0
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.warm_up:
+            self.started = time.perf_counter()
+        elif state.global_step > self.warm_up:
+            self.steps = state.global_step - self.warm_up
+            self.elapsed = time.perf_counter() - self.started
+            control.should_training_stop = self.elapsed >= self.seconds
+
+
+def _train_peer(
+    material: Material,
+    model: SentenceTransformer,
+    loss: nn.Module,
+    batch_size: int,
+    optimizer: torch.optim.Optimizer | None,
+    settings: dict[str, Any],
+    warm_up: int = WARM_UP,
+    seconds: float | None = None,
+) -> dict[str, float]:
+    clock = _Clock(warm_up, seconds or material.seconds)
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = SentenceTransformerTrainingArguments(
+            output_dir=folder,
+            max_steps=MAX_STEPS,
+            per_device_train_batch_size=batch_size,
+            use_cpu=True,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            **settings,
+        )
+        trainer_class = _SparseTrainer if optimizer else SentenceTransformerTrainer
+        trainer = trainer_class(
+            model=model,
+            args=arguments,
+            train_dataset=material.train_pairs().select_columns(["input", "response"]),
+            loss=loss,
+            callbacks=[clock],
+            optimizers=(optimizer, None),  # type: ignore[arg-type]
+        )
+        trainer.train()
+    return _figures(batch_size, clock.steps, clock.elapsed)
+
+
+def _figures(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
+    rate = steps * batch_size / elapsed
+    return {"pairs/s": rate, "microseconds/pair": 1e6 / rate, "MB": peak_megabytes()}
+
+
+def _per_token(material: Material, figures: dict[str, float]) -> dict[str, float]:
+    """With tokens a second: the same tokens, without padding, for every contender."""
+    columns = material.token_columns(material.transformer_words).values()
+    tokens_per_pair = sum(len(column.ids) / len(column) for column in columns)
+    return figures | {"tokens/s": figures["pairs/s"] * tokens_per_pair}
