@@ -26,6 +26,8 @@ class ConvSimDanConfig(ConvSimConfig):
         activation: After every layer of the DNN, the last one included unless `residual`. (Our choice: tanh.)
         residual: The embedding is sum + DNN(sum), which starts as the plain sum of words and bigrams; needs
             `embedding_size` equal to `word_embedding_size`. Not the paper's.
+        token_dropout: Share, in [0, 1), of the words and of the bigrams that are left out of the sums in training; the
+            others weigh 1 / (1 - share). Not the paper's; it keeps the tables from learning pairs by heart.
         learned_token_weights: A learned number per vocabulary entry multiplies its word embedding. Not the paper's.
     """
 
@@ -36,11 +38,14 @@ class ConvSimDanConfig(ConvSimConfig):
     hidden_sizes: list[int] = field(default_factory=lambda: [300, 300])
     activation: Literal["tanh", "relu"] = "tanh"
     residual: bool = False
+    token_dropout: float | int = 0.0
     learned_token_weights: bool = False
 
     def validate_dan(self) -> None:
         """Sizes are above zero and fit one another."""
         self.require_positive("word_embedding_size", "hidden_sizes")
+        if not 0 <= self.token_dropout < 1:
+            raise ValueError(f"token_dropout is {self.token_dropout}, expected at least 0 and below 1")
         if self.bigram_buckets < 0:
             raise ValueError(f"bigram_buckets is {self.bigram_buckets}, expected 0 (no bigrams) or more")
         if self.residual and self.embedding_size != self.word_embedding_size:
@@ -99,7 +104,10 @@ class ConvSimDanModel(ConvSimEncoder):
 
     def _sum_packed(self, input_ids: Tensor, cu_seqlens: Tensor) -> Tensor:
         lengths = cu_seqlens.diff()
-        weights = None if self.token_weights is None else self.look_up(self.token_weights, input_ids).squeeze(-1)
+        weights = self._drop_tokens(input_ids)
+        if self.token_weights is not None:
+            learned = self.look_up(self.token_weights, input_ids).squeeze(-1)
+            weights = learned if weights is None else weights * learned
         averages = divide_by_sqrt(self.look_up_sums(self.embed_tokens, input_ids, cu_seqlens, weights), lengths)
         if self.embed_bigrams is None:
             return averages
@@ -109,7 +117,8 @@ class ConvSimDanModel(ConvSimEncoder):
         has_bigram.index_fill_(0, cu_seqlens, False)
         bigram_ids = hash_bigrams(input_ids[:-1], input_ids[1:], self.config.bigram_buckets)[has_bigram[1:-1]]
         counts = (lengths - 1).clamp_min(0)
-        bigrams = self.look_up_sums(self.embed_bigrams, bigram_ids, F.pad(counts.cumsum(0), (1, 0)))
+        offsets = F.pad(counts.cumsum(0), (1, 0))
+        bigrams = self.look_up_sums(self.embed_bigrams, bigram_ids, offsets, self._drop_tokens(bigram_ids))
         return averages + divide_by_sqrt(bigrams, counts)
 
     def _sum_padded(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
@@ -117,13 +126,23 @@ class ConvSimDanModel(ConvSimEncoder):
         words = self.look_up(self.embed_tokens, input_ids) * mask.unsqueeze(-1)
         if self.token_weights is not None:
             words = words * self.look_up(self.token_weights, input_ids)
+        if (kept := self._drop_tokens(input_ids)) is not None:
+            words = words * kept.unsqueeze(-1)
         averages = divide_by_sqrt(words.sum(1), mask.sum(1))
         if self.embed_bigrams is None:
             return averages, words
         bigram_mask = mask[:, :-1] & mask[:, 1:]
         bigram_ids = hash_bigrams(input_ids[:, :-1], input_ids[:, 1:], self.config.bigram_buckets)
         bigrams = self.look_up(self.embed_bigrams, bigram_ids) * bigram_mask.unsqueeze(-1)
+        if (kept := self._drop_tokens(bigram_ids)) is not None:
+            bigrams = bigrams * kept.unsqueeze(-1)
         return averages + divide_by_sqrt(bigrams.sum(1), bigram_mask.sum(1)), words
+
+    def _drop_tokens(self, ids: Tensor) -> Tensor | None:
+        """Weights like `ids`: 0 for a token that is left out of this step, 1 / (1 - share) for the others."""
+        if not self.training or not self.config.token_dropout:
+            return None
+        return F.dropout(torch.ones(ids.shape, dtype=self.dtype, device=ids.device), self.config.token_dropout)
 
     def _apply_layers(self, averages: Tensor) -> Tensor:
         activation = torch.tanh if self.config.activation == "tanh" else F.relu

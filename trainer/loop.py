@@ -1,5 +1,6 @@
 """The one training loop: schedule, step, judge on dev, save, resume, and the finished run's folder."""
 
+import copy
 import json
 import logging
 import os
@@ -143,8 +144,8 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
-# Task -> the training set that results.json counts its rows under.
-ROWS_OF = {"response_prediction": "pairs", "snli": "snli"}
+# Task -> the set it is trained on, by its name in `Corpora` and in results.json.
+TRAINED_ON = {"response_prediction": "pairs", "snli": "snli"}
 
 
 class _Run:
@@ -163,6 +164,11 @@ class _Run:
     ) -> None:
         self.arguments, self.accelerator, self.folder = arguments, accelerator, folder
         self.tokenizer, self.corpora, self.plan, self.tasks = tokenizer, corpora, plan, tasks
+        # What a head does that this run does not train says nothing.
+        self.judged_on = copy.copy(corpora)
+        for task, name in TRAINED_ON.items():
+            if task not in tasks:
+                setattr(self.judged_on, name, None)
         # NCCL reduces dense gradients only.
         sparse = accelerator.num_processes == 1 or accelerator.device.type == "cpu"
         model.set_sparse_gradients(sparse)
@@ -329,7 +335,7 @@ class _Run:
         model = self.accelerator.unwrap_model(self.model)
         was_training = model.training
         model.eval()
-        results = evaluate_encoder(Encoder(model, self.tokenizer), self.corpora, split, queries=queries)
+        results = evaluate_encoder(Encoder(model, self.tokenizer), self.judged_on, split, queries=queries)
         model.train(was_training)
         return results
 
@@ -351,7 +357,7 @@ class _Run:
                 "seed": arguments.seed,
                 "processes": self.accelerator.num_processes,
                 "device": str(self.accelerator.device.type),
-                "rows": {ROWS_OF[name]: len(task) for name, task in self.tasks.items()},
+                "rows": {TRAINED_ON[name]: len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage
             write_results(self.folder / "results.json", results)

@@ -76,3 +76,32 @@ def test_token_weights_start_at_one_and_new_words_get_one():
 def test_relu_is_the_other_activation():
     model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, activation="relu"))
     assert (model(**pack([[5, 6]])).pooler_output >= 0).all()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_token_dropout_leaves_whole_tokens_out_and_keeps_the_sums_on_average(packed):
+    config = ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=8, residual=True, token_dropout=0.25)
+    model = ConvSimDanModel(config).train()
+    with torch.no_grad():
+        model.embed_tokens.weight.copy_(torch.eye(60, 8))  # id i is the i-th unit vector
+    ids = torch.arange(2, 8)
+    drawn = []
+    for seed in range(400):
+        torch.manual_seed(seed)
+        if packed:
+            sums = model._sum_packed(ids, torch.tensor([0, 6]))[0]
+        else:
+            sums = model._sum_padded(ids[None], torch.ones(1, 6, dtype=torch.bool))[0][0]
+        drawn.append(sums.detach()[2:] * 6**0.5)
+    values = torch.stack(drawn)
+    assert torch.isclose(values, torch.tensor(0.0)).logical_or(torch.isclose(values, torch.tensor(4 / 3))).all()
+    assert values.mean() == pytest.approx(1.0, abs=0.05)
+
+
+def test_token_dropout_is_for_training_only():
+    plain, dropping = (ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, token_dropout=p)) for p in (0.0, 0.5))
+    dropping.load_state_dict(plain.state_dict())
+    with torch.no_grad():
+        expected = plain.eval()(**pack(SENTENCES)).pooler_output
+        assert torch.equal(dropping.eval()(**pack(SENTENCES)).pooler_output, expected)
+        assert not torch.equal(dropping.train()(**pack(SENTENCES)).pooler_output, expected)

@@ -72,7 +72,13 @@ def preset(corpora, tmp_path):
         sizes = {"embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}
         options = {
             "model_type": "dan",
-            "model_config": {"word_embedding_size": 16, "bigram_buckets": 64, "hidden_sizes": [16]} | sizes,
+            "model_config": {
+                "word_embedding_size": 16,
+                "bigram_buckets": 64,
+                "hidden_sizes": [16],
+                "token_dropout": 0.1,
+            }
+            | sizes,
             "vocab_size": 100,
             "pairs": [str(corpora / "pairs")],
             "snli": str(corpora / "nli"),
@@ -180,6 +186,12 @@ def test_multitask_starts_from_a_reddit_model(preset, corpora, tmp_path, monkeyp
     before, after = (load_file(folder / "model" / "model.safetensors") for folder in (first, tmp_path / "run"))
     for name in before:
         torch.testing.assert_close(before[name], after[name], atol=1e-6, rtol=0)
+
+
+def test_a_head_that_was_not_trained_is_not_judged(preset, tmp_path, monkeypatch):
+    assert call(monkeypatch, preset(tasks={"response_prediction": 1}, max_steps=1)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert "snli" not in results and "response_prediction" in results and "stsb" in results
 
 
 def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_path, monkeypatch):
