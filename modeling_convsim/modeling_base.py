@@ -85,6 +85,10 @@ class ZeroLinear(nn.Linear):
     """A linear layer that starts at zero: the last layer of a residual branch, so that x + branch(x) starts as x."""
 
 
+class ZeroEmbedding(nn.Embedding):
+    """A table that starts at zero: it adds nothing until it has learnt something."""
+
+
 class TokenWeights(nn.Embedding):
     """One learned number per vocabulary entry, (vocab_size, 1), which starts at one."""
 
@@ -114,6 +118,8 @@ class ConvSimPreTrainedModel(PreTrainedModel):
                 init.zeros_(module.bias)
         elif isinstance(module, TokenWeights):
             init.ones_(module.weight)
+        elif isinstance(module, ZeroEmbedding):
+            init.zeros_(module.weight)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
         elif isinstance(module, nn.LayerNorm):

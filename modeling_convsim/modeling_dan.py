@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.utils import can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, TokenWeights, ZeroLinear
+from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, TokenWeights, ZeroEmbedding, ZeroLinear
 
 
 @strict
@@ -24,7 +24,8 @@ class ConvSimDanConfig(ConvSimConfig):
             embeddings and does not say how it numbers them: the hash is our choice.)
         hidden_sizes: Hidden layers of the DNN; its last layer always has `embedding_size` units.
         activation: After every layer of the DNN, the last one included unless `residual`. (Our choice: tanh.)
-        residual: The embedding is sum + DNN(sum), which starts as the plain sum of words and bigrams; needs
+        residual: The embedding is sum + DNN(sum), which starts as the plain sum of words: the DNN's last layer and the
+            bigrams start at zero, for vectors of random bigrams would drown the words that two sentences share. Needs
             `embedding_size` equal to `word_embedding_size`. Not the paper's.
         token_dropout: Share, in [0, 1), of the words and of the bigrams that are left out of the sums in training; the
             others weigh 1 / (1 - share). Not the paper's; it keeps the tables from learning pairs by heart.
@@ -74,7 +75,8 @@ class ConvSimDanModel(ConvSimEncoder):
         super().__init__(config)
         width = config.word_embedding_size
         self.embed_tokens = nn.Embedding(config.vocab_size, width)
-        self.embed_bigrams = nn.Embedding(config.bigram_buckets, width) if config.bigram_buckets else None
+        bigram_class = ZeroEmbedding if config.residual else nn.Embedding
+        self.embed_bigrams = bigram_class(config.bigram_buckets, width) if config.bigram_buckets else None
         self.token_weights = TokenWeights(config.vocab_size, 1) if config.learned_token_weights else None
         widths = [width, *config.hidden_sizes]
         last_class = ZeroLinear if config.residual else nn.Linear

@@ -1,7 +1,8 @@
 """From settings to the tokenizer, the model and the tasks of a run."""
 
-import logging
+import itertools
 import os
+from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -27,8 +28,6 @@ from trainer.cache import token_columns
 from trainer.data import Corpora
 from trainer.tasks import ResponsePrediction, Snli, Task
 
-logger = logging.getLogger(__name__)
-
 _MODELS: dict[str, tuple[type[ConvSimConfig], type[ConvSimForMultitask]]] = {
     "dan": (ConvSimDanConfig, ConvSimDanForMultitask),
     "transformer": (ConvSimTransformerConfig, ConvSimTransformerForMultitask),
@@ -47,16 +46,20 @@ def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) ->
         source = str(trained)  # by another process, or before the run was resumed
     if source is not None:
         return _limited(_load(AutoTokenizer, source, "tokenizer"), arguments.max_tokens)
-    texts: list[str] = []
-    for sets, columns in ((corpora.pairs, ("input", "response")), (corpora.snli, ("premise", "hypothesis"))):
-        if sets is not None and "train" in sets:
-            texts += [text for column in columns for text in sets["train"][column]]
+    texts = _training_texts(corpora)
     tokenizer = train_tokenizer(texts, cast(Kind, arguments.tokenizer_kind), arguments.vocab_size)
     temporary = run_folder / ".tokenizer"
     tokenizer.save_pretrained(temporary)
     os.replace(temporary, trained)
     # Read back, so that a resumed run has the very same object.
     return _limited(_load(AutoTokenizer, str(trained), "tokenizer"), arguments.max_tokens)
+
+
+def _training_texts(corpora: Corpora) -> Iterator[str]:
+    for sets, columns in ((corpora.pairs, ["input", "response"]), (corpora.snli, ["premise", "hypothesis"])):
+        if sets is not None and "train" in sets:
+            for batch in sets["train"].select_columns(columns).iter(batch_size=1000):
+                yield from itertools.chain.from_iterable(batch.values())
 
 
 def _limited(tokenizer: PreTrainedTokenizerFast, max_tokens: int) -> PreTrainedTokenizerFast:

@@ -126,7 +126,7 @@ def write_card(
             _data_row(name, results, settings) for name in ("pairs", "snli") if name in results.get("leakage", {})
         ],
         sources=", ".join(_shown(name) for name in _sources(settings)) or "not recorded",
-        settings={key: _cell(value) for key, value in settings.items() if key not in NOT_SHOWN and value is not None},
+        settings={key: _cell(value) for key, value in published_settings(settings).items() if value is not None},
         prediction=results.get("response_prediction", {}),
         score_rows=[_score_row(row) for row in rows],
     )
@@ -213,11 +213,21 @@ def _shown(source: str) -> str:
     return source if _is_on_hub(source) else Path(source).name
 
 
+def published_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """A run's settings, local folders by their names only, without those that say nothing to others."""
+
+    def shown(value: Any) -> Any:
+        if isinstance(value, list):
+            return [shown(item) for item in value]
+        return _shown(value) if isinstance(value, str) and "/" in value else value
+
+    return {key: shown(value) for key, value in settings.items() if key not in NOT_SHOWN}
+
+
 def _cell(value: Any) -> str:
-    """A setting as a cell of a table, local paths shortened."""
+    """A setting as a cell of a table."""
     if isinstance(value, list):
         return ", ".join(_cell(item) for item in value) or "none"
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_cell(item)}" for key, item in value.items()) or "none"
-    text = _shown(value) if isinstance(value, str) and "/" in value else str(value)
-    return text.replace("|", "\\|")
+    return str(value).replace("|", "\\|")

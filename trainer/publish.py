@@ -31,7 +31,7 @@ from transformers import __version__ as transformers_version
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
-from trainer.model_card import write_card
+from trainer.model_card import published_settings, write_card
 
 METRICS = Path(__file__).parent / "evaluation" / "metrics"
 # Short, long, with unknown words, and empty: a folder is right when all readers agree on these.
@@ -92,7 +92,9 @@ def build_folder(
         model.save_pretrained(new)
         tokenizer.save_pretrained(new)
         _write_sentence_transformers_files(model, new)
-        (new / "config.yaml").write_text(yaml.safe_dump(dict(settings), sort_keys=False, allow_unicode=True), "utf-8")
+        (new / "config.yaml").write_text(
+            yaml.safe_dump(published_settings(settings), sort_keys=False, allow_unicode=True), "utf-8"
+        )
         model_id = settings.get("hub_model_id") or f"ORG/{folder.resolve().parent.name}"
         write_card(new, results, settings, model.config, model_id)
         check_folder(new, CHECK_TEXTS, embed(model, tokenizer))

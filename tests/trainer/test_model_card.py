@@ -9,7 +9,7 @@ import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
 from transformers import PretrainedConfig
 
-from trainer.model_card import scores, write_card
+from trainer.model_card import published_settings, scores, write_card
 
 
 class SomeConfig(PretrainedConfig):
@@ -190,3 +190,9 @@ def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
     write_card(tmp_path, public, SETTINGS, SomeConfig(), "a/b")
     types = {result.dataset_type for result in ModelCard.load(tmp_path / "README.md").data.eval_results}
     assert types == {"stanfordnlp/snli", "mteb/stsbenchmark-sts"}
+
+
+def test_published_settings_say_nothing_of_where_folders_lie():
+    published = published_settings(SETTINGS)
+    assert published["pairs"] == ["someone/talk-pairs", "chats"] and published["snli"] == "stanfordnlp/snli"
+    assert "/home" not in str(published)

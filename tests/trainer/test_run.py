@@ -147,6 +147,19 @@ def test_training_learns_what_the_pairs_teach(preset, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("model_type", ["dan", "transformer"])
+def test_bfloat16_trains_and_the_model_is_saved_in_float32(preset, tmp_path, monkeypatch, model_type):
+    sizes = {"embedding_size": 16, "response_hidden_sizes": [16], "nli_hidden_size": 16}
+    layers = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    changes = {"model_type": model_type, "mixed_precision": "bf16", "stsb": None, "max_steps": 2}
+    if model_type == "transformer":
+        changes["model_config"] = sizes | layers
+    assert call(monkeypatch, preset(**changes)) == 0
+    weights = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+@pytest.mark.parametrize("model_type", ["dan", "transformer"])
 def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(preset, tmp_path, monkeypatch, model_type):
     changes: dict = {"model_type": model_type, "stsb": None}
     if model_type == "transformer":

@@ -1,7 +1,6 @@
 """Judge a saved model: response prediction, SNLI, STS Benchmark, community question answering, the shipped sample."""
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable
@@ -148,7 +147,6 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)
     print(format_table(results))
-    print(json.dumps(results))
     if destination := args.output or args.update:
         write_results(destination, merge_results(kept, results))
         print(f"saved in {destination}")
