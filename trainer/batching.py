@@ -40,7 +40,7 @@ class BatchPlan:
         for index in range(len(self.tasks)):
             steps = np.flatnonzero(self._task_of_step == index)
             sizes = batch_sizes[steps]
-            self._start_of_step[steps] = np.cumsum(sizes) - sizes
+            self._start_of_step[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:

@@ -70,7 +70,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     model = build_model(arguments, tokenizer)
     if arguments.token_weights == "sif" and not arguments.initialise_from:
         start_token_weights(model, tasks)
-    batch_sizes = np.array([arguments.batch_size_at(step) for step in range(arguments.max_steps)])
+    batch_sizes = arguments.batch_sizes()
     if (batch_sizes % accelerator.num_processes).any():
         raise InputError(
             f"batch_size and late_batch_size must be divisible by the {accelerator.num_processes} processes"
@@ -118,8 +118,8 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
     config = folder / "config.yaml"
     occupied = folder.is_dir() and any(folder.iterdir())
     if arguments.resume:
-        if not any(folder.glob("checkpoint-*")):
-            raise InputError(f"resume: no checkpoint-N in {folder}; start the run without --resume")
+        if not (config.is_file() and any(folder.glob("checkpoint-*"))):
+            raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
         before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
         changed = [key for key in now if key not in _MAY_CHANGE and before.get(key) != now[key]]
         if changed:
@@ -198,7 +198,7 @@ class _Run:
             accelerator.init_trackers("tensorboard" if self.trackers == ["tensorboard"] else "convsim")
         if progress["step"] == 0:
             self._judge()  # a mistake in the settings shows now, not after the first thousand steps
-        total = sum(arguments.batch_size_at(step) for step in range(arguments.max_steps))
+        total = int(arguments.batch_sizes().sum(dtype=np.int64))
         started = time.monotonic() - progress["seconds"]
         with tqdm(
             total=total,

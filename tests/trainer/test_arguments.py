@@ -79,6 +79,13 @@ def test_paper_schedule_is_the_papers():
     assert (arguments.batch_size_at(after), arguments.learning_rate_at(after)) == (256, 0.001)
 
 
+def test_batch_sizes_are_those_of_the_single_steps(preset):
+    for late_from in (0.0, 0.3, 0.34, 1.0):
+        text = BASE + f"max_steps: 10\nbatch_size: 8\nlate_batch_size: 16\nlate_from: {late_from}\n"
+        arguments = parse_arguments([preset(text)])
+        assert arguments.batch_sizes().tolist() == [arguments.batch_size_at(step) for step in range(10)]
+
+
 def test_rate_rises_over_the_warm_up_and_falls_linearly(preset):
     text = BASE + "learning_rate: 1.0\nwarmup: 0.1\ndecay: linear\nmax_steps: 100\n"
     rates = [parse_arguments([preset(text)]).learning_rate_at(step) for step in range(100)]

@@ -231,7 +231,7 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not measured"),
         ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
-        ({"resume": True}, "resume: no checkpoint-N in"),
+        ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
     ],
 )
