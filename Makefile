@@ -18,11 +18,11 @@ install: $(INSTALLED)  ## build the environment in .venv
 
 train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (minutes, CPU)
 	$(BIN)/python -m data_scripts sample --output data/sample
-	$(BIN)/accelerate launch --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no trainer/run.py trainer/presets/quickstart.yaml --overwrite true
+	$(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no trainer/run.py trainer/presets/quickstart.yaml --overwrite true
 	$(BIN)/python -m trainer.evaluation runs/quickstart/model --tasks sample --data data/sample --update runs/quickstart/results.json
 
 test: $(INSTALLED)  ## run the whole test suite
-	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
 
 lint: $(INSTALLED)  ## ruff and types
 	$(BIN)/ruff check .
