@@ -79,6 +79,9 @@ def train(arguments: Arguments) -> dict[str, Any]:
     run = _Run(arguments, accelerator, folder, model, tokenizer, corpora, plan, tasks)
     run.fit()
     results = run.finish()
+    # The model that reduces with the process group must go before the group, or a process may hang as it ends.
+    del run, model
+    accelerator.free_memory()
     accelerator.end_training()
     return results
 

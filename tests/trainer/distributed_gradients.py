@@ -1,8 +1,9 @@
-"""Writes the gradients of one global batch: run alone, or under `python -m torch.distributed.run --nproc_per_node 2`.
+"""Writes the gradients of one global batch, computed by this process alone or by several.
 
-python distributed_gradients.py OUT.pt TASK
+python distributed_gradients.py OUT.pt TASK RANK PROCESSES MEETING_FILE
 """
 
+import gc
 import sys
 
 import numpy as np
@@ -27,11 +28,10 @@ def column(generator: np.random.Generator) -> TokenColumn:
 
 
 def main() -> None:
-    out, task_name = sys.argv[1:]
-    world, rank = 1, 0
-    if dist.is_torchelastic_launched():
-        dist.init_process_group("gloo")
-        world, rank = dist.get_world_size(), dist.get_rank()
+    out, task_name = sys.argv[1:3]
+    rank, world = (int(number) for number in sys.argv[3:5])
+    if world > 1:
+        dist.init_process_group("gloo", init_method=f"file://{sys.argv[5]}", rank=rank, world_size=world)
     generator = np.random.default_rng(0)
     first, second = column(generator), column(generator)
     if task_name == "snli":
@@ -52,6 +52,13 @@ def main() -> None:
     if rank == 0:
         gradients = {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
         torch.save(gradients, out)
+    if world > 1:
+        dist.barrier()
+        # The group must go before the process does, or this may abort; the model that reduces with it before the
+        # group, or this may hang.
+        del wrapped, model, loss
+        gc.collect()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -14,11 +14,23 @@ SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def gradients(out: Path, task: str, launcher: list[str]) -> dict[str, torch.Tensor]:
+def gradients(folder: Path, task: str, processes: int) -> dict[str, torch.Tensor]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, *launcher, str(SCRIPT), str(out), task]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stderr
+    out, meeting = folder / f"{processes}.pt", folder / "meeting"
+    running = [
+        subprocess.Popen(
+            [sys.executable, str(SCRIPT), str(out), task, str(rank), str(processes), str(meeting)],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(processes)
+    ]  # fmt: skip
+    try:
+        for process in running:
+            printed, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, printed
+    finally:
+        for process in running:
+            process.kill()
     return torch.load(out)
 
 
@@ -82,8 +94,7 @@ def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_p
 
 @pytest.mark.parametrize("task", ["response_prediction", "snli"])
 def test_two_processes_have_the_gradients_of_one(tmp_path, task):
-    one = gradients(tmp_path / "one.pt", task, [])
-    two = gradients(tmp_path / "two.pt", task, ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"])
+    one, two = gradients(tmp_path, task, processes=1), gradients(tmp_path, task, processes=2)
     trained = {name for name, gradient in one.items() if gradient.abs().max() > 0}
     assert any("response_head" in name for name in trained) == (task == "response_prediction")
     for name in trained:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from accelerate.state import AcceleratorState
 from datasets import Dataset
 from safetensors.torch import load_file
 
@@ -106,6 +107,7 @@ def preset(corpora, tmp_path):
 def call(monkeypatch, *argv: str) -> int:
     """Exit code of `python trainer/run.py …`."""
     monkeypatch.setattr(sys, "argv", ["trainer/run.py", *argv])
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     try:
         run.main()
     except SystemExit as stopped:
