@@ -31,7 +31,7 @@ def rules(
 ) -> dict[str, ir.BooleanValue]:
     """Name -> condition under which a text is removed, in the order in which rules are counted.
 
-    The paper's are those of Yang et al. (2018), section 4.1, as SPEC reads them. `paper=False` leaves only the rule for
+    The paper's are those of Yang et al. (2018), section 3. `paper=False` leaves only the rule for
     deleted and empty texts. Where the author is not known, the rule about authors does not apply.
     """
     removed = {"deleted or empty": body.isin(PLACEHOLDERS)}

@@ -63,7 +63,7 @@ def token_columns(
     for column in columns:
         digest = xxhash.xxh3_128(rules)
         for texts in _chunks(dataset, column):
-            digest.update("\x00".join(texts).encode())
+            digest.update("".join(f"{text}\x00" for text in texts).encode())
         folder = cache_dir / digest.hexdigest()
         if not folder.exists():
             _build(dataset, column, tokenizer, folder, max_tokens, show_progress)

@@ -186,7 +186,6 @@ class _Run:
             sparse,
         )
         self.tables = {id(table) for table in inner.embedding_tables()}
-        logging.getLogger("accelerate").setLevel(logging.WARNING)
         self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
         self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0, "best": None, "best_step": None}
         self.losses: dict[str, list[Tensor]] = {}

@@ -10,7 +10,7 @@ from trainer.arguments import parse_arguments
 def main() -> None:
     """Train; a mistake in the settings or the data is one line on stderr and exit code 2."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("datasets", "httpx", "sentence_transformers"):
+    for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])

@@ -1,4 +1,4 @@
-"""SNLI: accuracy of the inference classifier on top of the encoder (Yang et al. 2018, section 3.2 and table 2)."""
+"""SNLI: accuracy of the inference classifier on top of the encoder (Yang et al. 2018, section 4.2 and table 2)."""
 
 from collections.abc import Iterable
 from typing import Protocol, runtime_checkable
