@@ -102,6 +102,47 @@ def normalize(vectors: Tensor) -> Tensor:
     return vectors / torch.where(length > 1e-12, length, 1.0)
 
 
+class _SparseBagSums(torch.autograd.Function):
+    """`F.embedding_bag` in sum mode whose gradient comes summed by row, without a row for every token in between.
+
+    The gradient of a row is the weighted sum of the gradients of the bags it occurs in: an embedding bag again, over
+    the bags' gradients, which are few and stay in the processor's cache.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+        ctx.save_for_backward(table, ids, offsets, weights)
+        return F.embedding_bag(ids, table, offsets, mode="sum", per_sample_weights=weights)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        table, ids, offsets, weights = ctx.saved_tensors
+        counts = torch.cat([offsets, offsets.new_tensor([len(ids)])]).diff()
+        bags = torch.repeat_interleave(counts, output_size=len(ids))
+        gradient = gradient.contiguous()
+        # Sorting distinct keys gives the order of a stable sort in less time.
+        places = torch.arange(len(ids), device=ids.device)
+        keys = torch.sort(ids * len(ids) + places).values
+        order = keys % max(len(ids), 1)
+        rows, occurrences = torch.unique_consecutive(ids[order], return_counts=True)
+        values = F.embedding_bag(
+            bags[order],
+            gradient,
+            occurrences.cumsum(0) - occurrences,
+            mode="sum",
+            per_sample_weights=None if weights is None else weights[order],
+        )
+        table_gradient = torch.sparse_coo_tensor(
+            rows.unsqueeze(0), values, table.shape, is_coalesced=True, check_invariants=False
+        )
+        weight_gradient = None
+        if ctx.needs_input_grad[3]:
+            weight_gradient = torch.ops.aten._embedding_bag_per_sample_weights_backward(
+                gradient, table, ids, offsets, bags, 0
+            )
+        return table_gradient, None, None, weight_gradient
+
+
 class ConvSimPreTrainedModel(PreTrainedModel):
     """Initialisation, saving and the embedding tables, for the encoders and for the multitask models."""
 
@@ -149,6 +190,8 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     zeros, or zeros.
     """
 
+    # Whether texts of like length are better encoded together, because some part of the work is done on padding.
+    pads_batches: ClassVar[bool] = False
     # A folder saved from a multitask model opens as a bare encoder too: its heads are then left out on purpose.
     _keys_to_ignore_on_load_unexpected = [r"^response_head\.", r"^nli_head\."]  # noqa: RUF012
 
@@ -198,14 +241,9 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None
     ) -> Tensor:
         """Sums (batch, width) of the rows of each sentence of packed ids, each row times its weight (total_tokens,)."""
-        return F.embedding_bag(
-            ids,
-            table.weight,
-            cu_seqlens[:-1],
-            mode="sum",
-            sparse=table.sparse,
-            per_sample_weights=weights,
-        )
+        if table.sparse and torch.is_grad_enabled():
+            return _SparseBagSums.apply(table.weight, ids, cu_seqlens[:-1], weights)
+        return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
 
 
 class ResponseHead(nn.Module):

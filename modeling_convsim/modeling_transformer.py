@@ -64,44 +64,103 @@ def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
 
 
 @dataclass
-class TokenLayout:
-    """Where the flat tokens (kept_tokens, ...) of a batch lie in its padded form (batch, tokens, ...).
-
-    Only attention needs the padded form; norms, projections and feed-forward networks run on the flat one.
+class SentenceGroup:
+    """Sentences that attention reads together, as (sentences, width) places; elsewhere their tokens are flat.
 
     Args:
-        mask: (batch, tokens), true at real tokens.
-        indices: (kept_tokens,) places of the flat tokens in the flattened padded form; None where every place is kept.
+        sentences: How many.
+        width: Places of each.
+        tokens: How many places hold a token.
+        places: (tokens,) which, of the flattened ones; None where all do, and nothing has to be padded.
+        mask: (sentences, 1, 1, width), true at the keys that may be attended to; None where all may.
     """
 
-    mask: Tensor
-    indices: Tensor | None
+    sentences: int
+    width: int
+    tokens: int
+    places: Tensor | None = None
+    mask: Tensor | None = None
 
     @classmethod
-    def from_mask(cls, mask: Tensor) -> "TokenLayout":
-        """Keeps the real tokens only, except while compiling, where shapes must not depend on the data."""
-        if torch.compiler.is_compiling():
-            return cls(mask, None)
-        indices = mask.flatten().nonzero().squeeze(1)
-        return cls(mask, None if len(indices) == mask.numel() else indices)
-
-    def flatten(self, padded: Tensor) -> Tensor:
-        """(batch, tokens, ...) to (kept_tokens, ...)."""
-        flat = padded.flatten(0, 1)
-        return flat if self.indices is None else flat.index_select(0, self.indices)
+    def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
+        """Sentences of these lengths (sentences,), none of them longer than `width`."""
+        kept = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)
+        places = kept.flatten().nonzero().squeeze(1)
+        # A softmax over no key at all is not a number: a text without tokens attends to its own padding, unread.
+        mask = (kept | ~kept.any(1, keepdim=True))[:, None, None, :]
+        return cls(len(lengths), width, len(places), places, mask)
 
     def pad(self, flat: Tensor) -> Tensor:
-        """(kept_tokens, width) to (batch, tokens, width), zeros where no token was kept."""
-        if self.indices is not None:
-            flat = flat.new_zeros(self.mask.numel(), flat.shape[1]).index_copy(0, self.indices, flat)
-        return flat.view(*self.mask.shape, flat.shape[1])
+        """(tokens, size) to (sentences, width, size), zeros where there is no token."""
+        if self.places is not None:
+            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.places, flat)
+        return flat.view(self.sentences, self.width, flat.shape[1])
 
-    def attention_mask(self) -> Tensor | None:
-        """(batch, 1, 1, tokens), true at the keys that may be attended to; None where that is all of them."""
-        if self.indices is None and not torch.compiler.is_compiling():
-            return None
-        # A softmax over no key at all is not a number: a text without tokens attends to its own padding, unread.
-        return (self.mask | ~self.mask.any(1, keepdim=True))[:, None, None, :]
+    def flatten(self, padded: Tensor) -> Tensor:
+        """(sentences, width, size) to (tokens, size)."""
+        flat = padded.flatten(0, 1)
+        return flat if self.places is None else flat.index_select(0, self.places)
+
+
+def group_step(device: torch.device) -> int:
+    """Sentences whose lengths round up to the same multiple of this are one group.
+
+    On a CPU only those of equal length, so that nothing is padded; elsewhere many small calls would cost more.
+    """
+    return 1 if device.type == "cpu" else 16
+
+
+@dataclass
+class TokenLayout:
+    """The flat tokens of a batch: its sentences one after the other, the shortest first.
+
+    Args:
+        source: (tokens,) where each token stood among the batch's tokens in their own order.
+        positions: (tokens,) each token's place in its sentence.
+        lengths: (batch,) of the sentences in this order.
+        order: (batch,) the sentences' numbers in this order.
+        groups: What attention reads together, in this order.
+    """
+
+    source: Tensor
+    positions: Tensor
+    lengths: Tensor
+    order: Tensor
+    groups: list[SentenceGroup]
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, in_one_group: bool) -> "TokenLayout":
+        """Sentences of these lengths (batch,), in groups of like length unless all are to be in one, of their order."""
+        starts = lengths.cumsum(0) - lengths
+        order = torch.arange(len(lengths), device=lengths.device) if in_one_group else lengths.argsort(stable=True)
+        lengths = lengths[order]
+        total = int(lengths.sum())
+        ends = lengths.cumsum(0)
+        positions = torch.arange(total, device=lengths.device)
+        positions = positions - torch.repeat_interleave(ends - lengths, lengths, output_size=total)
+        source = positions + torch.repeat_interleave(starts[order], lengths, output_size=total)
+        if in_one_group:
+            groups = [SentenceGroup.from_lengths(lengths, max(int(lengths.max()), 1))]
+        else:
+            groups = cls._groups_of_like_length(lengths)
+        return cls(source, positions, lengths, order, groups)
+
+    @staticmethod
+    def _groups_of_like_length(lengths: Tensor) -> list[SentenceGroup]:
+        step = group_step(lengths.device)
+        widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
+        groups, first = [], 0
+        for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
+            if width and step == 1:
+                groups.append(SentenceGroup(count, width, count * width))
+            elif width:
+                groups.append(SentenceGroup.from_lengths(lengths[first : first + count], width))
+            first += count
+        return groups
+
+    def sums(self, flat: Tensor) -> Tensor:
+        """(tokens, size) to its sums by sentence (batch, size), in the batch's own order."""
+        return torch.segment_reduce(flat, "sum", lengths=self.lengths, unsafe=True)[self.order.argsort()]
 
 
 class ConvSimTransformerAttention(nn.Module):
@@ -115,22 +174,28 @@ class ConvSimTransformerAttention(nn.Module):
         self.output = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
-        self, hidden: Tensor, layout: TokenLayout, attention_mask: Tensor | None, output_attentions: bool
+        self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Flat tokens (kept_tokens, hidden_size) to the same, and weights (batch, heads, tokens, tokens) if asked."""
-        padded = layout.pad(self.query_key_value(hidden))
-        query, key, value = padded.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+        """Flat tokens (tokens, hidden_size) to the same; weights (batch, heads, width, width) of one group if asked."""
+        contexts, weights = [], None
+        parts = self.query_key_value(hidden).split([group.tokens for group in groups])
+        for part, group in zip(parts, groups, strict=True):
+            context, weights = self._attend(group.pad(part), group.mask, output_attentions)
+            contexts.append(group.flatten(context.transpose(1, 2).flatten(2)))
+        return self.output(torch.cat(contexts) if contexts else hidden), weights
+
+    def _attend(
+        self, query_key_value: Tensor, mask: Tensor | None, output_attentions: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        query, key, value = query_key_value.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.config.attention_dropout if self.training else 0.0
-        if output_attentions or self.config._attn_implementation == "eager":
-            scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)
-            if attention_mask is not None:
-                scores = scores.masked_fill(~attention_mask, float("-inf"))
-            weights = scores.softmax(-1)
-            context = F.dropout(weights, dropout) @ value
-        else:
-            weights = None
-            context = F.scaled_dot_product_attention(query, key, value, attention_mask, dropout)
-        return self.output(layout.flatten(context.transpose(1, 2).flatten(2))), weights
+        if not output_attentions and self.config._attn_implementation != "eager":
+            return F.scaled_dot_product_attention(query, key, value, mask, dropout), None
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)
+        if mask is not None:
+            scores = scores.masked_fill(~mask, float("-inf"))
+        weights = scores.softmax(-1)
+        return F.dropout(weights, dropout) @ value, weights
 
 
 class ConvSimTransformerLayer(GradientCheckpointingLayer):
@@ -146,10 +211,10 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
         self.dropout = nn.Dropout(config.hidden_dropout)
 
     def forward(
-        self, hidden: Tensor, layout: TokenLayout, attention_mask: Tensor | None, output_attentions: bool
+        self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Flat tokens (kept_tokens, hidden_size) to the same, and the attention weights if asked."""
-        context, weights = self.attention(self.attention_norm(hidden), layout, attention_mask, output_attentions)
+        """Flat tokens (tokens, hidden_size) to the same, and the attention weights if asked."""
+        context, weights = self.attention(self.attention_norm(hidden), groups, output_attentions)
         hidden = hidden + self.dropout(context)
         units = self.dropout(F.relu(self.intermediate(self.feed_forward_norm(hidden))))
         return hidden + self.dropout(self.output(units)), weights
@@ -159,6 +224,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
     """Embeddings plus timing signal, attention layers, a final norm, the mean over tokens, a linear layer."""
 
     config: ConvSimTransformerConfig
+    pads_batches = True
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["ConvSimTransformerLayer"]  # noqa: RUF012
@@ -191,43 +257,64 @@ class ConvSimTransformerModel(ConvSimEncoder):
             output_hidden_states = self.config.output_hidden_states
         if output_attentions is None:
             output_attentions = self.config.output_attentions
+        mask = None
         if cu_seqlens is not None:
-            input_ids = self.check_packed(input_ids, attention_mask)
+            flat_ids = self.check_packed(input_ids, attention_mask)
             lengths = cu_seqlens.diff()
-            width = int(lengths.max())
-            layout = TokenLayout.from_mask(torch.arange(max(width, 1), device=input_ids.device) < lengths.unsqueeze(1))
         else:
             input_ids, mask = self.check_padded(input_ids, attention_mask)
-            width = input_ids.shape[1]
-            # A batch of empty texts has one place each all the same, for attention to have a shape.
-            if width == 0:
-                input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
-            layout = TokenLayout.from_mask(mask)
-            input_ids = layout.flatten(input_ids)
+            if torch.compiler.is_compiling():
+                return self._forward_padded(input_ids, mask)
+            flat_ids, lengths = input_ids[mask], mask.sum(1)
+        layout = TokenLayout.from_lengths(lengths, in_one_group=output_attentions)
 
-        # Counted over real tokens, so that padding on the left does not shift them.
-        positions = layout.flatten((layout.mask.cumsum(1) - 1).clamp_min(0))
-        signal = timing_signal(layout.mask.shape[1], self.config.hidden_size, input_ids.device)[positions]
-        embeddings = self.look_up(self.embed_tokens, input_ids) * math.sqrt(self.config.hidden_size)
-        hidden = self.dropout(embeddings + signal.to(embeddings.dtype))
-        key_mask = layout.attention_mask()
+        def pad(flat: Tensor) -> Tensor:
+            """Flat tokens (tokens, hidden_size) where their ids stood (batch, tokens, hidden_size), zeros elsewhere."""
+            places = lengths.unsqueeze(1) > torch.arange(int(lengths.max()), device=lengths.device)
+            places = places if mask is None else mask
+            where = places.flatten().nonzero().squeeze(1)[layout.source]
+            padded = flat.new_zeros(places.numel(), flat.shape[1]).index_copy(0, where, flat)
+            return padded.view(*places.shape, flat.shape[1])
+
+        hidden = self._embed(flat_ids[layout.source], layout.positions)
         hidden_states, attentions = [], []
         for layer in self.layers:
             if output_hidden_states:
-                hidden_states.append(layout.pad(hidden)[:, :width])
-            hidden, weights = layer(hidden, layout, key_mask, output_attentions)
+                hidden_states.append(pad(hidden))
+            hidden, weights = layer(hidden, layout.groups, output_attentions)
             attentions.append(weights)
-        last_hidden_state = layout.pad(self.norm(hidden)) * layout.mask.unsqueeze(-1)
-        counts = layout.mask.sum(1, keepdim=True).clamp_min(1).to(last_hidden_state.dtype)
-        sentence = self.projection(last_hidden_state.sum(1) / counts)
-
-        last_hidden_state = last_hidden_state[:, :width]
+        hidden = self.norm(hidden)
+        means = layout.sums(hidden) / lengths.clamp_min(1).unsqueeze(1).to(hidden.dtype)
+        last_hidden_state = pad(hidden) if mask is not None or output_hidden_states else None
         return self.build_output(
-            sentence,
+            self.projection(means),
             last_hidden_state=last_hidden_state if cu_seqlens is None else None,
             hidden_states=(*hidden_states, last_hidden_state) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
+
+    def _forward_padded(self, input_ids: Tensor, mask: Tensor) -> BaseModelOutputWithPooling:
+        """The same with no shape that depends on the data, padding and all, so that it compiles and exports."""
+        batch, width = input_ids.shape
+        keys = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+        group = SentenceGroup(batch, width, batch * width, None, keys)
+        # Counted over real tokens, so that padding on the left does not shift them.
+        positions = (mask.cumsum(1) - 1).clamp_min(0)
+        hidden = self._embed(input_ids.flatten(), positions.flatten(), width)
+        for layer in self.layers:
+            hidden, _ = layer(hidden, [group], False)
+        last_hidden_state = group.pad(self.norm(hidden)) * mask.unsqueeze(-1)
+        counts = mask.sum(1, keepdim=True).clamp_min(1).to(last_hidden_state.dtype)
+        sentence = self.projection(last_hidden_state.sum(1) / counts)
+        return self.build_output(sentence, last_hidden_state=last_hidden_state)
+
+    def _embed(self, flat_ids: Tensor, positions: Tensor, width: int | None = None) -> Tensor:
+        """Flat ids (tokens,) at their positions, below `width`, to the first layer's input (tokens, hidden_size)."""
+        if width is None:
+            width = int(positions.max()) + 1 if len(positions) else 1
+        signal = timing_signal(width, self.config.hidden_size, flat_ids.device)[positions]
+        embeddings = self.look_up(self.embed_tokens, flat_ids) * math.sqrt(self.config.hidden_size)
+        return self.dropout(embeddings + signal.to(embeddings.dtype))
 
 
 class ConvSimTransformerForMultitask(ConvSimForMultitask):

@@ -74,9 +74,21 @@ class Arguments:
     # The schedule
     max_steps: int = _option(1000, "number of training steps", least=1)
     batch_size: int = _option(128, "pairs a step, over all processes", least=2)
+    mini_batch_size: int | None = _option(
+        None,
+        "pairs of a process's batch that are encoded at a time; the rest of the batch takes the memory of its vectors "
+        "only, and the gradient is the same, for a quarter to a third more time (gradient caching)",
+        least=1,
+    )
     learning_rate: float = _option(0.01, "learning rate", above=0)
-    table_learning_rate: float | None = _option(None, "learning rate of the embedding tables, if another", above=0)
-    optimizer: str = _option("sgd", "sgd (the paper's) or adamw (sparse Adam on the tables)", choices=("sgd", "adamw"))
+    table_learning_rate: float | None = _option(
+        None,
+        "learning rate of the embedding tables; by default learning_rate, and with adamw twenty times that",
+        above=0,
+    )
+    optimizer: str = _option(
+        "sgd", "sgd (the paper's) or adamw (with row-wise Adagrad on the tables)", choices=("sgd", "adamw")
+    )
     weight_decay: float = _option(0.0, "decoupled weight decay of the layers (not the tables); adamw only", least=0)
     max_grad_norm: float | None = _option(None, "clip the gradient to this norm", above=0)
     warmup: float = _option(0.0, "share of the run over which the learning rate rises from zero", least=0, most=1)
@@ -100,8 +112,11 @@ class Arguments:
     log_every: int = _option(50, "log the loss every so many steps", least=1)
     trackers: list[str] = _option(["tensorboard"], "trackers by Accelerate's names, or none")
     device: str = _option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
-    mixed_precision: str | None = _option(
-        None, "no, fp16 or bf16; by default what `accelerate launch` says", choices=("no", "fp16", "bf16")
+    mixed_precision: str = _option(
+        "auto",
+        "no, fp16, bf16, or auto: what `accelerate launch` says, and bf16 where that is no and matrix products in bf16 "
+        "are found to be faster",
+        choices=("auto", "no", "fp16", "bf16"),
     )
     num_processes: int | None = _option(None, "stop unless the run has this many processes", least=1)
     push_to_hub: bool = _option(False, "publish the model when done; needs hub_model_id")
@@ -117,6 +132,15 @@ class Arguments:
         sizes = np.full(self.max_steps, self.batch_size, dtype=np.int32)
         sizes[math.ceil(self.late_from * self.max_steps) :] = self.late_batch_size or self.batch_size
         return sizes
+
+    def table_learning_rate_at(self, step: int) -> float:
+        """Learning rate of the tables at a step: in a fixed ratio to that of the layers."""
+        if self.table_learning_rate is not None:
+            ratio = self.table_learning_rate / self.learning_rate
+        else:
+            # Steps of Adagrad shrink with every one that a row has made, those of Adam do not.
+            ratio = 20.0 if self.optimizer == "adamw" else 1.0
+        return ratio * self.learning_rate_at(step)
 
     def _is_late(self, step: int) -> bool:
         return step >= self.late_from * self.max_steps

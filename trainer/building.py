@@ -129,12 +129,16 @@ def build_tasks(
     if arguments.tasks.get("response_prediction") and corpora.pairs:
         found = columns(corpora.pairs["train"], ["input", "response"])
         tasks["response_prediction"] = ResponsePrediction(
-            found["input"], found["response"], arguments.mask_false_negatives, arguments.symmetric_loss
+            found["input"],
+            found["response"],
+            arguments.mask_false_negatives,
+            arguments.symmetric_loss,
+            arguments.mini_batch_size,
         )
     if arguments.tasks.get("snli") and corpora.snli:
         found = columns(corpora.snli["train"], ["premise", "hypothesis"])
         labels = np.asarray(corpora.snli["train"]["label"], dtype=np.int64)
-        tasks["snli"] = Snli(found["premise"], found["hypothesis"], labels)
+        tasks["snli"] = Snli(found["premise"], found["hypothesis"], labels, arguments.mini_batch_size)
     return tasks
 
 

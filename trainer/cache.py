@@ -78,12 +78,13 @@ def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
 
 
 def _open(folder: Path) -> TokenColumn:
-    offsets, keys = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("offsets", "keys"))
+    # As plain arrays: every access to a `np.memmap` costs microseconds.
+    offsets, keys = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in ("offsets", "keys"))
     (ids_file,) = folder.glob("ids.*")
     dtype = ids_file.suffix[1:]
     # An empty file cannot be mapped.
     ids = np.memmap(ids_file, dtype=dtype, mode="r") if offsets[-1] else np.zeros(0, dtype=dtype)
-    return TokenColumn(ids, offsets, keys)
+    return TokenColumn(np.asarray(ids), offsets, keys)
 
 
 def _build(

@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import yaml
-from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.utils import broadcast_object_list
 from safetensors.torch import load_file
 from torch import Tensor
 from tqdm import tqdm
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding import Encoder, bfloat16_pays
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
@@ -96,10 +97,11 @@ def _start_accelerator(arguments: Arguments) -> Accelerator:
     if arguments.mixed_precision == "fp16" and cpu:
         raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
+    mixed_precision = _choose_precision(cpu) if arguments.mixed_precision == "auto" else arguments.mixed_precision
     try:
         accelerator = Accelerator(
             cpu=cpu,
-            mixed_precision=arguments.mixed_precision,
+            mixed_precision=mixed_precision,
             log_with=trackers or None,
             project_dir=arguments.output_dir,
             # A step of one task leaves the other task's head without a gradient.
@@ -114,6 +116,18 @@ def _start_accelerator(arguments: Arguments) -> Accelerator:
             f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
         )
     return accelerator
+
+
+def _choose_precision(cpu: bool) -> str:
+    """What `accelerate launch` was told, or else what the first process finds to be faster."""
+    state = PartialState(cpu=cpu)
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if launched != "no":
+        return launched
+    pays, reason = bfloat16_pays(state.device) if state.is_main_process else (False, "")
+    if state.is_main_process:
+        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if pays else "float32", reason)
+    return "bf16" if broadcast_object_list([pays])[0] else "no"
 
 
 def _prepare_folder(folder: Path, arguments: Arguments) -> None:
@@ -145,6 +159,16 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def _available_threads() -> int:
+    """Threads that torch may use: what the environment allows, or this process's part of the machine."""
+    allowed = torch.get_num_threads()
+    # `accelerate launch` writes 1 into the environment of every process that has no number of its own there.
+    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
+    return allowed
 
 
 # Task -> the set it is trained on, by its name in `Corpora` and in results.json.
@@ -187,7 +211,19 @@ class _Run:
         )
         self.tables = {id(table) for table in inner.embedding_tables()}
         self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
-        self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0, "best": None, "best_step": None}
+        # Accelerate's wrapper searches the disk for packages at every step, and only scaling of the loss needs it.
+        scales = accelerator.scaler is not None
+        self.steppers = self.optimisers if scales else [wrapper.optimizer for wrapper in self.optimisers]
+        self.parameters = list(inner.parameters())
+        self.progress: dict[str, Any] = {
+            "step": 0,
+            "pairs": 0,
+            "seconds": 0.0,
+            "best": None,
+            "best_step": None,
+            "threads": None,
+        }
+        self.all_threads = _available_threads()
         self.losses: dict[str, list[Tensor]] = {}
         self.trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
 
@@ -202,6 +238,7 @@ class _Run:
             self._judge()  # a mistake in the settings shows now, not after the first thousand steps
         total = int(arguments.batch_sizes().sum(dtype=np.int64))
         started = time.monotonic() - progress["seconds"]
+        self.find_threads()
         with tqdm(
             total=total,
             initial=progress["pairs"],
@@ -225,12 +262,51 @@ class _Run:
                     self._save()
                     progress["seconds"] = time.monotonic() - started
 
+    def find_threads(self) -> None:
+        """On a CPU, time the first step with fewer and fewer threads, moving no weight; train with the fastest."""
+        progress, most = self.progress, self.all_threads
+        if self.accelerator.device.type == "cpu" and most > 1 and progress["threads"] is None:
+            self._backward(0)  # the first of all has more to do
+            seconds: dict[int, float] = {}
+            threads = most
+            while threads:
+                torch.set_num_threads(threads)
+                times = []
+                for _ in range(3):
+                    self._zero_gradients()
+                    started = time.perf_counter()
+                    self._backward(0)
+                    times.append(time.perf_counter() - started)
+                seconds[threads] = min(times)
+                threads //= 2
+            self._zero_gradients()
+            self.losses.clear()
+            progress["threads"] = min(seconds, key=seconds.__getitem__)
+            shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
+            logger.info("training with %d of %d threads: a step takes %s", progress["threads"], most, shown)
+        torch.set_num_threads(progress["threads"] or most)
+
     def _step(self, step: int) -> None:
+        self._set_learning_rate(step)
+        self._backward(step)
+        if self.arguments.max_grad_norm is not None:
+            for optimiser in self.optimisers:
+                self.accelerator.unscale_gradients(optimiser)
+            clip_gradient(self.parameters, self.arguments.max_grad_norm)
+        for optimiser in self.steppers:
+            optimiser.step()
+        self._zero_gradients()
+
+    def _zero_gradients(self) -> None:
+        for optimiser in self.steppers:
+            optimiser.zero_grad()
+
+    def _backward(self, step: int) -> None:
+        """Loss and gradients of a step's batch."""
         arguments, accelerator = self.arguments, self.accelerator
         # Dropout's draws are a function of (seed, step, rank), so that a resumed run makes the same.
         seeds = np.random.SeedSequence([arguments.seed, step, accelerator.process_index])
-        torch.manual_seed(int(seeds.generate_state(1)[0]))
-        self._set_learning_rate(step)
+        self._seed(int(seeds.generate_state(1)[0]))
         name, rows = self.plan.batch(step)
         share = len(rows) // accelerator.num_processes
         rows = rows[accelerator.process_index * share :][:share]
@@ -240,21 +316,19 @@ class _Run:
         with accelerator.autocast():
             loss, figures = self.tasks[name].loss(self.model, batch)
         accelerator.backward(loss)
-        if arguments.max_grad_norm is not None:
-            for optimiser in self.optimisers:
-                accelerator.unscale_gradients(optimiser)
-            clip_gradient(self.model.parameters(), arguments.max_grad_norm)
-        for optimiser in self.optimisers:
-            optimiser.step()
-            optimiser.zero_grad()
         self.losses.setdefault(f"{name}/loss", []).append(loss.detach())
         for key, figure in figures.items():
             self.losses.setdefault(f"{name}/{key}", []).append(figure)
 
+    def _seed(self, seed: int) -> None:
+        """As `torch.manual_seed`, without the stack trace that it takes for `torch.compile` at every call."""
+        torch.default_generator.manual_seed(seed)
+        if self.accelerator.device.type == "cuda":
+            torch.cuda.manual_seed(seed)
+
     def _set_learning_rate(self, step: int) -> None:
         arguments = self.arguments
-        rate = arguments.learning_rate_at(step)
-        table_rate = rate * (arguments.table_learning_rate or arguments.learning_rate) / arguments.learning_rate
+        rate, table_rate = arguments.learning_rate_at(step), arguments.table_learning_rate_at(step)
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
                 group["lr"] = table_rate if id(group["params"][0]) in self.tables else rate
@@ -335,14 +409,17 @@ class _Run:
 
     def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:
         model = self.accelerator.unwrap_model(self.model)
-        was_training = model.training
+        was_training, threads = model.training, torch.get_num_threads()
         model.eval()
+        torch.set_num_threads(self.all_threads)
         results = evaluate_encoder(Encoder(model, self.tokenizer), self.judged_on, split, queries=queries)
+        torch.set_num_threads(threads)
         model.train(was_training)
         return results
 
     def finish(self) -> dict[str, Any]:
         """Take the best checkpoint, judge it on dev and test, write `results.json` and `model/`, publish."""
+        torch.set_num_threads(self.all_threads)
         results: dict[str, Any] = {}
         if self.accelerator.is_main_process:
             arguments, progress = self.arguments, self.progress
@@ -359,6 +436,8 @@ class _Run:
                 "seed": arguments.seed,
                 "processes": self.accelerator.num_processes,
                 "device": str(self.accelerator.device.type),
+                "threads": progress["threads"],
+                "mixed_precision": self.accelerator.mixed_precision,
                 "rows": {TRAINED_ON[name]: len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage

@@ -1,10 +1,53 @@
 """Optimisers: sparse for the embedding tables, dense for the layers."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, AdamW, Optimizer, SparseAdam
+from torch.optim import SGD, AdamW, Optimizer
+
+
+class RowwiseAdagrad(Optimizer):
+    """Adagrad (Duchi et al., 2011) for embedding tables, with one sum of squared gradients a row instead of a number.
+
+    A row that a batch does not hold is neither read nor moved, whether its gradient is absent (sparse) or zero (dense).
+    The state is one number a row, where Adam's is two tables. Gradients are used up: `step` overwrites them.
+    """
+
+    def __init__(self, tables: list[nn.Parameter], lr: float, eps: float = 1e-10) -> None:
+        super().__init__(tables, {"lr": lr, "eps": eps})
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Move every row r of gradient g by -lr g / sqrt(sum of mean(g^2) over the steps that moved r)."""
+        for group in self.param_groups:
+            for table in group["params"]:
+                if table.grad is not None:
+                    self._move(table, table.grad, group["lr"], group["eps"])
+
+    def _move(self, table: nn.Parameter, gradient: Tensor, lr: float, eps: float) -> None:
+        state = self.state[table]
+        if not state:
+            state["sum"] = torch.zeros(len(table), dtype=torch.float32, device=table.device)
+        sums = state["sum"]
+        values, chosen = gradient, sums
+        if gradient.is_sparse:
+            gradient = sum_by_row(gradient)
+            rows, values = gradient._indices()[0], gradient._values()
+            chosen = sums[rows]
+        chosen += torch.linalg.vector_norm(values, dim=1, dtype=torch.float32).square_() / values.shape[1]
+        if gradient.is_sparse:
+            sums[rows] = chosen
+        values /= (chosen.sqrt() + eps).unsqueeze(1)
+        table.add_(gradient, alpha=-lr)
+
+
+def sum_by_row(gradient: Tensor) -> Tensor:
+    """A sparse gradient whose rows are distinct and in order; a gradient that is so already is not copied."""
+    rows = gradient._indices()[0]
+    # Autograd forgets what its functions knew of the tensors that they return.
+    return gradient._coalesced_(True) if bool((rows[1:] > rows[:-1]).all()) else gradient.coalesce()
 
 
 def build_optimisers(
@@ -33,11 +76,9 @@ def build_optimisers(
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
     groups = [group for group in groups if group["params"]]
     if groups:
-        optimisers.append(AdamW(groups, lr=learning_rate))
+        optimisers.append(AdamW(groups, lr=learning_rate, fused=True))
     if tables:
-        optimisers.append(
-            SparseAdam(tables, lr=learning_rate) if sparse else AdamW(tables, lr=learning_rate, weight_decay=0.0)
-        )
+        optimisers.append(RowwiseAdagrad(tables, lr=learning_rate))
     return optimisers
 
 
@@ -49,12 +90,12 @@ def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor
             continue
         if parameter.grad.is_sparse:
             # A row that occurs twice must be summed before it is squared.
-            parameter.grad = parameter.grad.coalesce()
+            parameter.grad = sum_by_row(parameter.grad)
             values.append(parameter.grad._values())
         else:
             values.append(parameter.grad)
-    norm = torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(value) for value in values]))
+    norm = nn.utils.get_total_norm(values)
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    for value in values:
-        value.mul_(scale)
+    if norm.is_cuda or scale < 1:  # looking costs nothing on a CPU
+        torch._foreach_mul_(values, scale)
     return norm

@@ -1,12 +1,16 @@
 """The tasks: each owns its rows, its batches and its loss."""
 
+from collections.abc import Iterator
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
+from modeling_convsim.modeling_base import ConvSimMultitaskOutput
 from trainer.cache import TokenColumn
 from trainer.losses import false_negatives, gather_rows, in_batch_softmax
 
@@ -36,11 +40,16 @@ class ResponsePrediction:
     name = "response_prediction"
 
     def __init__(
-        self, inputs: TokenColumn, responses: TokenColumn, mask_false_negatives: bool = False, symmetric: bool = False
+        self,
+        inputs: TokenColumn,
+        responses: TokenColumn,
+        mask_false_negatives: bool = False,
+        symmetric: bool = False,
+        mini_batch_size: int | None = None,
     ) -> None:
         self._inputs, self._responses = inputs, responses
         self.columns = [inputs, responses]
-        self._mask, self._symmetric = mask_false_negatives, symmetric
+        self._mask, self._symmetric, self._mini_batch_size = mask_false_negatives, symmetric, mini_batch_size
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -56,8 +65,9 @@ class ResponsePrediction:
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Softmax over the responses of all processes; `accuracy` is P@1 within the batch."""
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
-        output = model(**batch)
+        output = embed(model, batch, self._mini_batch_size)
         inputs, responses = output.pooler_output, output.response_embeds
+        assert inputs is not None and responses is not None
         all_responses = gather_rows(responses)
         first = len(inputs) * _rank()
         targets = torch.arange(first, first + len(inputs), device=inputs.device)
@@ -77,8 +87,11 @@ class Snli:
 
     name = "snli"
 
-    def __init__(self, premises: TokenColumn, hypotheses: TokenColumn, labels: np.ndarray) -> None:
+    def __init__(
+        self, premises: TokenColumn, hypotheses: TokenColumn, labels: np.ndarray, mini_batch_size: int | None = None
+    ) -> None:
         self._premises, self._hypotheses, self._labels = premises, hypotheses, labels
+        self._mini_batch_size = mini_batch_size
         self.columns = [premises, hypotheses]
 
     def __len__(self) -> int:
@@ -92,8 +105,36 @@ class Snli:
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Cross-entropy of the three labels, and the share of right ones."""
         labels = batch.pop("labels")
-        logits = model(**batch).nli_logits.float()
+        logits = embed(model, batch, self._mini_batch_size).nli_logits
+        assert logits is not None
+        logits = logits.float()
         return F.cross_entropy(logits, labels), {"accuracy": (logits.detach().argmax(dim=1) == labels).float().mean()}
+
+
+def embed(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> ConvSimMultitaskOutput:
+    """The model's output for a packed batch, in the memory of `mini_batch_size` of its rows where that is given.
+
+    Gradient caching (Gao et al., 2021, "Scaling deep contrastive learning batch size under memory limited setup"): of
+    each part only the vectors are kept, and what its gradient needs is computed a second time, with the same dropout,
+    when the gradient of the whole batch's loss is there. Loss, negatives and gradient are those of the batch in one.
+    """
+    rows = len(batch["cu_seqlens"]) - 1
+    if mini_batch_size is None or rows <= mini_batch_size:
+        return model(**batch)
+    outputs = [checkpoint(partial(model, **part), use_reentrant=False) for part in _parts(batch, mini_batch_size)]
+    return ConvSimMultitaskOutput(**{key: torch.cat([output[key] for output in outputs]) for key in outputs[0]})
+
+
+def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
+    """A packed batch in parts of `size` rows."""
+    sides = [key.removesuffix("cu_seqlens") for key in batch if key.endswith("cu_seqlens")]
+    for start in range(0, len(batch["cu_seqlens"]) - 1, size):
+        part = {}
+        for side in sides:
+            cu_seqlens = batch[f"{side}cu_seqlens"][start : start + size + 1]
+            part[f"{side}input_ids"] = batch[f"{side}input_ids"][cu_seqlens[0] : cu_seqlens[-1]]
+            part[f"{side}cu_seqlens"] = cu_seqlens - cu_seqlens[0]
+        yield part
 
 
 def _packed(prefix: str, column: TokenColumn, rows: np.ndarray) -> dict[str, Any]:

@@ -26,10 +26,15 @@ WARM_UP = 5
 MAX_STEPS = 100_000  # more than are ever taken: runs end by time
 
 
-def dan(material: Material, batch_size: int, words: float = 1, pairs: str = "pairs") -> dict[str, float]:
+def dan(
+    material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
+) -> dict[str, float]:
     """Our DAN, the paper's layers over word and bigram tables; `words` is the share of the vocabulary, 1 or 0.1."""
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
-    run = _start(material, "dan", config, batch_size, round(words * material.words), material.folder / pairs)
+    run = _start(
+        material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
+        mixed_precision=mixed_precision,
+    )  # fmt: skip
     return _figures(batch_size, *time_steps(run._step, WARM_UP, material.seconds))
 
 
@@ -46,19 +51,20 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
     return _train_peer(material, model, MultipleNegativesRankingLoss(model), batch_size, optimizer, settings)
 
 
-def transformer(material: Material, batch_size: int) -> dict[str, float]:
+def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
     """Our Transformer at the paper's size, AdamW."""
     run = _start(
-        material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs
-    )
+        material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
+        mixed_precision=mixed_precision,
+    )  # fmt: skip
     return _per_token(material, _figures(batch_size, *time_steps(run._step, 1, 2 * material.seconds)))
 
 
-def transformer_peer(material: Material, batch_size: int) -> dict[str, float]:
+def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
     """The same model and loss in the sentence-transformers trainer: padded batches, tokenised as it goes."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
-    settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4}
+    settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
     return _per_token(material, _train_peer(material, model, loss, batch_size, None, settings, 1, 2 * material.seconds))
 
 
@@ -138,7 +144,9 @@ def _start(
     plan = BatchPlan(arguments.seed, rows, arguments.tasks, np.full(MAX_STEPS, batch_size))
     model = build_model(arguments, tokenizer)
     model.train()
-    return _Run(arguments, accelerator, Path(arguments.output_dir), model, tokenizer, corpora, plan, tasks)
+    run = _Run(arguments, accelerator, Path(arguments.output_dir), model, tokenizer, corpora, plan, tasks)
+    run.find_threads()
+    return run
 
 
 class _SparseTrainer(SentenceTransformerTrainer):

@@ -1,3 +1,5 @@
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,8 +11,9 @@ import torch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
 
+from modeling_convsim import encoding
 from modeling_convsim.encoding import Encoder, main
-from tests.modeling_convsim.tiny_models import build
+from tests.modeling_convsim.tiny_models import build, pack
 
 TEXTS = ["How old are you?", "", "hello", "the small cat likes the big house , and the dog", "Yes, please!", "zebra"]
 
@@ -42,6 +45,114 @@ def test_vectors_are_in_the_order_of_the_texts_whatever_the_batches(encoder):
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
+@pytest.fixture
+def threads():
+    """As many threads as asked for, on a machine with any number of cores."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer"])
+@pytest.mark.parametrize("count", [1, 3])
+def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny_tokenizer):
+    encoder = Encoder(build(kind), tiny_tokenizer)
+    expected = torch.cat([reference(encoder, text) for text in TEXTS]).numpy()
+    threads(count)
+    vectors = encoder.encode(TEXTS * 60, batch_size=7)
+    np.testing.assert_allclose(vectors, np.tile(expected, (60, 1)), atol=1e-6)
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+def test_stream_gives_vectors_before_it_has_read_all_texts(encoder, threads):
+    threads(2)
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield TEXTS[read % len(TEXTS)]
+
+    parts = encoder.stream(endless(), batch_size=10)
+    first = next(parts)
+    assert len(first) == 10 and read <= 100
+    np.testing.assert_allclose(first, encoder.encode([TEXTS[(row + 1) % len(TEXTS)] for row in range(10)]), atol=1e-6)
+    parts.close()
+
+
+def test_two_processes_give_the_vectors_of_one(tiny_tokenizer):
+    encoder = Encoder(build("transformer"), tiny_tokenizer)
+    vectors = encoder.encode(TEXTS * 20, side="response", batch_size=2, processes=2)
+    np.testing.assert_allclose(vectors, encoder.encode(TEXTS * 20, side="response"), rtol=1e-5, atol=1e-5)
+
+
+def test_tensor_on_request(encoder):
+    vectors = encoder.encode(TEXTS, convert_to_tensor=True)
+    assert isinstance(vectors, torch.Tensor) and vectors.dtype == torch.float32
+    np.testing.assert_array_equal(vectors.numpy(), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer"])
+def test_bfloat16_computes_nearly_the_same_vectors(kind, tiny_tokenizer, tmp_path):
+    build(kind).save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    exact = Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
+    encoder = Encoder.from_pretrained(tmp_path, "cpu", "bfloat16")
+    rounded = encoder.encode(TEXTS)
+    assert encoder.model.dtype == torch.bfloat16 and rounded.dtype == np.float32
+    known = np.linalg.norm(exact, axis=1) > 0  # a text without a known word has a CBOW vector of zeros
+    cosines = (exact * rounded).sum(1)[known] / np.linalg.norm(rounded[known], axis=1)
+    assert known.sum() >= 4 and cosines.min() > 0.999 and (rounded[~known] == 0).all()
+
+
+@pytest.mark.parametrize("pays", [True, False])
+def test_automatic_dtype_is_bfloat16_where_it_pays(pays, folder, monkeypatch):
+    monkeypatch.setattr(encoding, "bfloat16_pays", lambda device: (pays, "as this test says"))
+    encoder = Encoder.from_pretrained(folder, "cpu", "auto")
+    assert encoder.model.dtype == (torch.bfloat16 if pays else torch.float32)
+
+
+def measure(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
+    """Lets the next timings come out as given."""
+    left = list(seconds)
+    monkeypatch.setattr(encoding, "_seconds", lambda call: left.pop(0))
+
+
+@pytest.mark.parametrize(("bfloat16", "pays"), [(0.5, True), (0.9, False), (2.0, False)])
+def test_bfloat16_pays_where_it_takes_two_thirds_of_the_time_or_less(bfloat16, pays, monkeypatch):
+    measure(monkeypatch, 1.0, bfloat16)
+    found, reason = encoding.bfloat16_pays(torch.device("cpu"))
+    assert found == pays and f"{1 / bfloat16:.1f} times as fast as float32" in reason
+
+
+@pytest.mark.parametrize("kind", ["dan_best", "transformer"])
+def test_onednn_computes_the_same_and_leaves_gradients_to_torch(kind, monkeypatch):
+    measure(monkeypatch, 2.0, 1.0)
+    plain, faster = build(kind), build(kind)
+    encoding.use_onednn(faster)
+    assert sum(isinstance(module, encoding.OneDnnLinear) for module in faster.modules()) > 5
+    batch = pack([[5, 6, 7], [], [8, 9]])
+    with torch.inference_mode():
+        for ours, expected in zip(
+            faster(**batch, response_input_ids=batch["input_ids"], response_cu_seqlens=batch["cu_seqlens"]).values(),
+            plain(**batch, response_input_ids=batch["input_ids"], response_cu_seqlens=batch["cu_seqlens"]).values(),
+            strict=True,
+        ):
+            torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    for model in (plain, faster):
+        model(**batch).pooler_output.sum().backward()
+    for ours, expected in zip(faster.encoder.parameters(), plain.encoder.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad, expected.grad)
+
+
+def test_linear_layers_stay_with_torch_where_that_is_as_fast(monkeypatch):
+    measure(monkeypatch, 1.0, 1.0)
+    model = build("dan")
+    encoding.use_onednn(model)
+    assert not any(isinstance(module, encoding.OneDnnLinear) for module in model.modules())
+
+
 def test_response_side_is_the_response_head_of_the_embedding(encoder):
     expected = torch.cat([encoder.model.response_head(reference(encoder, text)) for text in TEXTS]).detach().numpy()
     np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), expected, rtol=1e-5, atol=1e-5)
@@ -69,7 +180,12 @@ def test_one_string_in_place_of_several_is_refused(encoder):
 
 
 @pytest.mark.parametrize(
-    ("options", "message"), [({"side": "both"}, "side is 'both'"), ({"batch_size": 0}, "batch_size is 0")]
+    ("options", "message"),
+    [
+        ({"side": "both"}, "side is 'both'"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"processes": 0}, "processes is 0"),
+    ],
 )
 def test_option_out_of_range_is_refused(encoder, options, message):
     with pytest.raises(ValueError, match=message):
@@ -111,6 +227,36 @@ def test_command_reads_and_writes_parquet(folder, encoder, tmp_path):
     np.testing.assert_array_equal(
         np.stack(table.column("embedding").to_pylist()).astype(np.float32), encoder.encode(TEXTS, side="response")
     )
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_command_writes_many_parts_into_one_file(suffix, folder, encoder, tmp_path):
+    texts = [f"{text} {index}" for index in range(300) for text in TEXTS]
+    source, output = tmp_path / "texts.txt", tmp_path / f"out{suffix}"
+    source.write_bytes("\r\n".join(texts).encode() + b"\r\n")
+    assert run(folder, source, "--batch-size", 7, "--dtype", "float32", "--device", "cpu", "-o", output) == 0
+    if suffix == ".parquet":
+        table = parquet.read_table(output)
+        assert table.column("text").to_pylist() == texts
+        vectors = np.stack(table.column("embedding").to_pylist()).astype(np.float32)
+    else:
+        vectors = np.load(output)
+        assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, encoder.encode(texts), atol=1e-6)
+
+
+def test_command_says_what_automatic_dtype_came_to_and_why(folder, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("hello\n")
+    assert run(folder, tmp_path / "texts.txt", "--dtype", "auto", "-o", tmp_path / "out.npy") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"computing in (float32|bfloat16): bfloat16 matrix products are [\d.]+ times as fast", printed)
+
+
+def test_mistake_far_into_a_file_leaves_no_file_behind(folder, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_bytes(b"hello\n" * 9000 + b"na\xefve\n")
+    assert run(folder, tmp_path / "texts.txt", "-o", tmp_path / "out.npy") == 2
+    assert "texts.txt, line 9001: not UTF-8" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
 def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:

@@ -5,8 +5,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 
-from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel
-from modeling_convsim.modeling_transformer import timing_signal
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_transformer
+from modeling_convsim.modeling_transformer import TokenLayout, timing_signal
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 
@@ -64,6 +64,26 @@ def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
         mean = sum(reference_states(model, sentence)[-1]) / len(sentence)
         projected = model.projection.weight @ mean + model.projection.bias
         torch.testing.assert_close(vector, projected / projected.norm(), rtol=0, atol=2e-6)
+
+
+@torch.no_grad()
+def test_groups_of_like_length_are_padded_and_read_as_those_of_equal_length(monkeypatch):
+    model = build("transformer").encoder
+    expected = model(**pack(SENTENCES)).pooler_output
+    monkeypatch.setattr(modeling_transformer, "group_step", lambda device: 4)
+    layout = TokenLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]), in_one_group=False)
+    assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
+    torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
+
+
+def test_nothing_is_padded_on_a_cpu():
+    layout = TokenLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]), in_one_group=False)
+    assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [
+        (2, 2, 4),
+        (2, 3, 6),
+        (1, 5, 5),
+    ]
+    assert all(group.places is None and group.mask is None for group in layout.groups)
 
 
 @torch.no_grad()

@@ -1,6 +1,6 @@
 """Writes the gradients of one global batch, computed by this process alone or by several.
 
-python distributed_gradients.py OUT.pt TASK RANK PROCESSES MEETING_FILE
+python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES MEETING_FILE (a mini-batch of 0: none)
 """
 
 import gc
@@ -29,15 +29,17 @@ def column(generator: np.random.Generator) -> TokenColumn:
 
 def main() -> None:
     out, task_name = sys.argv[1:3]
-    rank, world = (int(number) for number in sys.argv[3:5])
+    mini_batch, rank, world = (int(number) for number in sys.argv[3:6])
     if world > 1:
-        dist.init_process_group("gloo", init_method=f"file://{sys.argv[5]}", rank=rank, world_size=world)
+        dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
     generator = np.random.default_rng(0)
     first, second = column(generator), column(generator)
     if task_name == "snli":
         task = Snli(first, second, generator.integers(0, 3, ROWS))
     else:
-        task = ResponsePrediction(first, second, mask_false_negatives=True, symmetric=True)
+        task = ResponsePrediction(
+            first, second, mask_false_negatives=True, symmetric=True, mini_batch_size=mini_batch or None
+        )
     torch.manual_seed(0)
     config = ConvSimDanConfig(
         vocab_size=60, word_embedding_size=12, bigram_buckets=64, hidden_sizes=[12], embedding_size=10,

@@ -14,12 +14,12 @@ SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def gradients(folder: Path, task: str, processes: int) -> dict[str, torch.Tensor]:
+def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     out, meeting = folder / f"{processes}.pt", folder / "meeting"
     running = [
         subprocess.Popen(
-            [sys.executable, str(SCRIPT), str(out), task, str(rank), str(processes), str(meeting)],
+            [sys.executable, *map(str, (SCRIPT, out, task, mini_batch, rank, processes, meeting))],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for rank in range(processes)
@@ -55,6 +55,7 @@ def preset(tmp_path):
         "optimizer": "adamw",
         "learning_rate": 0.01,
         "max_grad_norm": 1.0,
+        "mixed_precision": "no",
         "max_steps": 6,
         "batch_size": 16,
         "eval_every": 6,
@@ -92,9 +93,9 @@ def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_p
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
 
 
-@pytest.mark.parametrize("task", ["response_prediction", "snli"])
-def test_two_processes_have_the_gradients_of_one(tmp_path, task):
-    one, two = gradients(tmp_path, task, processes=1), gradients(tmp_path, task, processes=2)
+@pytest.mark.parametrize(("task", "mini_batch"), [("response_prediction", 0), ("response_prediction", 3), ("snli", 0)])
+def test_two_processes_have_the_gradients_of_one(tmp_path, task, mini_batch):
+    one, two = gradients(tmp_path, task, 0, processes=1), gradients(tmp_path, task, mini_batch, processes=2)
     trained = {name for name, gradient in one.items() if gradient.abs().max() > 0}
     assert any("response_head" in name for name in trained) == (task == "response_prediction")
     for name in trained:

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.optimisers import build_optimisers, clip_gradient
+from trainer.optimisers import RowwiseAdagrad, build_optimisers, clip_gradient, sum_by_row
 
 
 class Bag(nn.Module):
@@ -44,14 +44,41 @@ def test_sgd_moves_every_weight_by_rate_times_gradient():
         torch.testing.assert_close(parameter.detach(), wanted)
 
 
-def test_adam_leaves_rows_alone_that_the_batch_does_not_hold():
-    model = gradients(True)
-    before = model.table.weight.detach().clone()
-    for optimiser in build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.1, sparse=True):
+def test_layers_move_as_torchs_adamw_moves_them():
+    model, other = gradients(True), gradients(False)
+    layers, _ = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.3, sparse=True)
+    layers.step()
+    torch.optim.AdamW([other.layer.weight], lr=0.1, weight_decay=0.3).step()
+    torch.optim.AdamW([other.layer.bias], lr=0.1, weight_decay=0.0).step()
+    torch.testing.assert_close(model.layer.state_dict(), other.layer.state_dict())
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_tables_move_as_rowwise_adagrad_says_in_float64(sparse):
+    torch.manual_seed(1)
+    table = nn.Embedding(6, 4, sparse=sparse)
+    optimiser = RowwiseAdagrad([table.weight], lr=0.5)
+    expected, sums = table.weight.detach().double(), torch.zeros(6, dtype=torch.float64)
+    for ids in ([0, 2, 2], [2, 5], [0, 0, 0]):
+        factors = torch.randn(len(ids), 4)
+        (table(torch.tensor(ids)) * factors).sum().backward()
+        gradient = torch.zeros(6, 4, dtype=torch.float64).index_add(0, torch.tensor(ids), factors.double())
+        sums += gradient.square().mean(1)
+        held = sorted(set(ids))
+        expected[held] -= 0.5 * gradient[held] / sums[held].sqrt().unsqueeze(1)
         optimiser.step()
-    changed = (model.table.weight.detach() != before).any(dim=1).nonzero().flatten().tolist()
-    assert changed == [1, 3, 7]
-    assert (before - model.table.weight.detach()).abs()[[1, 3, 7]].allclose(torch.tensor(0.1), rtol=1e-4)
+        optimiser.zero_grad()
+    torch.testing.assert_close(table.weight.detach().double(), expected, rtol=1e-6, atol=1e-6)
+    assert expected[[1, 3, 4]].equal(table.weight.detach()[[1, 3, 4]].double())
+    assert sum(value.numel() for value in optimiser.state_dict()["state"][0].values()) == 6  # one number a row
+
+
+def test_distinct_rows_in_order_are_not_copied_and_others_are_summed():
+    values = torch.ones(3, 2)
+    in_order = torch.sparse_coo_tensor([[1, 4, 6]], values, (8, 2), check_invariants=True)
+    assert sum_by_row(in_order)._values().data_ptr() == values.data_ptr()
+    twice = sum_by_row(torch.sparse_coo_tensor([[4, 1, 4]], values, (8, 2), check_invariants=True))
+    assert twice.indices().tolist() == [[1, 4]] and twice.values().tolist() == [[1, 1], [2, 2]]
 
 
 def test_every_parameter_has_one_optimiser():

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from modeling_convsim.encoding import Encoder
-from trainer import run
+from trainer import loop, run
 from trainer.loop import _Run
 
 THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
@@ -269,3 +270,55 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(preset, tmp_path,
 def test_a_diverging_run_says_so(preset, monkeypatch, capsys):
     message = refused(monkeypatch, capsys, preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
     assert "the loss is not finite" in message and "lower learning_rate" in message
+
+
+def test_threads_that_are_fastest_are_found_and_used(preset, tmp_path, monkeypatch):
+    used = []
+    backward, step = _Run._backward, _Run._step
+
+    def slow_with_many(self, number):
+        time.sleep({4: 0.2, 2: 0.0, 1: 0.1}[torch.get_num_threads()])
+        backward(self, number)
+
+    def watched(self, number):
+        used.append(torch.get_num_threads())
+        monkeypatch.setattr(_Run, "_backward", backward)
+        step(self, number)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        monkeypatch.setattr(_Run, "_backward", slow_with_many)
+        monkeypatch.setattr(_Run, "_step", watched)
+        assert call(monkeypatch, preset()) == 0
+        assert set(used) == {2} and torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["run"]["threads"] == 2
+
+
+def test_finding_threads_moves_no_weight(preset, tmp_path, monkeypatch):
+    weights = []
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        folder = tmp_path / str(threads)
+        assert call(monkeypatch, preset(mixed_precision="no"), "--output_dir", str(folder)) == 0
+        weights.append(load_file(folder / "model" / "model.safetensors"))
+    torch.set_num_threads(before)
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("launched", "pays", "expected"), [("no", True, "bf16"), ("no", False, "no"), ("bf16", False, "bf16")]
+)
+def test_precision_is_the_launchers_or_bfloat16_where_it_pays(
+    launched, pays, expected, preset, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
+    monkeypatch.setattr(loop, "bfloat16_pays", lambda device: (pays, "as this test says"))
+    with caplog.at_level("INFO"):
+        assert call(monkeypatch, preset()) == 0
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["run"]["mixed_precision"] == expected
+    assert ("as this test says" in caplog.text) == (launched == "no")

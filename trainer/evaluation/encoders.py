@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 from sentence_transformers import SentenceTransformer
@@ -30,10 +30,16 @@ class ProgressEncoder(Encoder):
     """A ConvSim encoder that shows its progress unless told not to."""
 
     def encode(
-        self, texts: Iterable[str], side: Side = "input", batch_size: int = 128, show_progress: bool = True
-    ) -> np.ndarray:
+        self,
+        texts: Iterable[str],
+        side: Side = "input",
+        batch_size: int | None = None,
+        show_progress: bool = True,
+        convert_to_tensor: bool = False,
+        processes: int = 1,
+    ) -> Any:
         """As `Encoder.encode`."""
-        return super().encode(texts, side, batch_size, show_progress)
+        return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes)
 
 
 class SentenceTransformerEncoder:
