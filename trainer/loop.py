@@ -28,9 +28,10 @@ from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
 from trainer.building import build_model, build_tasks, build_tokenizer, start_token_weights
 from trainer.data import Corpora, load_corpora
+from trainer.distributed import average_tables, leave_out_tables, megabytes_received
 from trainer.evaluation.judging import evaluate_encoder
 from trainer.evaluation.results import write_results
-from trainer.optimisers import build_optimisers, clip_gradient
+from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, check_repository_id, publish
 
 logger = logging.getLogger(__name__)
@@ -196,9 +197,8 @@ class _Run:
         for task, name in TRAINED_ON.items():
             if task not in tasks:
                 setattr(self.judged_on, name, None)
-        # NCCL reduces dense gradients only.
-        sparse = accelerator.num_processes == 1 or accelerator.device.type == "cpu"
-        model.set_sparse_gradients(sparse)
+        model.set_sparse_gradients(True)
+        leave_out_tables(model, model.embedding_tables())
         self.model = accelerator.prepare(model)
         inner = accelerator.unwrap_model(self.model)
         optimisers = build_optimisers(
@@ -207,9 +207,8 @@ class _Run:
             arguments.optimizer,
             arguments.learning_rate,
             arguments.weight_decay,
-            sparse,
         )
-        self.tables = {id(table) for table in inner.embedding_tables()}
+        self.tables = inner.embedding_tables()
         self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
         # Accelerate's wrapper searches the disk for packages at every step, and only scaling of the loss needs it.
         scales = accelerator.scaler is not None
@@ -239,6 +238,7 @@ class _Run:
         total = int(arguments.batch_sizes().sum(dtype=np.int64))
         started = time.monotonic() - progress["seconds"]
         self.find_threads()
+        self._tell_exchange()
         with tqdm(
             total=total,
             initial=progress["pairs"],
@@ -286,9 +286,31 @@ class _Run:
             logger.info("training with %d of %d threads: a step takes %s", progress["threads"], most, shown)
         torch.set_num_threads(progress["threads"] or most)
 
+    def _tell_exchange(self) -> None:
+        """Log what a step sends over the wire, with this many processes and with others."""
+        processes = self.accelerator.num_processes
+        if processes == 1 or self.progress["step"]:
+            return
+        self._backward(0)
+        held = [(len(sum_by_row(t.grad)._values()), t.detach()) for t in self.tables if t.grad is not None]
+        tables = {id(table) for table in self.tables}
+        layers = sum(p.numel() for p in self.parameters if p.grad is not None and id(p) not in tables)
+        self._zero_gradients()
+        self.losses.clear()
+        share = self.arguments.batch_size // processes
+        vectors = share * self.accelerator.unwrap_model(self.model).config.embedding_size
+        for count in sorted({processes, 8, 64}):
+            parts = megabytes_received(count, layers, held, vectors)
+            shown = ", ".join(f"{name} {size:,.1f}" for name, size in parts.items())
+            logger.info(
+                "with %d processes of %d pairs each a step brings every one %s MB: %s",
+                count, share, f"{sum(parts.values()):,.1f}", shown,
+            )  # fmt: skip
+
     def _step(self, step: int) -> None:
         self._set_learning_rate(step)
         self._backward(step)
+        average_tables(self.tables)
         if self.arguments.max_grad_norm is not None:
             for optimiser in self.optimisers:
                 self.accelerator.unscale_gradients(optimiser)
@@ -329,9 +351,10 @@ class _Run:
     def _set_learning_rate(self, step: int) -> None:
         arguments = self.arguments
         rate, table_rate = arguments.learning_rate_at(step), arguments.table_learning_rate_at(step)
+        tables = {id(table) for table in self.tables}
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = table_rate if id(group["params"][0]) in self.tables else rate
+                group["lr"] = table_rate if id(group["params"][0]) in tables else rate
 
     def _log(self, bar: tqdm) -> None:
         means = {

@@ -1,37 +1,8 @@
 """Losses: pure functions of embeddings and scores."""
 
 import torch
-import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor
-
-
-class _AllGather(torch.autograd.Function):
-    """Concatenation over processes whose gradient reaches every process's own rows."""
-
-    @staticmethod
-    def forward(ctx, rows: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        parts = [torch.empty_like(rows) for _ in range(dist.get_world_size())]
-        dist.all_gather(parts, rows.contiguous())
-        return torch.cat(parts)
-
-    @staticmethod
-    def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        # Every process's loss depends on these rows: sum what all of them say, keep our own part. The mean over
-        # processes that DistributedDataParallel takes afterwards makes it the gradient of the global mean.
-        gradient = gradient.contiguous()
-        dist.all_reduce(gradient)
-        return gradient.chunk(dist.get_world_size())[dist.get_rank()]
-
-
-def gather_rows(rows: Tensor) -> Tensor:
-    """Rows of all processes, in the order of their ranks: (rows, …) -> (world x rows, …); differentiable.
-
-    Every process must bring the same number of rows. In a single process the rows come back as they are.
-    """
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return rows
-    return _AllGather.apply(rows)
 
 
 def false_negatives(

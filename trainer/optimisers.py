@@ -51,17 +51,16 @@ def sum_by_row(gradient: Tensor) -> Tensor:
 
 
 def build_optimisers(
-    model: nn.Module, tables: list[nn.Parameter], name: str, learning_rate: float, weight_decay: float, sparse: bool
+    model: nn.Module, tables: list[nn.Parameter], name: str, learning_rate: float, weight_decay: float
 ) -> list[Optimizer]:
     """One optimiser for the layers and one for the embedding tables, each with its `initial_lr` set.
 
     Args:
         model: all parameters that require a gradient are trained.
-        tables: the embedding tables; their gradients are sparse if `sparse`.
-        name: "sgd" (plain, as the paper's) or "adamw".
+        tables: the embedding tables, whose gradients may be sparse.
+        name: "sgd" (plain, as the paper's) or "adamw", with `RowwiseAdagrad` for the tables.
         learning_rate: of all parameters; the loop sets it anew at every step.
         weight_decay: of matrices outside the tables (adamw only); biases, norms and scales are not decayed.
-        sparse: whether the tables' gradients are sparse.
     """
     table_ids = {id(table) for table in tables}
     layers = [p for p in model.parameters() if p.requires_grad and id(p) not in table_ids]

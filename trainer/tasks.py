@@ -12,7 +12,8 @@ from torch.utils.checkpoint import checkpoint
 
 from modeling_convsim.modeling_base import ConvSimMultitaskOutput
 from trainer.cache import TokenColumn
-from trainer.losses import false_negatives, gather_rows, in_batch_softmax
+from trainer.distributed import gather_rows, rank
+from trainer.losses import false_negatives, in_batch_softmax
 
 
 class Task(Protocol):
@@ -69,7 +70,7 @@ class ResponsePrediction:
         inputs, responses = output.pooler_output, output.response_embeds
         assert inputs is not None and responses is not None
         all_responses = gather_rows(responses)
-        first = len(inputs) * _rank()
+        first = len(inputs) * rank()
         targets = torch.arange(first, first + len(inputs), device=inputs.device)
         masked = None
         if input_keys is not None and response_keys is not None:
@@ -140,9 +141,3 @@ def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
 def _packed(prefix: str, column: TokenColumn, rows: np.ndarray) -> dict[str, Any]:
     ids, cu_seqlens = column.gather(rows)
     return {f"{prefix}input_ids": torch.from_numpy(ids), f"{prefix}cu_seqlens": torch.from_numpy(cu_seqlens)}
-
-
-def _rank() -> int:
-    return (
-        torch.distributed.get_rank() if torch.distributed.is_available() and torch.distributed.is_initialized() else 0
-    )

@@ -6,7 +6,7 @@ import os
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -28,6 +28,7 @@ class Benchmark:
     peer: Contender
     beside: tuple[Contender, ...] = ()
     better: Literal["higher", "lower"] = "higher"
+    together: str = ""  # benchmarks of one word here are measured in the same alternating runs
     needs: Literal["gpu", "bf16"] | None = None
 
 
@@ -44,8 +45,9 @@ def _dan(batch_size: int, **options: Any) -> Contender:
 SPARSE = ("SparseAdam", "Adagrad")
 DAN_ENCODE = Contender("ours", "encoding.dan")
 DAN_ENCODE_FLOAT32 = Contender("ours in float32", "encoding.dan", {"dtype": "float32"})
-# Ours computes as it does by default: in bfloat16 where that is found to pay, float32 beside it.
-TRAIN_DAN = "DAN, 200,000 words and 2^18 bigrams, width 300, row-wise Adagrad and AdamW, clipped; batch"
+TRAIN_DAN = (
+    "DAN, 200,000 words and 2^18 bigrams, width 300, row-wise Adagrad and AdamW, clipped, bf16 where that pays; batch"
+)
 
 
 def _beside_dan(batch_size: int) -> tuple[Contender, ...]:
@@ -55,41 +57,42 @@ def _beside_dan(batch_size: int) -> tuple[Contender, ...]:
 
 BENCHMARKS = {
     "train_dan_128": Benchmark(
-        f"{TRAIN_DAN} 128", "pairs/s", 20, _dan(128), _static(128), _beside_dan(128)
+        f"{TRAIN_DAN} 128", "pairs/s", 20, _dan(128), _static(128), _beside_dan(128), together="dan"
     ),
     "train_dan_2048": Benchmark(
         f"{TRAIN_DAN} 2,048", "pairs/s", 1.2, _dan(2048), _static(2048), _beside_dan(2048)
     ),
     "memory_dan": Benchmark(
         "peak resident memory of train_dan_128 (460,000 rows against 200,000)",
-        "MB", 1, _dan(128), _static(128), (_static(128, "SparseAdam"),), "lower",
+        "MB", 1, _dan(128), _static(128), (_static(128, "SparseAdam"),), "lower", "dan",
     ),
     "encode_dan": Benchmark(
-        "100,000 comments from strings", "sentences/s", 1, DAN_ENCODE,
+        "100,000 comments from strings; ours in bf16 where that pays", "sentences/s", 1, DAN_ENCODE,
         Contender("model2vec StaticModel.encode, same vocabulary, width 300", "encoding.model2vec"),
-        (DAN_ENCODE_FLOAT32,),
+        (DAN_ENCODE_FLOAT32,), together="encode",
     ),
     "encode_dan_tokenizer": Benchmark(
-        "100,000 comments from strings", "sentences/s", lambda facts: 0.7 if facts["bf16"] else 0.5, DAN_ENCODE,
+        "100,000 comments from strings; ours in bf16 where that pays", "sentences/s", lambda facts: 0.7 if facts["bf16"] else 0.5, DAN_ENCODE,
         Contender("the tokenizer alone (tokenizers' encode_batch_fast, 1,000 texts a call)", "encoding.tokenizer"),
-        (DAN_ENCODE_FLOAT32,),
+        (DAN_ENCODE_FLOAT32,), together="encode",
     ),
     "encode_dan_minilm": Benchmark(
-        "100,000 comments from strings; the peer: the first 2,000 of them", "sentences/s", 100, DAN_ENCODE,
-        Contender("all-MiniLM-L6-v2 in sentence-transformers", "encoding.minilm"),
+        "100,000 comments from strings, bf16 where that pays; the peer: the first 2,000 of them", "sentences/s", 100, DAN_ENCODE,
+        Contender("all-MiniLM-L6-v2 in sentence-transformers", "encoding.minilm"), together="encode",
     ),
     "encode_transformer": Benchmark(
         "paper size, float32, 2,000 comments", "sentences/s", 1.1, Contender("ours", "encoding.transformer"),
         Contender("sentence-transformers encode, same saved folder", "encoding.transformer_peer"),
+        together="transformer",
     ),
     "encode_transformer_bf16": Benchmark(
         "paper size, bfloat16, 2,000 comments, cosine to float32 above 0.999", "sentences/s", 2,
         Contender("ours", "encoding.transformer_bf16"),
-        Contender("sentence-transformers encode, same saved folder, float32", "encoding.transformer_peer"),
-        needs="bf16",
+        Contender("sentence-transformers encode, same saved folder", "encoding.transformer_peer"),
+        together="transformer", needs="bf16",
     ),
     "train_transformer": Benchmark(
-        "paper size, batch 128, AdamW; tokens without padding", "tokens/s", 1.5,
+        "paper size, batch 128, AdamW, ours in bf16 where that pays; tokens without padding", "tokens/s", 1.5,
         Contender("ours", "training.transformer", {"batch_size": 128}),
         Contender("sentence-transformers trainer, same model and loss, its default optimiser",
                   "training.transformer_peer", {"batch_size": 128}),
@@ -107,12 +110,12 @@ BENCHMARKS = {
     "growth_pairs": Benchmark(
         "DAN training, batch 128, at ten times the pairs", "microseconds/pair", 1.1, _dan(128),
         Contender("itself on a tenth of the pairs", "training.dan", {"batch_size": 128, "pairs": "tenth_of_pairs"}),
-        better="lower",
+        better="lower", together="dan",
     ),
     "growth_vocabulary": Benchmark(
         "DAN training, batch 128, at ten times the words", "microseconds/pair", 1.2, _dan(128),
         Contender("itself with a tenth of the words", "training.dan", {"batch_size": 128, "words": 0.1}),
-        better="lower",
+        better="lower", together="dan",
     ),
     "gpu_transformer": Benchmark(
         "paper size, batch 2,048, bf16; operations of the dense layers and scores", "Tflop/s", 0.4,
@@ -124,12 +127,25 @@ BENCHMARKS = {
 REASONS = {"gpu": "no GPU in this machine", "bf16": "the processor has no AVX512-bf16 or AMX-bf16"}
 
 
-def measure(name: str, size: str, repeats: int, facts: Facts) -> dict[str, Any]:
-    """One entry of results.json."""
-    benchmark = BENCHMARKS[name]
-    contenders = [benchmark.ours, benchmark.peer, *benchmark.beside]
-    runs = alternate(size, benchmark.unit, contenders, repeats, name)
-    ours, peer, *beside = map(statistics.median, runs)
+def measure(names: list[str], size: str, repeats: int, facts: Facts) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Entries of results.json, by name, of benchmarks that are measured together."""
+    contenders: list[Contender] = []
+    for benchmark in map(BENCHMARKS.__getitem__, names):
+        for contender in (benchmark.ours, benchmark.peer, *benchmark.beside):
+            if contender not in contenders:
+                contenders.append(contender)
+    runs = alternate(size, contenders, repeats, " ".join(names))
+    for name in names:
+        yield name, _entry(BENCHMARKS[name], contenders, runs, facts)
+
+
+def _entry(
+    benchmark: Benchmark, contenders: list[Contender], runs: list[list[dict[str, float]]], facts: Facts
+) -> dict[str, Any]:
+    def values(contender: Contender) -> list[float]:
+        return [figures[benchmark.unit] for figures in runs[contenders.index(contender)]]
+
+    ours, peer = (statistics.median(values(contender)) for contender in (benchmark.ours, benchmark.peer))
     ratio = ours / peer
     bar = benchmark.bar(facts) if callable(benchmark.bar) else benchmark.bar
     return {
@@ -143,8 +159,10 @@ def measure(name: str, size: str, repeats: int, facts: Facts) -> dict[str, Any]:
         "met": ratio >= bar if benchmark.better == "higher" else ratio <= bar,
         "commit": _commit(),
         "what": benchmark.what,
-        "beside": {contender.name: value for contender, value in zip(benchmark.beside, beside, strict=True)},
-        "runs": {contender.name: values for contender, values in zip(contenders, runs, strict=True)},
+        "beside": {contender.name: statistics.median(values(contender)) for contender in benchmark.beside},
+        "runs": {
+            contender.name: values(contender) for contender in (benchmark.ours, benchmark.peer, *benchmark.beside)
+        },
         "text": facts["text"],
         "machine": facts["gpu"] if benchmark.needs == "gpu" else facts["machine"],
     }
@@ -226,14 +244,18 @@ def main() -> int:
             for name, benchmark in BENCHMARKS.items()
             if benchmark.needs and not facts[benchmark.needs] and not options.smoke
         }
+        groups: dict[str, list[str]] = {}
         for name in options.only or BENCHMARKS:
             if name in left_out:
                 print(f"{name}: not run: {left_out[name]}")
-                continue
-            results[name] = entry = measure(name, size, repeats, facts)
+            else:
+                groups.setdefault(BENCHMARKS[name].together or name, []).append(name)
+        for names in groups.values():
+            for name, entry in measure(names, size, repeats, facts):
+                results[name] = entry
+                print(f"{name}: {entry['ratio']:.3g} of {entry['peer_name']} ({'met' if entry['met'] else 'NOT met'}: "
+                      f"bar {entry['bar']:g}, {entry['better']} is better)", flush=True)  # fmt: skip
             write(folder, results, left_out)
-            print(f"{name}: {entry['ratio']:.3g} of {entry['peer_name']} ({'met' if entry['met'] else 'NOT met'}: "
-                  f"bar {entry['bar']:g}, {entry['better']} is better)", flush=True)  # fmt: skip
     except MeasurementError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -2,7 +2,6 @@
 
 import json
 import resource
-import statistics
 import subprocess
 import sys
 import time
@@ -43,17 +42,15 @@ def run(size: str, function: str, options: dict[str, Any]) -> dict[str, Any]:
     return json.loads(marked[-1].removeprefix(MARK))
 
 
-def alternate(size: str, figure: str, contenders: list[Contender], repeats: int, name: str) -> list[list[float]]:
-    """`figure` of each contender, `repeats` times, taking turns: what else the machine does hits all alike."""
-    values: list[list[float]] = [[] for _ in contenders]
+def alternate(size: str, contenders: list[Contender], repeats: int, name: str) -> list[list[dict[str, float]]]:
+    """Each contender's figures, `repeats` times, taking turns: what else the machine does hits all alike."""
+    figures: list[list[dict[str, float]]] = [[] for _ in contenders]
     with tqdm(total=repeats * len(contenders), desc=name, unit=" runs") as progress:
         for _ in range(repeats):
-            for contender, found in zip(contenders, values, strict=True):
-                found.append(run(size, contender.function, contender.options)[figure])
-                medians = " | ".join(f"{statistics.median(runs):,.4g}" for runs in values if runs)
-                progress.set_postfix_str(medians)
+            for contender, found in zip(contenders, figures, strict=True):
+                found.append(run(size, contender.function, contender.options))
                 progress.update()
-    return values
+    return figures
 
 
 def time_steps(step: Callable[[int], None], warm_up: int, seconds: float) -> tuple[int, float]:

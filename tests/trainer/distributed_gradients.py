@@ -12,6 +12,7 @@ import torch.distributed as dist
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from trainer.cache import TokenColumn
+from trainer.distributed import average_tables, leave_out_tables
 from trainer.tasks import ResponsePrediction, Snli
 
 ROWS = 16
@@ -47,10 +48,12 @@ def main() -> None:
     )  # fmt: skip
     model = ConvSimDanForMultitask(config).double()
     model.set_sparse_gradients(True)
+    leave_out_tables(model, model.embedding_tables())
     wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model
     share = ROWS // world
     loss, _ = task.loss(wrapped, task.batch(np.arange(rank * share, (rank + 1) * share)))
     loss.backward()
+    average_tables(model.embedding_tables())
     if rank == 0:
         gradients = {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
         torch.save(gradients, out)

@@ -38,7 +38,7 @@ def test_clipping_sparse_gradients_equals_torchs_clipping_of_dense_ones(max_norm
 def test_sgd_moves_every_weight_by_rate_times_gradient():
     model = gradients(True)
     expected = [p.detach() - 0.5 * p.grad.to_dense() for p in model.parameters()]
-    for optimiser in build_optimisers(model, [model.table.weight], "sgd", 0.5, 0.0, sparse=True):
+    for optimiser in build_optimisers(model, [model.table.weight], "sgd", 0.5, 0.0):
         optimiser.step()
     for parameter, wanted in zip(model.parameters(), expected, strict=True):
         torch.testing.assert_close(parameter.detach(), wanted)
@@ -46,7 +46,7 @@ def test_sgd_moves_every_weight_by_rate_times_gradient():
 
 def test_layers_move_as_torchs_adamw_moves_them():
     model, other = gradients(True), gradients(False)
-    layers, _ = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.3, sparse=True)
+    layers, _ = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.3)
     layers.step()
     torch.optim.AdamW([other.layer.weight], lr=0.1, weight_decay=0.3).step()
     torch.optim.AdamW([other.layer.bias], lr=0.1, weight_decay=0.0).step()
@@ -83,6 +83,6 @@ def test_distinct_rows_in_order_are_not_copied_and_others_are_summed():
 
 def test_every_parameter_has_one_optimiser():
     model = Bag(True)
-    optimisers = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.1, sparse=True)
+    optimisers = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.1)
     held = [id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
     assert sorted(held) == sorted(id(p) for p in model.parameters())
