@@ -119,6 +119,11 @@ class Arguments:
         choices=("auto", "no", "fp16", "bf16"),
     )
     num_processes: int | None = _option(None, "stop unless the run has this many processes", least=1)
+    sharded: bool = _option(
+        False,
+        "keep only a part of the layers' weights, gradients and moments in each process (FSDP): for encoders that one "
+        "GPU does not hold",
+    )
     push_to_hub: bool = _option(False, "publish the model when done; needs hub_model_id")
     hub_model_id: str | None = _option(None, "where to publish: OWNER/NAME")
     hub_private: bool = _option(False, "publish to a private repository")
@@ -133,14 +138,12 @@ class Arguments:
         sizes[math.ceil(self.late_from * self.max_steps) :] = self.late_batch_size or self.batch_size
         return sizes
 
-    def table_learning_rate_at(self, step: int) -> float:
-        """Learning rate of the tables at a step: in a fixed ratio to that of the layers."""
+    def table_ratio(self) -> float:
+        """Learning rate of the tables over that of the layers, the same at every step."""
         if self.table_learning_rate is not None:
-            ratio = self.table_learning_rate / self.learning_rate
-        else:
-            # Steps of Adagrad shrink with every one that a row has made, those of Adam do not.
-            ratio = 20.0 if self.optimizer == "adamw" else 1.0
-        return ratio * self.learning_rate_at(step)
+            return self.table_learning_rate / self.learning_rate
+        # Steps of Adagrad shrink with every one that a row has made, those of Adam do not.
+        return 20.0 if self.optimizer == "adamw" else 1.0
 
     def _is_late(self, step: int) -> bool:
         return step >= self.late_from * self.max_steps
@@ -229,6 +232,9 @@ def parse_arguments(argv: list[str]) -> Arguments:
             )
         except InputError as error:
             raise InputError(f"command line: {error}") from None
+    if arguments.table_learning_rate is None:
+        # Last, so that an override of learning_rate moves both; written out, so that config.yaml says all.
+        arguments.table_learning_rate = arguments.learning_rate * arguments.table_ratio()
     return arguments
 
 

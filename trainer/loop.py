@@ -13,16 +13,15 @@ from typing import Any, Literal
 import numpy as np
 import torch
 import yaml
-from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
-from accelerate.utils import broadcast_object_list
-from safetensors.torch import load_file
+from accelerate import Accelerator
+from safetensors.torch import load_file, save_model
 from torch import Tensor
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding import Encoder, bfloat16_pays
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
@@ -31,8 +30,10 @@ from trainer.data import Corpora, load_corpora
 from trainer.distributed import average_tables, leave_out_tables, megabytes_received
 from trainer.evaluation.judging import evaluate_encoder
 from trainer.evaluation.results import write_results
+from trainer.machine import available_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, check_repository_id, publish
+from trainer.sharding import load_parts, save_parts, shard, whole_weights
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +59,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
     disable_progress_bar()  # transformers draws one for every file it loads
-    accelerator = _start_accelerator(arguments)
+    accelerator = start_accelerator(arguments)
     folder = Path(arguments.output_dir)
     if accelerator.is_main_process:
         _prepare_folder(folder, arguments)
@@ -86,49 +87,6 @@ def train(arguments: Arguments) -> dict[str, Any]:
     accelerator.free_memory()
     accelerator.end_training()
     return results
-
-
-def _start_accelerator(arguments: Arguments) -> Accelerator:
-    has_gpu = torch.cuda.is_available()
-    if arguments.device == "cuda" and not has_gpu:
-        raise InputError(
-            "device is cuda, but torch finds no GPU here: use --device cpu, or install a torch build with CUDA"
-        )
-    cpu = arguments.device == "cpu" or not has_gpu
-    if arguments.mixed_precision == "fp16" and cpu:
-        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
-    trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
-    mixed_precision = _choose_precision(cpu) if arguments.mixed_precision == "auto" else arguments.mixed_precision
-    try:
-        accelerator = Accelerator(
-            cpu=cpu,
-            mixed_precision=mixed_precision,
-            log_with=trackers or None,
-            project_dir=arguments.output_dir,
-            # A step of one task leaves the other task's head without a gradient.
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
-        )
-    except ValueError as error:
-        raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
-    wanted = arguments.num_processes
-    if wanted is not None and wanted != accelerator.num_processes:
-        raise InputError(
-            f"num_processes is {wanted}, but {accelerator.num_processes} are running: on CPU launch with "
-            f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
-        )
-    return accelerator
-
-
-def _choose_precision(cpu: bool) -> str:
-    """What `accelerate launch` was told, or else what the first process finds to be faster."""
-    state = PartialState(cpu=cpu)
-    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
-    if launched != "no":
-        return launched
-    pays, reason = bfloat16_pays(state.device) if state.is_main_process else (False, "")
-    if state.is_main_process:
-        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if pays else "float32", reason)
-    return "bf16" if broadcast_object_list([pays])[0] else "no"
 
 
 def _prepare_folder(folder: Path, arguments: Arguments) -> None:
@@ -162,16 +120,6 @@ def _prepare_folder(folder: Path, arguments: Arguments) -> None:
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
-def _available_threads() -> int:
-    """Threads that torch may use: what the environment allows, or this process's part of the machine."""
-    allowed = torch.get_num_threads()
-    # `accelerate launch` writes 1 into the environment of every process that has no number of its own there.
-    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
-        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
-        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
-    return allowed
-
-
 # Task -> the set it is trained on, by its name in `Corpora` and in results.json.
 TRAINED_ON = {"response_prediction": "pairs", "snli": "snli"}
 
@@ -198,9 +146,15 @@ class _Run:
             if task not in tasks:
                 setattr(self.judged_on, name, None)
         model.set_sparse_gradients(True)
-        leave_out_tables(model, model.embedding_tables())
-        self.model = accelerator.prepare(model)
-        inner = accelerator.unwrap_model(self.model)
+        self.whole = model  # what the first process judges and saves
+        if arguments.sharded:
+            self.whole = copy.deepcopy(model) if accelerator.is_main_process else model
+            shard(model, accelerator.device)
+            self.model: Any = model
+        else:
+            leave_out_tables(model, model.embedding_tables())
+            self.model = accelerator.prepare(model)
+        inner = model
         optimisers = build_optimisers(
             inner,
             inner.embedding_tables(),
@@ -222,7 +176,7 @@ class _Run:
             "best_step": None,
             "threads": None,
         }
-        self.all_threads = _available_threads()
+        self.all_threads = available_threads()
         self.losses: dict[str, list[Tensor]] = {}
         self.trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
 
@@ -298,7 +252,7 @@ class _Run:
         self._zero_gradients()
         self.losses.clear()
         share = self.arguments.batch_size // processes
-        vectors = share * self.accelerator.unwrap_model(self.model).config.embedding_size
+        vectors = share * self.whole.config.embedding_size
         for count in sorted({processes, 8, 64}):
             parts = megabytes_received(count, layers, held, vectors)
             shown = ", ".join(f"{name} {size:,.1f}" for name, size in parts.items())
@@ -350,7 +304,8 @@ class _Run:
 
     def _set_learning_rate(self, step: int) -> None:
         arguments = self.arguments
-        rate, table_rate = arguments.learning_rate_at(step), arguments.table_learning_rate_at(step)
+        rate = arguments.learning_rate_at(step)
+        table_rate = rate * arguments.table_ratio()
         tables = {id(table) for table in self.tables}
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
@@ -385,6 +340,8 @@ class _Run:
 
     def _judge(self) -> None:
         """Judge on dev; from the first step on, note whether this is the best so far."""
+        if self.arguments.sharded:
+            self._gather_weights()
         if not self.accelerator.is_main_process:
             return
         arguments, progress = self.arguments, self.progress
@@ -407,7 +364,13 @@ class _Run:
         """Write a checkpoint; keep the last and the best."""
         name = f"checkpoint-{self.progress['step']}"
         temporary, final = self.folder / f".{name}", self.folder / name
-        self.accelerator.save_state(str(temporary))
+        if self.arguments.sharded:
+            self._gather_weights()
+            save_parts(temporary, self.model, [wrapper.optimizer for wrapper in self.optimisers])
+            if self.accelerator.is_main_process:
+                save_model(self.whole, str(temporary / "model.safetensors"))
+        else:
+            self.accelerator.save_state(str(temporary))
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             (temporary / "progress.json").write_text(json.dumps(self.progress), encoding="utf-8")
@@ -420,7 +383,10 @@ class _Run:
 
     def _load(self) -> None:
         last = max(self.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-        self.accelerator.load_state(str(last))
+        if self.arguments.sharded:
+            load_parts(last, self.model, [wrapper.optimizer for wrapper in self.optimisers])
+        else:
+            self.accelerator.load_state(str(last))
         self.progress.update(json.loads((last / "progress.json").read_text(encoding="utf-8")))
         if self.accelerator.is_main_process:
             # What was logged after that checkpoint will be logged again.
@@ -430,8 +396,14 @@ class _Run:
             metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
             logger.info("resuming %s at step %d", self.folder, self.progress["step"])
 
+    def _gather_weights(self) -> None:
+        """Bring the parts of a sharded model together in the first process."""
+        weights = whole_weights(self.model)
+        if self.accelerator.is_main_process:
+            self.whole.load_state_dict(weights)
+
     def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:
-        model = self.accelerator.unwrap_model(self.model)
+        model = self.whole
         was_training, threads = model.training, torch.get_num_threads()
         model.eval()
         torch.set_num_threads(self.all_threads)
@@ -446,7 +418,7 @@ class _Run:
         results: dict[str, Any] = {}
         if self.accelerator.is_main_process:
             arguments, progress = self.arguments, self.progress
-            model = self.accelerator.unwrap_model(self.model)
+            model = self.whole
             best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
             model.load_state_dict(load_file(best))
             results = self._evaluate("both")

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
 from torch.optim import SGD, AdamW, Optimizer
 
 
@@ -93,8 +94,14 @@ def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor
             values.append(parameter.grad._values())
         else:
             values.append(parameter.grad)
-    norm = nn.utils.get_total_norm(values)
+    # Parts of layers are of another kind than whole tables, and norms of one kind only can be taken together.
+    kinds = [[value for value in values if isinstance(value, DTensor) == part] for part in (True, False)]
+    norms = [nn.utils.get_total_norm(kind) for kind in kinds if kind]
+    norm = torch.linalg.vector_norm(
+        torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
+    )
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
     if norm.is_cuda or scale < 1:  # looking costs nothing on a CPU
-        torch._foreach_mul_(values, scale)
+        for kind in filter(None, kinds):
+            torch._foreach_mul_(kind, scale)
     return norm

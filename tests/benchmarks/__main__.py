@@ -72,12 +72,14 @@ BENCHMARKS = {
         (DAN_ENCODE_FLOAT32,), together="encode",
     ),
     "encode_dan_tokenizer": Benchmark(
-        "100,000 comments from strings; ours in bf16 where that pays", "sentences/s", lambda facts: 0.7 if facts["bf16"] else 0.5, DAN_ENCODE,
+        "100,000 comments from strings; ours in bf16 where that pays", "sentences/s",
+        lambda facts: 0.7 if facts["bf16"] else 0.5, DAN_ENCODE,
         Contender("the tokenizer alone (tokenizers' encode_batch_fast, 1,000 texts a call)", "encoding.tokenizer"),
         (DAN_ENCODE_FLOAT32,), together="encode",
     ),
     "encode_dan_minilm": Benchmark(
-        "100,000 comments from strings, bf16 where that pays; the peer: the first 2,000 of them", "sentences/s", 100, DAN_ENCODE,
+        "100,000 comments from strings, bf16 where that pays; the peer: the first 2,000 of them", "sentences/s",
+        100, DAN_ENCODE,
         Contender("all-MiniLM-L6-v2 in sentence-transformers", "encoding.minilm"), together="encode",
     ),
     "encode_transformer": Benchmark(

@@ -20,7 +20,8 @@ from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
 from trainer.building import build_model, build_tasks, build_tokenizer
 from trainer.data import load_corpora
-from trainer.loop import _Run, _start_accelerator
+from trainer.loop import _Run
+from trainer.machine import start_accelerator
 
 WARM_UP = 5
 MAX_STEPS = 100_000  # more than are ever taken: runs end by time
@@ -136,7 +137,7 @@ def _start(
         output_dir=tempfile.gettempdir(),
         **({"device": "cpu"} | options),
     )
-    accelerator = _start_accelerator(arguments)
+    accelerator = start_accelerator(arguments)
     corpora = load_corpora(arguments)
     tokenizer = build_tokenizer(arguments, corpora, Path(arguments.output_dir))
     tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)

@@ -92,3 +92,18 @@ def test_rate_rises_over_the_warm_up_and_falls_linearly(preset):
     assert rates[0] == pytest.approx(0.1) and rates[8] == pytest.approx(0.9)
     assert max(rates) == pytest.approx(1.0)
     assert rates[55] == pytest.approx(0.5) and rates[99] == pytest.approx(1 / 90)
+
+
+@pytest.mark.parametrize(
+    ("options", "overrides", "expected"),
+    [
+        ("optimizer: sgd\nlearning_rate: 0.5\n", [], 0.5),
+        ("optimizer: adamw\nlearning_rate: 0.001\n", [], 0.02),
+        ("optimizer: adamw\nlearning_rate: 0.001\n", ["--learning_rate", "0.01"], 0.2),
+        ("optimizer: adamw\ntable_learning_rate: 0.3\n", ["--learning_rate", "0.01"], 0.3),
+    ],
+)
+def test_rate_of_the_tables_is_written_out_whatever_it_came_from(options, overrides, expected, preset):
+    arguments = parse_arguments([preset(BASE + options), *overrides])
+    assert arguments.table_learning_rate == pytest.approx(expected)
+    assert arguments.table_ratio() * arguments.learning_rate == pytest.approx(expected)

@@ -9,6 +9,7 @@ import pytest
 import torch
 import yaml
 from datasets import Dataset
+from safetensors.torch import load_file
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,29 +69,54 @@ def preset(tmp_path):
     return path
 
 
-def losses(preset: Path, output: Path, launcher: list[str], *options: str) -> list[float]:
+def launch(script: Path, preset: Path, output: Path, launcher: list[str], *options: str) -> subprocess.CompletedProcess:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    command = [
-        sys.executable,
-        *launcher,
-        str(ROOT / "trainer" / "run.py"),
-        str(preset),
-        "--output_dir",
-        str(output),
-        *options,
-    ]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+    environment["PYTHONPATH"] = str(ROOT)
+    command = [sys.executable, *launcher, str(script), str(preset), "--output_dir", str(output), *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def losses(preset: Path, output: Path, launcher: list[str], *options: str) -> list[float]:
+    done = launch(ROOT / "trainer" / "run.py", preset, output, launcher, *options)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
     return [row["response_prediction/loss"] for row in rows if "pairs" in row]
 
 
+TWO = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+TWO += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+
+
 def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_path):
-    launcher = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
-    launcher += ["--mixed_precision", "no", "--dynamo_backend", "no"]
-    two = losses(preset, tmp_path / "two", launcher, "--num_processes", "2")
+    two = losses(preset, tmp_path / "two", TWO, "--num_processes", "2")
     assert two == pytest.approx(losses(preset, tmp_path / "one", []), rel=1e-5)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
+
+
+def test_sharded_over_two_processes_follows_the_run_of_one_and_resumes(preset, tmp_path):
+    options = yaml.safe_load(preset.read_text())
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+    options |= {
+        "model_type": "transformer",
+        "model_config": {**sizes, **dropout, "embedding_size": 8},
+        "eval_every": 3,
+        "log_every": 1,
+    }
+    preset.write_text(yaml.safe_dump(options))
+    one = losses(preset, tmp_path / "one", [])
+    two = losses(preset, tmp_path / "two", TWO, "--sharded", "true")
+    assert two == pytest.approx(one, rel=1e-5)
+    expected, found = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    # The loss does not depend on the bias of all responses: its gradient is rounding, of which Adam makes whole steps.
+    expected.pop("response_head.layers.1.bias")
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-3)
+    stopped = launch(SCRIPT.with_name("interrupted_run.py"), preset, tmp_path / "stopped", TWO, "--sharded", "true")
+    assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
+        "checkpoint-3"
+    ]
+    assert losses(preset, tmp_path / "stopped", TWO, "--sharded", "true", "--resume", "true") == two
 
 
 @pytest.mark.parametrize(("task", "mini_batch"), [("response_prediction", 0), ("response_prediction", 3), ("snli", 0)])

@@ -16,7 +16,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from modeling_convsim.encoding import Encoder
-from trainer import loop, run
+from trainer import machine, run
 from trainer.loop import _Run
 
 THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
@@ -317,7 +317,7 @@ def test_precision_is_the_launchers_or_bfloat16_where_it_pays(
     launched, pays, expected, preset, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
-    monkeypatch.setattr(loop, "bfloat16_pays", lambda device: (pays, "as this test says"))
+    monkeypatch.setattr(machine, "bfloat16_pays", lambda device: (pays, "as this test says"))
     with caplog.at_level("INFO"):
         assert call(monkeypatch, preset()) == 0
     assert json.loads((tmp_path / "run" / "results.json").read_text())["run"]["mixed_precision"] == expected

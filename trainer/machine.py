@@ -1,0 +1,72 @@
+"""What the machine offers a run: its device, the precision that pays there, its threads."""
+
+import logging
+import os
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.utils import broadcast_object_list
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import bfloat16_pays
+from trainer.arguments import Arguments
+
+logger = logging.getLogger(__name__)
+
+
+def start_accelerator(arguments: Arguments) -> Accelerator:
+    """Accelerate as the settings and `accelerate launch` say.
+
+    Raises:
+        InputError: for a device, precision, tracker or number of processes that is not to be had here.
+    """
+    has_gpu = torch.cuda.is_available()
+    if arguments.device == "cuda" and not has_gpu:
+        raise InputError(
+            "device is cuda, but torch finds no GPU here: use --device cpu, or install a torch build with CUDA"
+        )
+    cpu = arguments.device == "cpu" or not has_gpu
+    if arguments.mixed_precision == "fp16" and cpu:
+        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
+    trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
+    mixed_precision = _choose_precision(cpu) if arguments.mixed_precision == "auto" else arguments.mixed_precision
+    try:
+        accelerator = Accelerator(
+            cpu=cpu,
+            mixed_precision=mixed_precision,
+            log_with=trackers or None,
+            project_dir=arguments.output_dir,
+            # A step of one task leaves the other task's head without a gradient.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+    except ValueError as error:
+        raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
+    wanted = arguments.num_processes
+    if wanted is not None and wanted != accelerator.num_processes:
+        raise InputError(
+            f"num_processes is {wanted}, but {accelerator.num_processes} are running: on CPU launch with "
+            f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
+        )
+    return accelerator
+
+
+def _choose_precision(cpu: bool) -> str:
+    """What `accelerate launch` was told, or else what the first process finds to be faster."""
+    state = PartialState(cpu=cpu)
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if launched != "no":
+        return launched
+    pays, reason = bfloat16_pays(state.device) if state.is_main_process else (False, "")
+    if state.is_main_process:
+        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if pays else "float32", reason)
+    return "bf16" if broadcast_object_list([pays])[0] else "no"
+
+
+def available_threads() -> int:
+    """Threads that torch may use: what the environment allows, or this process's part of the machine."""
+    allowed = torch.get_num_threads()
+    # `accelerate launch` writes 1 into the environment of every process that has no number of its own there.
+    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
+    return allowed
