@@ -17,15 +17,18 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json as pj
 import pyarrow.parquet as pq
 import zstandard
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from data_scripts.filters import measure
+from data_scripts.filters import measure, measure_column
 
 # Suffix -> the command that unpacks what can still be read of a damaged file.
 UNPACK = {".bz2": "bzip2 -dc", ".zst": "zstd -dc --long=31", ".xz": "xz -dc", ".gz": "gzip -dc"}
+NEWLINE = b"\n"
 CHUNK_BYTES = 1 << 17
 BATCH_BYTES = 1 << 25
 EXAMPLES = 5  # broken lines shown of each kind
@@ -108,8 +111,8 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 
 
-def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield (file:line, the line's bytes without its end) of a text file, with a bar of the bytes read from it.
+def read_blocks(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
+    """Yield (number of the first line, whole lines) of a text file in blocks of about `BATCH_BYTES`, showing progress.
 
     Args:
         path, forms: as for `check_file`; the last suffix says how the file is compressed.
@@ -119,7 +122,7 @@ def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]
     """
     check_file(path, forms)
     suffix = path.suffix if path.suffix in UNPACK else ""
-    number, rest = 0, bytearray()
+    number, rest, searched = 1, bytearray(), 0
     with (
         path.open("rb") as raw,
         tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
@@ -128,26 +131,45 @@ def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]
             for chunk in _chunks(raw, suffix):
                 bar.update(raw.tell() - bar.n)
                 rest += chunk
-                if b"\n" not in chunk:
-                    continue  # splitting again at every chunk of a very long line would take quadratic time
-                *lines, last = bytes(rest).split(b"\n")
-                rest = bytearray(last)
-                for line in lines:
-                    number += 1
-                    yield f"{path}:{number}", line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
+                while len(rest) >= BATCH_BYTES:
+                    # Searching a very long line again at every chunk would take quadratic time.
+                    end = rest.find(b"\n", max(BATCH_BYTES - 1, searched)) + 1
+                    searched = 0 if end else len(rest)
+                    if not end:
+                        break
+                    block = bytes(memoryview(rest)[:end])
+                    del rest[:end]
+                    yield number, block.removeprefix(codecs.BOM_UTF8) if number == 1 else block
+                    number += block.count(b"\n")
         except EOFError as error:
+            whole = number - 1 + rest.count(NEWLINE)
             raise InputError(
-                f"{path}: the archive is truncated, after {number:,} whole lines; download it again, or unpack what is "
+                f"{path}: the archive is truncated, after {whole:,} whole lines; download it again, or unpack what is "
                 f"there (`{UNPACK[suffix]} {path.name} > {path.stem}.part`, ending as the content is: .jsonl, .tsv) "
                 "and give that file"
             ) from error
         except (OSError, lzma.LZMAError, zlib.error, zstandard.ZstdError) as error:
+            whole = number - 1 + rest.count(NEWLINE)
             raise InputError(
-                f"{path}: not a readable {suffix or 'plain'} file, after {number:,} whole lines ({error}); "
+                f"{path}: not a readable {suffix or 'plain'} file, after {whole:,} whole lines ({error}); "
                 "check that its ending says what it is, or download it again"
             ) from error
         if rest:
-            yield f"{path}:{number + 1}", bytes(rest)
+            yield number, bytes(rest).removeprefix(codecs.BOM_UTF8) if number == 1 else bytes(rest)
+
+
+def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Yield (file:line, the line's bytes without its end) of a text file; see `read_blocks`."""
+    for number, block in read_blocks(path, forms):
+        yield from _lines(path, number, block)
+
+
+def _lines(path: Path, number: int, block: bytes) -> Iterator[tuple[str, bytes]]:
+    lines = block.split(NEWLINE)
+    if not lines[-1]:
+        lines.pop()
+    for place, line in enumerate(lines, start=number):
+        yield f"{path}:{place}", line
 
 
 class BatchWriter:
@@ -165,6 +187,12 @@ class BatchWriter:
         self.bytes += size
         if self.bytes >= BATCH_BYTES:
             self.flush()
+
+    def add_table(self, table: pa.Table) -> None:
+        """Add rows that are a table already, as a row group of their own."""
+        self.flush()
+        self.file.write_table(table, row_group_size=max(len(table), 1))
+        self.added += len(table)
 
     def flush(self) -> None:
         """Write the rows held as one row group."""
@@ -226,6 +254,39 @@ def _comment(line: bytes) -> tuple:
     return row
 
 
+class _BlockParser:
+    """Parses whole blocks of comments in C++, where all of their lines are as they should be."""
+
+    def __init__(self) -> None:
+        texts = [(name, pa.string()) for name in TEXT_FIELDS]
+        # In some months' dumps created_utc is digits in quotes; what the last block had is tried first.
+        self.schemas = [pa.schema([*texts, ("created_utc", kind)]) for kind in (pa.int64(), pa.string())]
+
+    def parse(self, block: bytes) -> pa.Table | None:
+        """The block's comments with the columns of `COMMENT_SCHEMA`; None where a line needs a closer look."""
+        lines = block.count(NEWLINE) + (not block.endswith(NEWLINE))
+        for schema in self.schemas:
+            try:
+                table = pj.read_json(
+                    pa.BufferReader(block),
+                    pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                    pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+                )
+                table.validate(full=True)  # the parser takes any bytes for text
+                table = table.combine_chunks()
+                created = pc.cast(table["created_utc"], pa.int64())
+            except pa.ArrowInvalid:
+                continue
+            self.schemas.sort(key=lambda other: other is not schema)
+            if len(table) != lines or any(column.null_count for column in table.columns) or pc.min(created).as_py() < 0:
+                return None
+            texts = {name: table[name].combine_chunks() for name in TEXT_FIELDS}
+            texts["body"], characters, alphabetic = measure_column(texts["body"])
+            columns = [*texts.values(), created, pa.array(characters), pa.array(alphabetic)]
+            return pa.table(columns, schema=COMMENT_SCHEMA)
+        return None
+
+
 def write_comments(dump: Path, output: Path, broken: BrokenLines) -> int:
     """Turn a dump into Parquet with the columns of `COMMENT_SCHEMA`; returns its number of comments.
 
@@ -235,13 +296,18 @@ def write_comments(dump: Path, output: Path, broken: BrokenLines) -> int:
     Raises:
         InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
     """
-    shown = len(broken.examples)
+    shown, parser = len(broken.examples), _BlockParser()
     with parquet_writer(output, COMMENT_SCHEMA) as writer:
-        for place, line in read_lines(dump, DUMP_FORMS):
-            try:
-                writer.add(_comment(line), len(line))
-            except BrokenLineError as error:
-                broken.add(error.args[0], place, error.args[1])
+        for number, block in read_blocks(dump, DUMP_FORMS):
+            table = parser.parse(block)
+            if table is not None:
+                writer.add_table(table)
+                continue
+            for place, line in _lines(dump, number, block):
+                try:
+                    writer.add(_comment(line), len(line))
+                except BrokenLineError as error:
+                    broken.add(error.args[0], place, error.args[1])
         if not writer.added:
             wrong = "; ".join(["", *broken.examples[shown : shown + 1]])
             raise InputError(f"{dump}: no comment in it; expected Pushshift's JSON lines of comments{wrong}")

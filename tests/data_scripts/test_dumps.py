@@ -75,6 +75,38 @@ def test_columns_hold_the_unescaped_text_and_its_measures(tmp_path):
     ]
 
 
+@pytest.mark.parametrize("quoted", [False, True])
+def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
+    bodies = [
+        "",
+        "plain",
+        "a &amp; b &lt;",
+        "&#xD800;&notanentity",
+        "naïve Ελλάδα 数",
+        'tab\tquote"line\nend',
+        "😀x",
+        " ",
+    ]
+    comments = [comment(number, body=bodies[number % len(bodies)] * (number % 3)) for number in range(200)]
+    for fields in comments:
+        fields |= {"created_utc": str(fields["created_utc"]) if quoted else fields["created_utc"], "edited": [{"a": 1}]}
+    block = jsonl(*comments)
+    parsed = dumps._BlockParser().parse(block)
+    assert parsed is not None  # not left to the slow way
+    expected = [dict(zip(COMMENT_SCHEMA.names, dumps._comment(line), strict=True)) for line in block.splitlines()]
+    assert parsed.schema == COMMENT_SCHEMA and parsed.to_pylist() == expected
+
+
+def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
+    monkeypatch.setattr(dumps, "BATCH_BYTES", 500)
+    dump = tmp_path / "RC.jsonl"
+    good = [jsonl(comment(number)) for number in range(50)]
+    dump.write_bytes(b"".join([*good[:20], b"oops\n", *good[20:47], b"\n", *good[47:]]))
+    rows, broken = read(dump)
+    assert [row["id"] for row in rows] == [f"c{number}" for number in range(50)]
+    assert [example.partition(": ")[0] for example in broken.examples] == [f"{dump}:21", f"{dump}:49"]
+
+
 def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
     monkeypatch.setattr(dumps, "BATCH_BYTES", 2000)
     dump = tmp_path / "RC.jsonl"

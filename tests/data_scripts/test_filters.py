@@ -1,7 +1,8 @@
 import ibis
+import pyarrow as pa
 import pytest
 
-from data_scripts.filters import KEPT, count, first_rule, measure, rules
+from data_scripts.filters import KEPT, count, first_rule, measure, measure_column, rules
 
 
 def judge(texts: list[str], authors: list[str] | None = None, paper: bool = True) -> list[str]:
@@ -80,3 +81,12 @@ def test_a_text_is_counted_under_the_first_rule_only():
     assert counts["350 characters or more"] == 1
     assert counts[KEPT] == 3
     assert sum(counts.values()) == 4
+
+
+@pytest.mark.parametrize("offset", [0, 2])
+def test_measures_of_a_column_are_those_of_its_texts(offset):
+    texts = ["", "plain text", "one &amp; two", "Ünï &eacute; Ελ", "数字 123", "<b>", "", "&lt;&lt;", "😀 smile", "_-!"]
+    column = pa.array(texts, pa.string()).slice(offset)
+    bodies, characters, alphabetic = measure_column(column)
+    found = list(zip(bodies.to_pylist(), characters.tolist(), alphabetic.tolist(), strict=True))
+    assert found == [measure(text) for text in texts[offset:]]
