@@ -111,17 +111,18 @@ def _parquet_rows(path: Path) -> Iterator[tuple[str, int, dict[str, str]]]:
 
 def _read(path: Path, writer: BatchWriter, broken: BrokenLines) -> None:
     name = (path.with_suffix("") if path.suffix in UNPACK else path).stem
-    before, shown = writer.added, len(broken.examples)
-    for place, size, fields in _parquet_rows(path) if path.suffix == ".parquet" else _tsv_rows(path, broken):
+    before, own = writer.added, BrokenLines()
+    for place, size, fields in _parquet_rows(path) if path.suffix == ".parquet" else _tsv_rows(path, own):
         texts = fields["input"], fields["response"]
         if not all(isinstance(text, str) for text in texts):
-            broken.add("wrong type", place, "input and response should be texts")
+            own.add("wrong type", place, "input and response should be texts")
             continue
         thread, source = fields.get("thread"), fields.get("source")
         row = (*measure(texts[0]), *measure(texts[1]), str(thread) if thread else None, str(source or name))
         writer.add(row, size)
     if writer.added == before:
-        raise InputError("; ".join([f"{path}: no pair in it", *broken.examples[shown : shown + 1]]))
+        raise InputError("; ".join([f"{path}: no pair in it", *own.examples[:1]]))
+    broken.join(own)
 
 
 def _with_threads(pairs: pa.Table) -> pa.Table:

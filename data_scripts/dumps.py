@@ -1,17 +1,20 @@
 """Reads text files of any compression line by line, and Pushshift dumps of Reddit comments into Parquet.
 
-Memory is bounded by `BATCH_BYTES` of text, whatever the file's size, plus the file's longest line and, for Zstandard,
-its window (2 GiB for Pushshift's).
+Memory of each process that reads is bounded by a few times `BATCH_BYTES` of text, whatever the file's size, plus the
+file's longest line and, for Zstandard, its window (2 GiB for Pushshift's).
 """
 
 import bz2
 import codecs
 import gzip
+import hashlib
 import json
 import lzma
+import multiprocessing
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,6 +35,9 @@ NEWLINE = b"\n"
 CHUNK_BYTES = 1 << 17
 BATCH_BYTES = 1 << 25
 EXAMPLES = 5  # broken lines shown of each kind
+MADE_FROM = "convsim.made_from"  # in the metadata of a file of comments
+WORTH_WORKERS = 1 << 24  # bytes of dumps: to start a process takes as long as to read a few MB
+FORMAT = 1  # raised when what is read from a dump changes, so that files of comments are made anew
 
 DUMP_FORMS = (".jsonl", ".ndjson")
 COMMENT_SCHEMA = pa.schema(
@@ -44,15 +50,26 @@ TEXT_FIELDS = COMMENT_SCHEMA.names[:6]
 class BrokenLines:
     """Counts the lines that were left out, by kind, and remembers where the first of each kind were."""
 
-    def __init__(self) -> None:
-        self.counts: Counter[str] = Counter()
-        self.examples: list[str] = []
+    def __init__(self, counts: dict[str, int] | None = None, first: dict[str, list[str]] | None = None) -> None:
+        self.counts: Counter[str] = Counter(counts or {})
+        self.first: dict[str, list[str]] = dict(first or {})
+
+    @property
+    def examples(self) -> list[str]:
+        """The first lines of each kind, with their places and what is wrong with them."""
+        return [example for examples in self.first.values() for example in examples]
 
     def add(self, kind: str, place: str, detail: str = "") -> None:
         """Count one line of a kind; `place` is its file:line, `detail` says what is wrong with this one."""
         self.counts[kind] += 1
         if self.counts[kind] <= EXAMPLES:
-            self.examples.append(f"{place}: {kind}" + (f" ({detail})" if detail else ""))
+            self.first.setdefault(kind, []).append(f"{place}: {kind}" + (f" ({detail})" if detail else ""))
+
+    def join(self, other: "BrokenLines") -> None:
+        """Add what another has counted; its examples come after those that are here."""
+        self.counts += other.counts
+        for kind, examples in other.first.items():
+            self.first[kind] = [*self.first.get(kind, []), *examples][:EXAMPLES]
 
 
 class BrokenLineError(Exception):
@@ -111,11 +128,14 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 
 
-def read_blocks(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[int, bytes]]:
-    """Yield (number of the first line, whole lines) of a text file in blocks of about `BATCH_BYTES`, showing progress.
+def read_blocks(
+    path: Path, forms: tuple[str, ...], progress: Callable[[int], object] | None = None
+) -> Iterator[tuple[int, bytes]]:
+    """Yield (number of the first line, whole lines) of a text file in blocks of about `BATCH_BYTES`.
 
     Args:
         path, forms: as for `check_file`; the last suffix says how the file is compressed.
+        progress: told the number of bytes read from the file, as they are read; by default a bar shows them.
 
     Raises:
         InputError: as for `check_file`; or the file is not what its suffix says, or truncated.
@@ -123,13 +143,15 @@ def read_blocks(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[int, bytes
     check_file(path, forms)
     suffix = path.suffix if path.suffix in UNPACK else ""
     number, rest, searched = 1, bytearray(), 0
-    with (
-        path.open("rb") as raw,
-        tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
-    ):
+    shown = tqdm(
+        total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name, disable=progress is not None
+    )
+    progress, at = progress or shown.update, 0
+    with path.open("rb") as raw, shown:
         try:
             for chunk in _chunks(raw, suffix):
-                bar.update(raw.tell() - bar.n)
+                progress(raw.tell() - at)
+                at = raw.tell()
                 rest += chunk
                 while len(rest) >= BATCH_BYTES:
                     # Searching a very long line again at every chunk would take quadratic time.
@@ -287,18 +309,21 @@ class _BlockParser:
         return None
 
 
-def write_comments(dump: Path, output: Path, broken: BrokenLines) -> int:
+def write_comments(
+    dump: Path, output: Path, broken: BrokenLines, progress: Callable[[int], object] | None = None
+) -> int:
     """Turn a dump into Parquet with the columns of `COMMENT_SCHEMA`; returns its number of comments.
 
     `body` is HTML-unescaped, `characters` its length in Unicode characters, `alphabetic` how many of them are letters.
-    Lines that are not a comment are counted in `broken` and left out.
+    Lines that are not a comment are counted in `broken` and left out. The file's metadata say which dump it was made
+    from and what was left out, for `read_dumps` to know it again. `progress` is as for `read_blocks`.
 
     Raises:
         InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
     """
-    shown, parser = len(broken.examples), _BlockParser()
+    own, parser = BrokenLines(), _BlockParser()
     with parquet_writer(output, COMMENT_SCHEMA) as writer:
-        for number, block in read_blocks(dump, DUMP_FORMS):
+        for number, block in read_blocks(dump, DUMP_FORMS, progress):
             table = parser.parse(block)
             if table is not None:
                 writer.add_table(table)
@@ -307,8 +332,88 @@ def write_comments(dump: Path, output: Path, broken: BrokenLines) -> int:
                 try:
                     writer.add(_comment(line), len(line))
                 except BrokenLineError as error:
-                    broken.add(error.args[0], place, error.args[1])
+                    own.add(error.args[0], place, error.args[1])
         if not writer.added:
-            wrong = "; ".join(["", *broken.examples[shown : shown + 1]])
+            wrong = "; ".join(["", *own.examples[:1]])
             raise InputError(f"{dump}: no comment in it; expected Pushshift's JSON lines of comments{wrong}")
+        made_from = {"dump": _fingerprint(dump), "left out": own.counts, "first left out": own.first}
+        writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
+    broken.join(own)
     return writer.added
+
+
+def _fingerprint(dump: Path) -> str:
+    """What tells a dump from another one, and from itself once more was written to it: its size, its two ends."""
+    size, end = dump.stat().st_size, 1 << 20
+    with dump.open("rb") as file:
+        digest = hashlib.sha256(file.read(end))
+        file.seek(max(size - end, 0))
+        digest.update(file.read(end))
+    return f"{FORMAT} {size} {digest.hexdigest()}"
+
+
+def _finished(dump: Path, output: Path) -> BrokenLines | None:
+    """What was left out of the dump when the file was made from it; None if there is no file, or of another dump."""
+    try:
+        made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
+    except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
+        return None
+    if made_from["dump"] != _fingerprint(dump):
+        return None
+    return BrokenLines(made_from["left out"], made_from["first left out"])
+
+
+def read_dumps(dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int) -> int:
+    """`write_comments` for many dumps, `workers` at a time; files that were made of the same dumps before are kept.
+
+    Returns:
+        How many files were kept.
+
+    Raises:
+        InputError: as `write_comments` does, for the first dump that does; files that are finished then stay.
+    """
+    found = [_finished(dump, output) for dump, output in zip(dumps, outputs, strict=True)]
+    for kept in filter(None, found):
+        broken.join(kept)
+    todo = [(dump, output) for dump, output, kept in zip(dumps, outputs, found, strict=True) if kept is None]
+    total = sum(dump.stat().st_size for dump, _ in todo)
+    if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
+        for dump, output in todo:
+            write_comments(dump, output, broken)
+        return len(dumps) - len(todo)
+    context = multiprocessing.get_context("spawn")
+    read = context.Value("q", 0)
+    with (
+        ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
+        tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
+    ):
+        # The largest first: one that starts last would be waited for alone.
+        todo.sort(key=lambda pair: -pair[0].stat().st_size)
+        waiting = {executor.submit(_read_in_worker, dump, output) for dump, output in todo}
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                bar.update(read.value - bar.n)
+                for future in done:
+                    broken.join(future.result())
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+    return len(dumps) - len(todo)
+
+
+_bytes_read: Any  # of all workers together
+
+
+def _start_worker(counter: Any) -> None:
+    global _bytes_read
+    _bytes_read = counter
+
+
+def _read_in_worker(dump: Path, output: Path) -> BrokenLines:
+    def progress(count: int) -> None:
+        with _bytes_read.get_lock():
+            _bytes_read.value += count
+
+    broken = BrokenLines()
+    write_comments(dump, output, broken, progress)
+    return broken

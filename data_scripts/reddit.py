@@ -8,11 +8,12 @@ Example: python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output da
 """
 
 import argparse
+import os
 from pathlib import Path
 
 import ibis
 
-from data_scripts.dumps import DUMP_FORMS, UNPACK, BrokenLines, check_file, write_comments
+from data_scripts.dumps import DUMP_FORMS, UNPACK, BrokenLines, check_file, read_dumps
 from data_scripts.errors import InputError
 from data_scripts.filters import count
 from data_scripts.pairs import (
@@ -40,8 +41,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--comments",
         type=Path,
         metavar="FOLDER",
-        help="keep the comments read, as a Parquet file for each dump, in this folder; files of the same name there "
-        "are replaced (default: they are not kept)",
+        help="keep the comments read, as a Parquet file for each dump, in this folder; a dump whose file is there from "
+        "an earlier run is not read again, a file of the same name from another dump is replaced (default: comments "
+        "are not kept)",
+    )
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1,
+        help="dumps read at a time, each in a process of its own with up to 2.5 GiB of memory for Pushshift's .zst, "
+        "far less for others (default: %(default)s)",
     )
 
 
@@ -82,6 +91,8 @@ def comments_name(dump: Path) -> str:
 
 def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
+    if args.workers < 1:
+        raise InputError(f"--workers {args.workers}: expected 1 or more")
     dumps = find_dumps(args.dumps)
     broken = BrokenLines()
     with new_folder(args.output, args.overwrite) as (folder, scratch):
@@ -91,8 +102,11 @@ def run(args: argparse.Namespace) -> None:
         except OSError as error:
             raise InputError(f"--comments {comments_folder}: cannot be made ({error.strerror})") from error
         files = [comments_folder / comments_name(dump) for dump in dumps]
-        for dump, file in zip(dumps, files, strict=True):
-            write_comments(dump, file, broken)
+        kept = read_dumps(dumps, files, broken, args.workers)
+        if kept:
+            print(
+                f"{kept} of {len(dumps)} dumps were read by an earlier run: their files in {comments_folder} are used"
+            )
         report = start_report("reddit", dumps, args.split, broken)
         database = ibis.duckdb.connect(temp_directory=str(scratch))
         comments, rules = judge_comments(database.read_parquet(files))

@@ -7,6 +7,7 @@ import datasets
 import pyarrow.parquet as pq
 import pytest
 
+from data_scripts import dumps
 from data_scripts.__main__ import main
 from data_scripts.pairs import load_pairs
 
@@ -205,6 +206,39 @@ def test_comments_are_kept_where_asked_for(tmp_path):
     dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
     assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
     assert pq.read_table(tmp_path / "comments" / "RC_2001-01.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
+    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    files = [
+        write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
+        write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}),
+    ]
+    options = "--comments", tmp_path / "comments", "--workers", workers
+    assert run(*files, "--output", tmp_path / "out", *options) == 0
+    first = report(tmp_path / "out")
+    assert first["lines left out"] == {"missing field": 2}
+    made = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "comments").iterdir()}
+    # One dump grows, the other is as it was.
+    write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}, comment("c", "t1_a"))
+    capsys.readouterr()
+    assert run(*files, "--output", tmp_path / "again", *options) == 0
+    assert "1 of 2 dumps were read by an earlier run" in capsys.readouterr().out
+    now = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "comments").iterdir()}
+    assert {name for name in made if made[name] == now[name]} == {"RC_1.parquet"} and now.keys() == made.keys()
+    assert [row["response"][-1] for row in read(tmp_path / "again")] == ["b", "c"]
+    assert report(tmp_path / "again")["lines left out"] == {"missing field": 2}
+
+
+def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    (tmp_path / "in").mkdir()
+    good = write_dump(tmp_path / "RC_2.bz2", comment("a"), comment("b", "t1_a"))
+    options = "--output", tmp_path / "out", "--workers", 2, "--comments", tmp_path / "comments"
+    assert run(*truncated(tmp_path / "in"), good, *options) == 2
+    assert "RC_1.bz2: the archive is truncated" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "comments").iterdir()] == ["RC_2.parquet"]
 
 
 def truncated(folder: Path) -> list[Path]:
