@@ -253,6 +253,8 @@ class _Run:
         self.losses.clear()
         share = self.arguments.batch_size // processes
         vectors = share * self.whole.config.embedding_size
+        if not self.accelerator.is_main_process:
+            return
         for count in sorted({processes, 8, 64}):
             parts = megabytes_received(count, layers, held, vectors)
             shown = ", ".join(f"{name} {size:,.1f}" for name, size in parts.items())
