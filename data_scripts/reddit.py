@@ -9,8 +9,10 @@ Example: python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output da
 
 import argparse
 import os
+import re
 from pathlib import Path
 
+import duckdb
 import ibis
 
 from data_scripts.dumps import DUMP_FORMS, UNPACK, BrokenLines, check_file, read_dumps
@@ -44,6 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the comments read, as a Parquet file for each dump, in this folder; a dump whose file is there from "
         "an earlier run is not read again, a file of the same name from another dump is replaced (default: comments "
         "are not kept)",
+    )
+    parser.add_argument(
+        "--memory-limit",
+        default="4GiB",
+        metavar="SIZE",
+        help="memory of the join and the sort, such as 2GiB; what does not fit goes to disk, beside OUTPUT "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--workers",
@@ -93,6 +102,8 @@ def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
+    if not re.fullmatch(r"\d+(\.\d+)? ?([KMGT]i?)?B", args.memory_limit):
+        raise InputError(f"--memory-limit {args.memory_limit}: expected a number and a unit, such as 500MB or 2GiB")
     dumps = find_dumps(args.dumps)
     broken = BrokenLines()
     with new_folder(args.output, args.overwrite) as (folder, scratch):
@@ -108,9 +119,15 @@ def run(args: argparse.Namespace) -> None:
                 f"{kept} of {len(dumps)} dumps were read by an earlier run: their files in {comments_folder} are used"
             )
         report = start_report("reddit", dumps, args.split, broken)
-        database = ibis.duckdb.connect(temp_directory=str(scratch))
-        comments, rules = judge_comments(database.read_parquet(files))
-        replies, outcomes = join_replies(comments)
-        report["comments"] = count(comments, comments.rule, rules)
-        report["kept comments"] = count(replies, replies.outcome, outcomes)
-        write_pairs(replies.filter(replies.outcome == PAIR), folder, scratch, args.split, report)
+        try:
+            database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
+            comments, rules = judge_comments(database.read_parquet(files))
+            replies, outcomes = join_replies(comments)
+            report["comments"] = count(comments, comments.rule, rules)
+            report["kept comments"] = count(replies, replies.outcome, outcomes)
+            write_pairs(replies.filter(replies.outcome == PAIR), folder, scratch, args.split, report)
+        except duckdb.OutOfMemoryException as error:
+            reason = str(error).splitlines()[0]
+            raise InputError(
+                f"--memory-limit {args.memory_limit}: too little for the join and the sort ({reason}); name more"
+            ) from error

@@ -241,6 +241,16 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
     assert [path.name for path in (tmp_path / "comments").iterdir()] == ["RC_2.parquet"]
 
 
+def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
+    lines = [comment(str(number), f"t1_{number - 1}", body=f"{number} " + "words " * 50) for number in range(60_000)]
+    dump = write_dump(tmp_path / "RC_1.bz2", *lines)
+    assert run(dump, "--output", tmp_path / "out", "--memory-limit", "200MiB") == 0
+    assert len(read(tmp_path / "out")) == 59_999
+    assert run(dump, "--output", tmp_path / "less", "--memory-limit", "10MiB") == 2
+    assert "error: --memory-limit 10MiB: too little for the join and the sort" in capsys.readouterr().err
+    assert not (tmp_path / "less").exists()
+
+
 def truncated(folder: Path) -> list[Path]:
     write_dump(folder / "RC_1.bz2", *(comment(str(number)) for number in range(3000)))
     (folder / "RC_1.bz2").write_bytes((folder / "RC_1.bz2").read_bytes()[:-20])
@@ -265,6 +275,8 @@ def twins(folder: Path) -> list[Path]:
         (twins, "two dumps of one name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
+        (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
+        (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: no comment in it"),
     ],
