@@ -58,8 +58,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1,
-        help="dumps read at a time, each in a process of its own with up to 2.5 GiB of memory for Pushshift's .zst, "
-        "far less for others (default: %(default)s)",
+        help="dumps read at a time, each in a process of its own; for Pushshift's .zst each holds a window of 2 GiB "
+        "(default: %(default)s)",
     )
 
 

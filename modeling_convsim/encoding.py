@@ -21,6 +21,7 @@ import torch
 from torch import Tensor, nn
 from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
 
@@ -52,7 +53,10 @@ class Encoder:
         # A copy, for truncation is a setting of the object.
         self._backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
         self._backend.no_padding()
-        self._backend.enable_truncation(tokenizer.model_max_length, direction=tokenizer.truncation_side)
+        if tokenizer.model_max_length < LARGE_INTEGER:  # else it was saved without a limit
+            self._backend.enable_truncation(tokenizer.model_max_length, direction=tokenizer.truncation_side)
+        else:
+            self._backend.no_truncation()
         # The batched call that adds special tokens is slower even where there are none to add.
         self._adds_tokens = tokenizer.num_special_tokens_to_add() > 0
 
@@ -319,7 +323,7 @@ def _encode_in_process(texts: list[str], side: Side, batch_size: int) -> np.ndar
 class OneDnnLinear(nn.Linear):
     """A linear layer that oneDNN computes where no gradient is needed: the same numbers, but for rounding.
 
-    On a CPU torch gives float32 products to MKL, which on processors not made by Intel leaves half of their width idle.
+    On a CPU torch gives float32 products to MKL, which on some processors takes twice as long and more.
     """
 
     def forward(self, input: Tensor) -> Tensor:

@@ -77,7 +77,7 @@ class Arguments:
     mini_batch_size: int | None = _option(
         None,
         "pairs of a process's batch that are encoded at a time; the rest of the batch takes the memory of its vectors "
-        "only, and the gradient is the same, for a quarter to a third more time (gradient caching)",
+        "only, and the gradient is the same, for a second forward pass (gradient caching)",
         least=1,
     )
     learning_rate: float = _option(0.01, "learning rate", above=0)

@@ -154,20 +154,16 @@ class _Run:
         else:
             leave_out_tables(model, model.embedding_tables())
             self.model = accelerator.prepare(model)
-        inner = model
+        self.tables = model.embedding_tables()
+        self.table_ids = {id(table) for table in self.tables}
         optimisers = build_optimisers(
-            inner,
-            inner.embedding_tables(),
-            arguments.optimizer,
-            arguments.learning_rate,
-            arguments.weight_decay,
+            model, self.tables, arguments.optimizer, arguments.learning_rate, arguments.weight_decay
         )
-        self.tables = inner.embedding_tables()
         self.optimisers = [accelerator.prepare(optimiser) for optimiser in optimisers]
         # Accelerate's wrapper searches the disk for packages at every step, and only scaling of the loss needs it.
         scales = accelerator.scaler is not None
         self.steppers = self.optimisers if scales else [wrapper.optimizer for wrapper in self.optimisers]
-        self.parameters = list(inner.parameters())
+        self.parameters = list(model.parameters())
         self.progress: dict[str, Any] = {
             "step": 0,
             "pairs": 0,
@@ -247,8 +243,7 @@ class _Run:
             return
         self._backward(0)
         held = [(len(sum_by_row(t.grad)._values()), t.detach()) for t in self.tables if t.grad is not None]
-        tables = {id(table) for table in self.tables}
-        layers = sum(p.numel() for p in self.parameters if p.grad is not None and id(p) not in tables)
+        layers = sum(p.numel() for p in self.parameters if p.grad is not None and id(p) not in self.table_ids)
         self._zero_gradients()
         self.losses.clear()
         share = self.arguments.batch_size // processes
@@ -308,10 +303,9 @@ class _Run:
         arguments = self.arguments
         rate = arguments.learning_rate_at(step)
         table_rate = rate * arguments.table_ratio()
-        tables = {id(table) for table in self.tables}
         for optimiser in self.optimisers:
             for group in optimiser.param_groups:
-                group["lr"] = table_rate if id(group["params"][0]) in tables else rate
+                group["lr"] = table_rate if id(group["params"][0]) in self.table_ids else rate
 
     def _log(self, bar: tqdm) -> None:
         means = {
@@ -343,7 +337,9 @@ class _Run:
     def _judge(self) -> None:
         """Judge on dev; from the first step on, note whether this is the best so far."""
         if self.arguments.sharded:
-            self._gather_weights()
+            weights = whole_weights(self.model)
+            if self.accelerator.is_main_process:
+                self.whole.load_state_dict(weights)
         if not self.accelerator.is_main_process:
             return
         arguments, progress = self.arguments, self.progress
@@ -363,11 +359,10 @@ class _Run:
         tqdm.write(f"step {progress['step']}: dev {arguments.best_metric} {value:.4f}")
 
     def _save(self) -> None:
-        """Write a checkpoint; keep the last and the best."""
+        """Write a checkpoint of what was just judged; keep the last and the best."""
         name = f"checkpoint-{self.progress['step']}"
         temporary, final = self.folder / f".{name}", self.folder / name
         if self.arguments.sharded:
-            self._gather_weights()
             save_parts(temporary, self.model, [wrapper.optimizer for wrapper in self.optimisers])
             if self.accelerator.is_main_process:
                 save_model(self.whole, str(temporary / "model.safetensors"))
@@ -397,12 +392,6 @@ class _Run:
                     if json.loads(line)["step"] <= self.progress["step"]]  # fmt: skip
             metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
             logger.info("resuming %s at step %d", self.folder, self.progress["step"])
-
-    def _gather_weights(self) -> None:
-        """Bring the parts of a sharded model together in the first process."""
-        weights = whole_weights(self.model)
-        if self.accelerator.is_main_process:
-            self.whole.load_state_dict(weights)
 
     def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:
         model = self.whole

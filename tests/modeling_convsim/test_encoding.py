@@ -1,3 +1,4 @@
+import copy
 import os
 import re
 import subprocess
@@ -10,6 +11,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from modeling_convsim import encoding
 from modeling_convsim.encoding import Encoder, main
@@ -172,6 +174,13 @@ def test_no_texts_give_no_vectors(encoder):
 
 def test_long_text_is_cut_to_the_tokenizers_length(encoder):
     np.testing.assert_array_equal(encoder.encode(["cat " * 500]), encoder.encode(["cat " * 64]))
+
+
+def test_text_of_any_length_is_read_whole_where_the_tokenizer_has_no_limit(encoder, tiny_tokenizer):
+    limitless = copy.deepcopy(tiny_tokenizer)
+    limitless.model_max_length = VERY_LARGE_INTEGER
+    found = Encoder(encoder.model, limitless).encode(["cat " * 500 + "dog"])
+    assert np.abs(found - encoder.encode(["cat " * 500 + "dog"])).max() > 1e-4
 
 
 def test_one_string_in_place_of_several_is_refused(encoder):
