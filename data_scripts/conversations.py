@@ -19,7 +19,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.dumps import (
+from data_scripts.errors import InputError
+from data_scripts.files import (
     UNPACK,
     BatchWriter,
     BrokenLineError,
@@ -29,7 +30,6 @@ from data_scripts.dumps import (
     parquet_writer,
     read_lines,
 )
-from data_scripts.errors import InputError
 from data_scripts.filters import KEPT, count, first_rule, measure, rules
 from data_scripts.pairs import (
     PAIR_SCHEMA,

@@ -10,8 +10,8 @@ import datasets
 from datasets import DatasetDict
 from datasets.exceptions import DatasetsError
 
-from data_scripts.dumps import UNPACK, BrokenLineError, decode, read_lines
 from data_scripts.errors import InputError
+from data_scripts.files import UNPACK, BrokenLineError, decode, read_lines
 
 
 def find_file(folder: Path, *names: str) -> Path | None:

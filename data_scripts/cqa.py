@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 from datasets import Dataset, DatasetDict, Features, Value
 
 from data_scripts.corpora import existing_folder, find_file, text_lines
-from data_scripts.dumps import read_lines
 from data_scripts.errors import InputError
+from data_scripts.files import read_lines
 
 CQA_FEATURES = Features(
     {

@@ -10,8 +10,8 @@ from typing import Any
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from data_scripts.corpora import add_corpus_arguments, find_file, load_columns, write_splits
-from data_scripts.dumps import BrokenLines, read_lines
 from data_scripts.errors import InputError
+from data_scripts.files import BrokenLines, read_lines
 from data_scripts.pairs import new_folder
 
 LABELS = ["entailment", "neutral", "contradiction"]

@@ -21,8 +21,8 @@ from scipy.sparse.csgraph import connected_components
 from tqdm import tqdm
 
 from data_scripts.corpora import existing_folder, is_path
-from data_scripts.dumps import BrokenLines
 from data_scripts.errors import InputError
+from data_scripts.files import BrokenLines
 from data_scripts.filters import KEPT, first_rule, rules
 
 PAIR_FEATURES = datasets.Features(

@@ -15,8 +15,9 @@ from pathlib import Path
 import duckdb
 import ibis
 
-from data_scripts.dumps import DUMP_FORMS, UNPACK, BrokenLines, check_file, read_dumps
+from data_scripts.dumps import DUMP_FORMS, read_dumps
 from data_scripts.errors import InputError
+from data_scripts.files import UNPACK, BrokenLines, check_file
 from data_scripts.filters import count
 from data_scripts.pairs import (
     PAIR,

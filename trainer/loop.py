@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-import yaml
 from accelerate import Accelerator
 from safetensors.torch import load_file, save_model
 from torch import Tensor
@@ -33,21 +32,10 @@ from trainer.evaluation.results import write_results
 from trainer.machine import available_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, check_repository_id, publish
+from trainer.run_folder import prepare_folder
 from trainer.sharding import load_parts, save_parts, shard, whole_weights
 
 logger = logging.getLogger(__name__)
-
-# Options that may differ between a run and its continuation: they change nothing of what is learned.
-_MAY_CHANGE = {
-    "resume",
-    "overwrite",
-    "trackers",
-    "log_every",
-    "push_to_hub",
-    "hub_model_id",
-    "hub_private",
-    "cache_dir",
-}
 
 
 def train(arguments: Arguments) -> dict[str, Any]:
@@ -62,7 +50,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     accelerator = start_accelerator(arguments)
     folder = Path(arguments.output_dir)
     if accelerator.is_main_process:
-        _prepare_folder(folder, arguments)
+        prepare_folder(folder, arguments)
     accelerator.wait_for_everyone()
 
     # The first process fills the caches on disk, the others read them.
@@ -87,37 +75,6 @@ def train(arguments: Arguments) -> dict[str, Any]:
     accelerator.free_memory()
     accelerator.end_training()
     return results
-
-
-def _prepare_folder(folder: Path, arguments: Arguments) -> None:
-    """Make the run's folder, or check that it is one to continue or to overwrite."""
-    config = folder / "config.yaml"
-    occupied = folder.is_dir() and any(folder.iterdir())
-    if arguments.resume:
-        if not (config.is_file() and any(folder.glob("checkpoint-*"))):
-            raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
-        before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
-        changed = [key for key in now if key not in _MAY_CHANGE and before.get(key) != now[key]]
-        if changed:
-            listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
-            raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
-        return
-    # A run that stopped before its first checkpoint left nothing that anyone would miss.
-    began = config.is_file() and not any(folder.glob("checkpoint-*"))
-    if occupied and (arguments.overwrite or began):
-        if not config.is_file():
-            raise InputError(
-                f"overwrite: {folder} does not look like a run's folder (no config.yaml); delete it yourself"
-            )
-        shutil.rmtree(folder)
-    elif occupied:
-        raise InputError(
-            f"output_dir {folder} is not empty: continue with --resume true, start anew with --overwrite true, "
-            "or name another with --output_dir"
-        )
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
-    config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
 
 
 # Task -> the set it is trained on, by its name in `Corpora` and in results.json.

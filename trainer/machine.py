@@ -8,7 +8,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from accelerate.utils import broadcast_object_list
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding import bfloat16_pays
+from modeling_convsim.hardware import bfloat16_pays
 from trainer.arguments import Arguments
 
 logger = logging.getLogger(__name__)

@@ -8,9 +8,10 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from data_scripts import dumps
-from data_scripts.dumps import COMMENT_SCHEMA, BrokenLines, check_file, write_comments
+from data_scripts import dumps, files
+from data_scripts.dumps import COMMENT_SCHEMA, write_comments
 from data_scripts.errors import InputError
+from data_scripts.files import BrokenLines, check_file
 
 
 def comment(number: int, **changes: object) -> dict:
@@ -98,7 +99,7 @@ def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
 
 
 def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(dumps, "BATCH_BYTES", 500)
+    monkeypatch.setattr(files, "BATCH_BYTES", 500)
     dump = tmp_path / "RC.jsonl"
     good = [jsonl(comment(number)) for number in range(50)]
     dump.write_bytes(b"".join([*good[:20], b"oops\n", *good[20:47], b"\n", *good[47:]]))
@@ -108,7 +109,7 @@ def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
 
 
 def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
-    monkeypatch.setattr(dumps, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(files, "BATCH_BYTES", 2000)
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(*(comment(number) for number in range(100))))
     rows, _ = read(dump)
@@ -163,7 +164,7 @@ def test_only_the_first_broken_lines_of_a_kind_are_shown(tmp_path):
     dump.write_bytes(jsonl(comment(1)) + b"oops\n" * 100)
     _, broken = read(dump)
     assert broken.counts == {"not JSON": 100}
-    assert len(broken.examples) == dumps.EXAMPLES
+    assert len(broken.examples) == files.EXAMPLES
 
 
 @pytest.mark.parametrize("suffix", [".bz2", ".gz", ".xz", ".zst"])

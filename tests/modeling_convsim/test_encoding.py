@@ -13,7 +13,7 @@ from pyarrow import parquet
 from safetensors.torch import load_file, save_file
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from modeling_convsim import encoding
+from modeling_convsim import encoding, hardware
 from modeling_convsim.encoding import Encoder, main
 from tests.modeling_convsim.tiny_models import build, pack
 
@@ -118,13 +118,13 @@ def test_automatic_dtype_is_bfloat16_where_it_pays(pays, folder, monkeypatch):
 def measure(monkeypatch: pytest.MonkeyPatch, *seconds: float) -> None:
     """Lets the next timings come out as given."""
     left = list(seconds)
-    monkeypatch.setattr(encoding, "_seconds", lambda call: left.pop(0))
+    monkeypatch.setattr(hardware, "_seconds", lambda call: left.pop(0))
 
 
 @pytest.mark.parametrize(("bfloat16", "pays"), [(0.5, True), (0.9, False), (2.0, False)])
 def test_bfloat16_pays_where_it_takes_two_thirds_of_the_time_or_less(bfloat16, pays, monkeypatch):
     measure(monkeypatch, 1.0, bfloat16)
-    found, reason = encoding.bfloat16_pays(torch.device("cpu"))
+    found, reason = hardware.bfloat16_pays(torch.device("cpu"))
     assert found == pays and f"{1 / bfloat16:.1f} times as fast as float32" in reason
 
 
@@ -132,8 +132,8 @@ def test_bfloat16_pays_where_it_takes_two_thirds_of_the_time_or_less(bfloat16, p
 def test_onednn_computes_the_same_and_leaves_gradients_to_torch(kind, monkeypatch):
     measure(monkeypatch, 2.0, 1.0)
     plain, faster = build(kind), build(kind)
-    encoding.use_onednn(faster)
-    assert sum(isinstance(module, encoding.OneDnnLinear) for module in faster.modules()) > 5
+    hardware.use_onednn(faster)
+    assert sum(isinstance(module, hardware.OneDnnLinear) for module in faster.modules()) > 5
     batch = pack([[5, 6, 7], [], [8, 9]])
     with torch.inference_mode():
         for ours, expected in zip(
@@ -151,8 +151,8 @@ def test_onednn_computes_the_same_and_leaves_gradients_to_torch(kind, monkeypatc
 def test_linear_layers_stay_with_torch_where_that_is_as_fast(monkeypatch):
     measure(monkeypatch, 1.0, 1.0)
     model = build("dan")
-    encoding.use_onednn(model)
-    assert not any(isinstance(module, encoding.OneDnnLinear) for module in model.modules())
+    hardware.use_onednn(model)
+    assert not any(isinstance(module, hardware.OneDnnLinear) for module in model.modules())
 
 
 def test_response_side_is_the_response_head_of_the_embedding(encoder):

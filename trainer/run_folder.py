@@ -1,0 +1,57 @@
+"""A run's folder: made, or checked to be one to continue or to overwrite."""
+
+import shutil
+from dataclasses import asdict
+from pathlib import Path
+
+import yaml
+
+from data_scripts.errors import InputError
+from trainer.arguments import Arguments
+
+# Options that may differ between a run and its continuation: they change nothing of what is learned.
+_MAY_CHANGE = {
+    "resume",
+    "overwrite",
+    "trackers",
+    "log_every",
+    "push_to_hub",
+    "hub_model_id",
+    "hub_private",
+    "cache_dir",
+}
+
+
+def prepare_folder(folder: Path, arguments: Arguments) -> None:
+    """Make the folder and its `config.yaml`, or check that it is one to continue or to overwrite.
+
+    Raises:
+        InputError: the folder does not fit what the arguments ask for.
+    """
+    config = folder / "config.yaml"
+    occupied = folder.is_dir() and any(folder.iterdir())
+    if arguments.resume:
+        if not (config.is_file() and any(folder.glob("checkpoint-*"))):
+            raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
+        before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
+        changed = [key for key in now if key not in _MAY_CHANGE and before.get(key) != now[key]]
+        if changed:
+            listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
+            raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
+        return
+    # A run that stopped before its first checkpoint left nothing that anyone would miss.
+    began = config.is_file() and not any(folder.glob("checkpoint-*"))
+    if occupied and (arguments.overwrite or began):
+        if not config.is_file():
+            raise InputError(
+                f"overwrite: {folder} does not look like a run's folder (no config.yaml); delete it yourself"
+            )
+        shutil.rmtree(folder)
+    elif occupied:
+        raise InputError(
+            f"output_dir {folder} is not empty: continue with --resume true, start anew with --overwrite true, "
+            "or name another with --output_dir"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
+    config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
