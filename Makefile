@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SPARK := $(VENV)/.installed-spark
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -14,6 +15,10 @@ $(INSTALLED): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,dev]'
 	touch $@
 
+$(SPARK): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	touch $@
+
 install: $(INSTALLED)  ## build the environment in .venv
 
 train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (minutes, CPU)
@@ -21,7 +26,7 @@ train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (min
 	$(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no trainer/run.py trainer/presets/quickstart.yaml --overwrite true
 	$(BIN)/python -m trainer.evaluation runs/quickstart/model --tasks sample --data data/sample --update runs/quickstart/results.json
 
-test: $(INSTALLED)  ## run the whole test suite
+test: $(INSTALLED) $(SPARK)  ## run the whole test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
 
 lint: $(INSTALLED)  ## ruff and types

@@ -12,8 +12,15 @@ from data_scripts.errors import InputError
 COMMANDS = {
     "reddit": "reddit",
     "conversations": "conversations",
+    "nli": "nli",
     "snli": "nli",
     "stsb": "sts",
+    "sts": "sts_sets",
+    "cqa": "cqa",
+    "captions": "captions",
+    "paraphrases": "paraphrases",
+    "books": "books",
+    "leakage": "leakage",
     "tokenizer": "tokenizer",
     "sample": "sample",
 }

@@ -1,8 +1,15 @@
-"""Reads Pushshift dumps of Reddit comments into Parquet, several at a time."""
+"""Reads dumps of Reddit (Pushshift's, arctic-shift's) into Parquet of comments, several at a time.
+
+A process that reads holds a few times 32 MiB of text, plus the dump's longest line and, for Zstandard, its window (2
+GiB for Pushshift's): it does not grow with the dump.
+"""
 
 import hashlib
 import json
 import multiprocessing
+import os
+import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from pathlib import Path
@@ -15,33 +22,48 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from data_scripts.files import NEWLINE, BrokenLineError, BrokenLines, decode, parquet_writer, read_blocks, split_lines
-from data_scripts.filters import measure, measure_column
+from data_scripts.files import BrokenLineError, BrokenLines, decode, parquet_writer, read_blocks, split_lines
+from data_scripts.filters import PAPER, Filters, language_of, measure, measure_column
 
 MADE_FROM = "convsim.made_from"  # in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # bytes of dumps: to start a process takes as long as to read a few MB
-FORMAT = 1  # raised when what is read from a dump changes, so that files of comments are made anew
+PARSED_BYTES = 1 << 20  # at a time, so that caches hold them; a block with a longer line is left to the slow way
+FORMAT = 2  # raised when what is read from a dump changes, so that files of comments are made anew
 
-DUMP_FORMS = (".jsonl", ".ndjson")
+DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # an unpacked dump is named RC_2015-01
 COMMENT_SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("id", "parent_id", "link_id", "author", "body", "subreddit")]
     + [("created_utc", pa.int64()), ("characters", pa.int32()), ("alphabetic", pa.int32())]
 )
 TEXT_FIELDS = COMMENT_SCHEMA.names[:6]
+# A submission is a comment without a parent, whose text is its title.
+FIELDS = {False: TEXT_FIELDS, True: ["id", "author", "title", "subreddit"]}
+LANGUAGE = pa.field("language", pa.string())
 
 
-def _comment(line: bytes) -> tuple:
+def comment_schema(filters: Filters) -> pa.Schema:
+    """The columns of a file of comments: `language` (ISO 639-1) is there where the filters ask for one."""
+    return COMMENT_SCHEMA.append(LANGUAGE) if filters.language else COMMENT_SCHEMA
+
+
+def holds_submissions(dump: Path) -> bool:
+    """Whether a dump is one of submissions, by its name: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
+    return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
+
+
+def _comment(line: bytes, submissions: bool, filters: Filters) -> tuple:
     try:
         fields = json.loads(decode(line))
     except (ValueError, RecursionError) as error:
         raise BrokenLineError("not JSON", str(error)) from error
     if not isinstance(fields, dict):
         raise BrokenLineError("not a JSON object", f"found {type(fields).__name__}")
-    missing = [name for name in COMMENT_SCHEMA.names[:7] if name not in fields]
+    needed = FIELDS[submissions]
+    missing = [name for name in (*needed, "created_utc") if name not in fields]
     if missing:
         raise BrokenLineError("missing field", ", ".join(missing))
-    texts = [fields[name] for name in TEXT_FIELDS]
-    for name, text in zip(TEXT_FIELDS, texts, strict=True):
+    texts = [fields[name] for name in needed]
+    for name, text in zip(needed, texts, strict=True):
         if not isinstance(text, str):
             raise BrokenLineError("wrong type", f"{name} should be text, found {type(text).__name__}")
     try:
@@ -50,103 +72,135 @@ def _comment(line: bytes) -> tuple:
             raise ValueError
     except (TypeError, ValueError, OverflowError) as error:
         raise BrokenLineError("wrong type", "created_utc should be seconds since 1970") from error
-    body, characters, alphabetic = measure(fields["body"])
-    row = (*texts[:4], body, texts[5], created, characters, alphabetic)
+    if submissions:
+        name, author, title, subreddit = texts
+        texts = [name, "", f"t3_{name}", author, title, subreddit]
+    body, characters, alphabetic = measure(texts[4], filters)
+    row: tuple = (*texts[:4], body, texts[5], created, characters, alphabetic)
     try:
         "".join((*texts, body)).encode()
     except UnicodeEncodeError as error:  # half of a surrogate pair, written as \\ud83d: no Unicode text
         raise BrokenLineError("not UTF-8", "half of a surrogate pair") from error
-    return row
+    return (*row, language_of(body, characters, alphabetic, filters)) if filters.language else row
 
 
 class _BlockParser:
     """Parses whole blocks of comments in C++, where all of their lines are as they should be."""
 
-    def __init__(self) -> None:
-        texts = [(name, pa.string()) for name in TEXT_FIELDS]
+    def __init__(self, submissions: bool, filters: Filters) -> None:
+        self.submissions, self.filters = submissions, filters
+        texts = [(name, pa.string()) for name in FIELDS[submissions]]
         # In some months' dumps created_utc is digits in quotes; what the last block had is tried first.
         self.schemas = [pa.schema([*texts, ("created_utc", kind)]) for kind in (pa.int64(), pa.string())]
 
-    def parse(self, block: bytes) -> pa.Table | None:
-        """The block's comments with the columns of `COMMENT_SCHEMA`; None where a line needs a closer look."""
-        lines = block.count(NEWLINE) + (not block.endswith(NEWLINE))
+    def parse(self, block: memoryview, lines: int) -> pa.Table | None:
+        """A block's comments with the columns of `comment_schema`; None where a line needs a closer look."""
+        columns = self.columns(block, lines)
+        return columns and self._measured(*columns)
+
+    def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.ChunkedArray] | None:
+        """A block's texts by field, as they stand in it, and `created_utc`; None where a line needs a closer look."""
         for schema in self.schemas:
             try:
                 table = pj.read_json(
-                    pa.BufferReader(block),
-                    pj.ReadOptions(use_threads=False, block_size=len(block) + 1),
+                    pa.BufferReader(pa.py_buffer(block)),
+                    pj.ReadOptions(use_threads=False, block_size=min(len(block) + 1, PARSED_BYTES)),
                     pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
                 )
-                table.validate(full=True)  # the parser takes any bytes for text
                 table = table.combine_chunks()
+                table.validate(full=True)  # the parser takes any bytes for text
                 created = pc.cast(table["created_utc"], pa.int64())
             except pa.ArrowInvalid:
                 continue
             self.schemas.sort(key=lambda other: other is not schema)
             if len(table) != lines or any(column.null_count for column in table.columns) or pc.min(created).as_py() < 0:
                 return None
-            texts = {name: table[name].combine_chunks() for name in TEXT_FIELDS}
-            texts["body"], characters, alphabetic = measure_column(texts["body"])
-            columns = [*texts.values(), created, pa.array(characters), pa.array(alphabetic)]
-            return pa.table(columns, schema=COMMENT_SCHEMA)
+            return {name: table[name].combine_chunks() for name in FIELDS[self.submissions]}, created
         return None
+
+    def _measured(self, texts: dict[str, pa.StringArray], created: pa.ChunkedArray) -> pa.Table:
+        if self.submissions:
+            blank = pa.array([""] * len(created), pa.string())
+            link = pc.binary_join_element_wise("t3_", texts["id"], "")
+            texts |= {"parent_id": blank, "link_id": link, "body": texts["title"]}
+        texts["body"], characters, alphabetic = measure_column(texts["body"], self.filters)
+        columns = [*(texts[name] for name in TEXT_FIELDS), created, pa.array(characters), pa.array(alphabetic)]
+        if self.filters.language:
+            measures = zip(texts["body"].to_pylist(), characters.tolist(), alphabetic.tolist(), strict=True)
+            columns.append(pa.array([language_of(*measured, self.filters) for measured in measures], pa.string()))
+        return pa.table(columns, schema=comment_schema(self.filters))
 
 
 def write_comments(
-    dump: Path, output: Path, broken: BrokenLines, progress: Callable[[int], object] | None = None
+    dump: Path,
+    output: Path,
+    broken: BrokenLines,
+    filters: Filters = PAPER,
+    progress: Callable[[int], object] | None = None,
 ) -> int:
-    """Turn a dump into Parquet with the columns of `COMMENT_SCHEMA`; returns its number of comments.
+    """Turn a dump into Parquet with the columns of `comment_schema`; returns its number of comments.
 
-    `body` is HTML-unescaped, `characters` its length in Unicode characters, `alphabetic` how many of them are letters.
+    `body` is HTML-unescaped (and without Markdown, if the filters say so), `characters` its length in Unicode
+    characters, `alphabetic` how many of them are letters. A submission becomes a comment without a parent, with its
+    title as the body.
+
     Lines that are not a comment are counted in `broken` and left out. The file's metadata say which dump it was made
     from and what was left out, for `read_dumps` to know it again. `progress` is as for `read_blocks`.
 
     Raises:
         InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
     """
-    own, parser = BrokenLines(), _BlockParser()
-    with parquet_writer(output, COMMENT_SCHEMA) as writer:
-        for number, block in read_blocks(dump, DUMP_FORMS, progress):
-            table = parser.parse(block)
+    submissions = holds_submissions(dump)
+    own, parser = BrokenLines(), _BlockParser(submissions, filters)
+    with parquet_writer(output, comment_schema(filters)) as writer:
+        for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
+            table = parser.parse(block, lines)
             if table is not None:
                 writer.add_table(table)
                 continue
             for place, line in split_lines(dump, number, block):
                 try:
-                    writer.add(_comment(line), len(line))
+                    writer.add(_comment(line, submissions, filters), len(line))
                 except BrokenLineError as error:
                     own.add(error.args[0], place, error.args[1])
         if not writer.added:
             wrong = "; ".join(["", *own.examples[:1]])
-            raise InputError(f"{dump}: no comment in it; expected Pushshift's JSON lines of comments{wrong}")
-        made_from = {"dump": _fingerprint(dump), "left out": own.counts, "first left out": own.first}
+            kind = "submission" if submissions else "comment"
+            raise InputError(f"{dump}: no {kind} in it; expected Pushshift's JSON lines of {kind}s{wrong}")
+        made_from = {"dump": _fingerprint(dump, filters), "left out": own.counts, "first left out": own.first}
         writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
     broken.join(own)
     return writer.added
 
 
-def _fingerprint(dump: Path) -> str:
-    """What tells a dump from another one, and from itself once more was written to it: its size, its two ends."""
+def _fingerprint(dump: Path, filters: Filters) -> str:
+    """What tells a dump from another one, and from itself once more was written to it: its size, its two ends.
+
+    What of the filters changes the file is part of it.
+    """
     size, end = dump.stat().st_size, 1 << 20
     with dump.open("rb") as file:
         digest = hashlib.sha256(file.read(end))
         file.seek(max(size - end, 0))
         digest.update(file.read(end))
-    return f"{FORMAT} {size} {digest.hexdigest()}"
+    # Of which language does not matter: the column names each text's own.
+    return f"{FORMAT} {size} {digest.hexdigest()} {filters.markdown:d} {bool(filters.language):d}"
 
 
-def _finished(dump: Path, output: Path) -> BrokenLines | None:
+def _finished(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
     """What was left out of the dump when the file was made from it; None if there is no file, or of another dump."""
     try:
         made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
         return None
-    if made_from["dump"] != _fingerprint(dump):
+    if made_from["dump"] != _fingerprint(dump, filters):
         return None
     return BrokenLines(made_from["left out"], made_from["first left out"])
 
 
-def read_dumps(dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int) -> int:
+def read_dumps(
+    dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters = PAPER
+) -> int:
     """`write_comments` for many dumps, `workers` at a time; files that were made of the same dumps before are kept.
 
     Returns:
@@ -155,14 +209,14 @@ def read_dumps(dumps: list[Path], outputs: list[Path], broken: BrokenLines, work
     Raises:
         InputError: as `write_comments` does, for the first dump that does; files that are finished then stay.
     """
-    found = [_finished(dump, output) for dump, output in zip(dumps, outputs, strict=True)]
+    found = [_finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)]
     for kept in filter(None, found):
         broken.join(kept)
     todo = [(dump, output) for dump, output, kept in zip(dumps, outputs, found, strict=True) if kept is None]
     total = sum(dump.stat().st_size for dump, _ in todo)
     if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
         for dump, output in todo:
-            write_comments(dump, output, broken)
+            write_comments(dump, output, broken, filters)
         return len(dumps) - len(todo)
     context = multiprocessing.get_context("spawn")
     read = context.Value("q", 0)
@@ -172,7 +226,7 @@ def read_dumps(dumps: list[Path], outputs: list[Path], broken: BrokenLines, work
     ):
         # The largest first: one that starts last would be waited for alone.
         todo.sort(key=lambda pair: -pair[0].stat().st_size)
-        waiting = {executor.submit(_read_in_worker, dump, output) for dump, output in todo}
+        waiting = {executor.submit(_read_in_worker, dump, output, filters) for dump, output in todo}
         try:
             while waiting:
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
@@ -190,13 +244,22 @@ _bytes_read: Any  # of all workers together
 def _start_worker(counter: Any) -> None:
     global _bytes_read
     _bytes_read = counter
+    threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
-def _read_in_worker(dump: Path, output: Path) -> BrokenLines:
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would go on, and write into the files of the next run."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _read_in_worker(dump: Path, output: Path, filters: Filters) -> BrokenLines:
     def progress(count: int) -> None:
         with _bytes_read.get_lock():
             _bytes_read.value += count
 
     broken = BrokenLines()
-    write_comments(dump, output, broken, progress)
+    write_comments(dump, output, broken, filters, progress)
     return broken

@@ -1,13 +1,9 @@
-"""From texts that answer each other to a folder of pairs: the join, the split by thread, the files and their report."""
+"""From texts that answer each other to pairs: the join, the threads of bare pairs, and loading what was written."""
 
-import argparse
 import hashlib
-import json
-import shutil
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import datasets
 import ibis
@@ -15,110 +11,121 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
-from tqdm import tqdm
 
 from data_scripts.corpora import existing_folder, is_path
 from data_scripts.errors import InputError
-from data_scripts.files import BrokenLines
-from data_scripts.filters import KEPT, first_rule, rules
+from data_scripts.filters import KEPT, Filters, first_rule, rules
 
 PAIR_FEATURES = datasets.Features(
     {name: datasets.Value("string") for name in ("input", "response", "thread", "source")}
 )
 PAIR_SCHEMA = PAIR_FEATURES.arrow_schema.remove_metadata()
 PAIR = "pair"
+REPEATED = "id seen before"
 LONG_TEXT = 20  # pairs that share a text of more characters than this belong together
-TEST_PERCENT, VALIDATION_PERCENT = 10, 1
 
 
-def add_output_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of every command that writes a folder of pairs."""
-    parser.add_argument(
-        "--output", "-o", type=Path, required=True, metavar="FOLDER", help="where the pairs are written"
-    )
-    parser.add_argument(
-        "--split",
-        choices=("thread", "random"),
-        default="thread",
-        help="thread: whole threads go to train (89 %%), validation (1 %%) or test (10 %%), so that no conversation is "
-        "on two sides (default); random: single pairs do, as in the paper",
-    )
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder of pairs that is there already")
+def measured(comments: ir.Table) -> ir.Table:
+    """The columns that the join reads, from a table of Reddit's own: what the reader of dumps does, said in SQL.
 
-
-def split_of(key: str) -> str:
-    """The split of a thread's name (or of a pair's text): a hash decides, so that it stays when data grows."""
-    percent = int.from_bytes(hashlib.sha256(key.encode()).digest()) % 100
-    if percent < TEST_PERCENT:
-        return "test"
-    return "validation" if percent < TEST_PERCENT + VALIDATION_PERCENT else "train"
-
-
-def start_report(command: str, files: list[Path], split: str, broken: BrokenLines) -> dict[str, Any]:
-    """The report's first sections: what was asked for, and the lines that could not be read."""
-    report: dict[str, Any] = {"settings": {"command": command, "split": split, "files": [file.name for file in files]}}
-    report["lines left out"] = dict(broken.counts)
-    report["first lines left out"] = broken.examples
-    return report
-
-
-def _table(report: dict[str, Any]) -> str:
-    lines = []
-    for section, content in report.items():
-        if content:
-            lines.append(section)
-        if isinstance(content, list):
-            lines += [f"  {line}" for line in content]
-            continue
-        for name, value in content.items():
-            shown = ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
-            lines.append(f"  {name:<40} {shown:>12}")
-    return "\n".join(lines)
-
-
-def judge_comments(comments: ir.Table) -> tuple[ir.Table, list[str]]:
-    """Add `rule` to a table of comments: `KEPT`, or the first rule that removes it; also the rules' names in order.
-
-    Of comments with one id only one can be kept: the first by time, then by text, wherever it stands in the files.
-    """
-    same_id = ibis.window(group_by="id", order_by=["created_utc", "body", "author", "parent_id"])
-    comments = comments.mutate(repeat=ibis.row_number().over(same_id))
-    removed = {"id seen before": comments.repeat > 0}
-    removed |= rules(comments.body, comments.characters, comments.alphabetic, comments.author)
-    return comments.mutate(rule=first_rule(removed)), [*removed, KEPT]
-
-
-def join_replies(comments: ir.Table) -> tuple[ir.Table, list[str]]:
-    """Put every kept comment beside the one it replies to.
+    Reddit escapes `&`, `<` and `>` in what it gives out, and no other character: that is undone.
 
     Args:
-        comments: the table of `judge_comments`.
+        comments: `id, parent_id, link_id, author, body, subreddit` (text) and `created_utc` (a whole number), as in the
+            public tables of BigQuery.
 
     Returns:
-        A table of `outcome, input, response, thread, source`, a row for each kept comment, and the outcomes' names in
-        order; a row is a pair where `outcome` is `PAIR`: both texts were kept.
+        The same with `characters` and `alphabetic`.
     """
-    parents = comments.filter(comments.repeat == 0).select(
-        name=ibis.literal("t1_") + comments.id, input=comments.body, input_rule=comments.rule
-    )
-    replies = comments.filter(comments.rule == KEPT)
-    joined = replies.left_join(parents, replies.parent_id == parents.name)
-    lost = {
-        "replies to a submission": ~joined.parent_id.startswith("t1_"),
-        "comment replied to is not in the dumps": joined.input_rule.isnull(),
-        "comment replied to was removed": joined.input_rule != KEPT,
+    body = comments.body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
+    comments = comments.filter(comments.body.notnull() & comments.author.notnull()).mutate(body=body)
+    letters = comments.body.re_replace(r"\P{L}+", "")
+    return comments.mutate(characters=comments.body.length(), alphabetic=letters.length())
+
+
+@dataclass(frozen=True)
+class Replies:
+    """Comments judged and joined to the comments that they answer."""
+
+    judged: ir.Table  # `name, parent_id, rule` of every comment: `KEPT`, or the first rule that removes it
+    rules: list[str]  # the rules' names, in order
+    found: ir.Table  # `name, parent_id, outcome` of every kept comment: `PAIR`, or why it is not the response of one
+    outcomes: list[str]  # the outcomes' names, in order
+    pairs: ir.Table  # `input, response, thread, source`
+
+
+def join_replies(
+    comments: ir.Table,
+    filters: Filters,
+    submissions: bool = False,
+    keep: Callable[[ir.Table, str], ir.Table] = lambda table, name: table,
+) -> Replies:
+    """Judge comments by the rules, and put every kept comment beside the kept comment that it replies to.
+
+    Of comments with one id only one can be kept: the first by time, then by text, wherever it stands in the files.
+
+    Args:
+        comments: the columns of `dumps.comment_schema`; a submission is a comment without a parent.
+        filters: which rules hold.
+        submissions: whether submissions are among the comments: replies to them are looked for.
+        keep: computes a table that is needed more than once, and gives it back: (table, name). Such a table has no
+            texts in it; texts are joined at the end, to those that are needed.
+    """
+    name = ibis.ifelse(comments.parent_id == "", "t3_", "t1_") + comments.id  # what replies call it
+    twice = keep(comments.group_by(name=name).agg(rows=ibis._.count()).filter(ibis._.rows > 1).select("name"), "twice")
+    # A window over all comments would sort them with their texts: only those whose id is there twice are ranked.
+    same_name = ibis.window(group_by="name", order_by=["created_utc", "body", "author", "parent_id"])
+    named = comments.mutate(name=name).semi_join(twice, "name")
+    repeats = keep(named.mutate(repeat=ibis.row_number().over(same_name) > 0), "repeats")
+
+    def judge(texts: ir.Table) -> ir.Table:
+        language = texts.language if filters.language else None
+        removed[REPEATED] = texts.repeat
+        removed.update(
+            rules(texts.body, texts.characters, texts.alphabetic, texts.author, language=language, filters=filters)
+        )
+        return texts.select("name", "parent_id", rule=first_rule(removed))
+
+    removed: dict[str, ir.BooleanValue] = {}
+    single = comments.mutate(name=name).anti_join(twice, "name")
+    judged = keep(judge(single.mutate(repeat=ibis.literal(False))).union(judge(repeats)), "judged")
+
+    parents = judged.filter(judged.rule != REPEATED).select(parent=judged.name, parent_rule=judged.rule)
+    kept = judged.filter(judged.rule == KEPT)
+    joined = kept.left_join(parents, kept.parent_id == parents.parent)
+    if submissions:
+        lost = {"submissions": joined.parent_id == ""}
+        answered = "what is replied to"
+    else:
+        lost = {"replies to a submission": ~joined.parent_id.startswith("t1_")}
+        answered = "comment replied to"
+    lost |= {
+        f"{answered} is not in the dumps": joined.parent_rule.isnull(),
+        f"{answered} was removed": joined.parent_rule != KEPT,
     }
-    pairs = joined.select(
-        outcome=ibis.cases(*((condition, ibis.literal(name)) for name, condition in lost.items()), else_=PAIR),
-        input=joined.input,
-        response=joined.body,
-        thread=joined.link_id,
-        source=ibis.literal("reddit/") + joined.subreddit,
+    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in lost.items()), else_=PAIR)
+    found = keep(joined.select("name", "parent_id", outcome=outcome), "found")
+
+    links = found.filter(found.outcome == PAIR)
+
+    def texts(*columns: str) -> ir.Table:
+        # Each use begins at the files: engines keep in memory what two parts of a query share.
+        single = comments.select(*columns, name=name).anti_join(twice, "name")
+        return single.union(repeats.filter(~repeats.repeat).select(single.columns))
+
+    responses = texts("parent_id", "body", "link_id", "subreddit").semi_join(links, "name")
+    inputs = texts("body").semi_join(links.select(name=links.parent_id).distinct(), "name")
+    inputs = inputs.select(input_name=inputs.name, input=inputs.body)
+    both = responses.inner_join(inputs, responses.parent_id == inputs.input_name)
+    pairs = both.select(
+        input=both.input,
+        response=both.body,
+        thread=both.link_id,
+        source=ibis.literal("reddit/") + both.subreddit,
     )
-    return pairs, [*lost, PAIR]
+    return Replies(judged, [*removed, KEPT], found, [*lost, PAIR], pairs)
 
 
 def component_threads(pairs: pa.Table) -> pa.ChunkedArray:
@@ -161,94 +168,6 @@ def component_threads(pairs: pa.Table) -> pa.ChunkedArray:
 def _hashes(texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
     digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts.to_pylist())
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
-
-
-@contextmanager
-def new_folder(output: Path, overwrite: bool) -> Iterator[tuple[Path, Path]]:
-    """Yield an empty folder that becomes `output` when the block ends well, and one for what is needed meanwhile.
-
-    Both lie in `OUTPUT.partial`; what an interrupted run left there is removed first.
-
-    Raises:
-        InputError: `output` is there already and `overwrite` is not given, or it is no folder of pairs, or it cannot be
-            written.
-    """
-    output = output.resolve()
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        if not (output / "report.json").is_file():
-            raise InputError(f"--output {output}: there already and not a folder of pairs; name another one")
-        if not overwrite:
-            raise InputError(f"--output {output}: there already; name another one, or replace it with --overwrite")
-    partial = output.with_name(f"{output.name}.partial")
-    folder, scratch = partial / "pairs", partial / "scratch"
-    try:
-        if partial.exists():
-            shutil.rmtree(partial)
-        folder.mkdir(parents=True)
-        scratch.mkdir()
-    except OSError as error:
-        raise InputError(f"--output {output}: cannot be written ({error})") from error
-    try:
-        yield folder, scratch
-        if output.exists():
-            output.replace(partial / "replaced")
-        folder.replace(output)
-    finally:
-        shutil.rmtree(partial)
-
-
-def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, split: str, report: dict[str, Any]) -> None:
-    """Write the distinct pairs, one Parquet file a split, sorted by thread, and `report.json`; print the report.
-
-    A split without a pair gets no file, for `datasets` reads neither empty files nor empty row groups.
-
-    Args:
-        pairs: columns `input, response, thread, source`. The same pair twice in a thread is written once.
-        folder: an empty folder.
-        scratch: a folder for files that are not kept.
-        split: "thread" or "random".
-        report: section -> what was counted so far; this adds the sections `pairs`, `splits` and `threads`.
-
-    Raises:
-        InputError: no pair is left.
-    """
-    rows = pairs.count().to_pyarrow().as_py()
-    if not rows:
-        raise InputError(f"no pair is left to write; what was counted:\n{_table(report)}")
-    whole = scratch / "pairs.parquet"
-    pairs.select(PAIR_SCHEMA.names).distinct().order_by("thread", "input", "response", "source").to_parquet(whole)
-    threads = pairs.get_backend().read_parquet(whole).group_by("thread").agg(size=ibis._.count())
-    totals = {"threads": ibis._.count(), "largest": ibis._.size.max(), "pairs": ibis._.size.sum()}
-    found = threads.agg(**totals).to_pyarrow().to_pylist()[0]
-    sizes = dict.fromkeys(("train", "validation", "test"), 0)
-    with ExitStack() as stack:
-        files = {
-            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}-00000-of-00001.parquet", PAIR_SCHEMA))
-            for name in sizes
-        }
-        bar = stack.enter_context(tqdm(total=found["pairs"], unit="pair", unit_scale=True, desc="write"))
-        for batch in pq.ParquetFile(whole).iter_batches(batch_size=100_000):
-            table = pa.Table.from_batches([batch]).cast(PAIR_SCHEMA)
-            keys = table["thread"] if split == "thread" else pc.binary_join_element_wise(*table.columns[:2], "\t")
-            splits = np.array([split_of(key) for key in keys.to_pylist()])
-            for name in sizes:
-                part = table.filter(pa.array(splits == name))
-                if len(part):
-                    files[name].write_table(part)
-                sizes[name] += len(part)
-            bar.update(len(table))
-    for name, size in sizes.items():
-        if not size:
-            (folder / f"{name}-00000-of-00001.parquet").unlink()
-    report["pairs"] = {"repeated in their thread": rows - found["pairs"], "written": found["pairs"]}
-    report["splits"] = sizes
-    report["threads"] = {
-        "threads": found["threads"],
-        "pairs in the largest": found["largest"],
-        "share of the largest": round(found["largest"] / found["pairs"], 4),
-    }
-    (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    print(_table(report))
 
 
 def load_pairs(source: str) -> datasets.DatasetDict:

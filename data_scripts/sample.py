@@ -35,9 +35,10 @@ from datasets import Dataset, DatasetDict, Features
 
 from data_scripts.corpora import write_splits
 from data_scripts.errors import InputError
+from data_scripts.files import new_folder
 from data_scripts.leakage import normalise
 from data_scripts.nli import LABELS, NLI_FEATURES
-from data_scripts.pairs import PAIR_FEATURES, new_folder
+from data_scripts.pairs import PAIR_FEATURES
 from data_scripts.sts import STSB_FEATURES
 
 SITUATIONS = Path(__file__).with_name("sample_situations.txt")

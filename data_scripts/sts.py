@@ -1,4 +1,4 @@
-"""Load the STS Benchmark from a folder or the Hub and write it as Parquet."""
+"""Read the STS Benchmark from a folder or the Hub and write it as Parquet; `sts` reads the SemEval sets."""
 
 import argparse
 import logging
@@ -11,18 +11,16 @@ from datasets import Dataset, DatasetDict, Features, Value
 
 from data_scripts.corpora import (
     add_corpus_arguments,
-    existing_folder,
     find_file,
     load_columns,
     text_lines,
     write_splits,
 )
 from data_scripts.errors import InputError
-from data_scripts.pairs import new_folder
+from data_scripts.files import new_folder
 
 PAIR_FEATURES = {"sentence1": Value("string"), "sentence2": Value("string"), "score": Value("float32")}
 STSB_FEATURES = Features({**PAIR_FEATURES, "genre": Value("string")})
-STS_FEATURES = Features(PAIR_FEATURES)
 MAX_SCORE = 5.0
 STSB_FILES = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
 GENRES = {
@@ -30,25 +28,6 @@ GENRES = {
     "main-forum": "forums",  # the train file's spelling
     "main-forums": "forums",
     "main-news": "news",
-}
-# Set names as table 1 of Siamese CBOW (Kenter et al., 2016) has them -> the files' names.
-STS_SETS = {
-    "2012": {
-        "MSRpar": "MSRpar",
-        "MSRvid": "MSRvid",
-        "OnWN": "surprise.OnWN",
-        "SMTeuroparl": "SMTeuroparl",
-        "SMTnews": "surprise.SMTnews",
-    },
-    "2013": {name: name for name in ("FNWN", "OnWN", "SMT", "headlines")},
-    "2014": {name: name for name in ("OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news")},
-    "2015": {
-        "answ-forums": "answers-forums",
-        "answ-students": "answers-students",
-        "belief": "belief",
-        "headlines": "headlines",
-        "images": "images",
-    },
 }
 Row = tuple[str, str, str, Any, str | None]  # place, two sentences, score, genre
 
@@ -77,7 +56,7 @@ def load_stsb(source: str) -> DatasetDict:
     splits = DatasetDict()
     for split in STSB_FILES:
         if split in rows:
-            splits[split] = _dataset(rows[split], STSB_FEATURES, f"{source}, split {split}")
+            splits[split] = scored_dataset(rows[split], STSB_FEATURES, f"{source}, split {split}")
         else:
             logger.warning("%s: no %s split; left out", source, split)
     if not splits:
@@ -99,13 +78,19 @@ def _stsb_rows(path: Path) -> Iterator[Row]:
 def _column_rows(source: str) -> dict[str, Iterator[Row]]:
     """Rows of each split of a folder of Parquet or of a Hub data set; scores from 0 to 1 are multiplied by five."""
     loaded = load_columns(source, tuple(PAIR_FEATURES))
-    scores = [score for split in loaded.values() for score in split["score"] if isinstance(score, float | int)]
-    scale = MAX_SCORE if scores and max(scores) <= 1 else 1.0
-    if scale != 1:
-        logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, scale)
+    scale = score_scale(loaded, source)
     if not all("genre" in split.column_names for split in loaded.values()):
         logger.warning("%s: has no genre; scores by genre cannot be given", source)
     return {name: _split_rows(split, f"{source}, split {name}", scale) for name, split in loaded.items()}
+
+
+def score_scale(splits: DatasetDict, source: str) -> float:
+    """What the column `score` is multiplied by to go from 0 to 5: 5 where no score is above 1, logged; else 1."""
+    scores = [score for split in splits.values() for score in split["score"] if isinstance(score, float | int)]
+    if not scores or max(scores) > 1:
+        return 1.0
+    logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, MAX_SCORE)
+    return MAX_SCORE
 
 
 def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[Row]:
@@ -118,8 +103,8 @@ def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[Row]:
         yield place, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre
 
 
-def _dataset(rows: Iterable[Row], features: Features, name: str) -> Dataset:
-    """Check every score and genre, and make a data set of the columns in `features`."""
+def scored_dataset(rows: Iterable[Row], features: Features, name: str) -> Dataset:
+    """Check every score (0 to 5) and genre, and make a data set of the columns in `features`."""
     kept: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
     for place, sentence1, sentence2, score, genre in rows:
         values = (sentence1, sentence2, _score(score, place), _genre(genre, place))
@@ -145,54 +130,6 @@ def _genre(value: str | None, place: str) -> str | None:
     if genre is not None and genre not in GENRES.values():
         raise InputError(f"{place}: genre {value!r}; expected one of {', '.join(GENRES)}")
     return genre
-
-
-def load_sts_sets(folder: str) -> dict[str, dict[str, Dataset]]:
-    """The test sets of SemEval STS 2012 to 2015: year -> set, named as in Siamese CBOW's table 1 -> scored pairs.
-
-    Args:
-        folder: holds `2012-test` … `2015-test`, in each `STS.input.X.txt` (two sentences, tab) and `STS.gs.X.txt` (one
-            score a line). A blank gold line means that the pair was not scored: the pair goes with it, and is counted.
-
-    Returns:
-        Data sets with `sentence1`, `sentence2`, `score` (0 to 5). Sets that are not there are left out and logged (SMT
-        of 2013 may not be redistributed: put your own copy of its two files beside the others).
-
-    Raises:
-        InputError: no set at all, a gold file of another length than its input, or a line that is not as said.
-    """
-    sets: dict[str, dict[str, Dataset]] = {}
-    for year, names in STS_SETS.items():
-        for name, file_name in names.items():
-            directory = existing_folder(folder) / f"{year}-test"
-            pairs, gold = (directory / f"STS.{part}.{file_name}.txt" for part in ("input", "gs"))
-            if pairs.is_file() and gold.is_file():
-                sets.setdefault(year, {})[name] = _dataset(_scored_rows(pairs, gold), STS_FEATURES, str(gold))
-            else:
-                logger.warning(
-                    "%s: STS %s %s is not there (%s and %s); left out", folder, year, name, pairs.name, gold.name
-                )
-    if not sets:
-        raise InputError(f"{folder}: no STS set; expected 2012-test/STS.input.MSRpar.txt, STS.gs.MSRpar.txt and so on")
-    return sets
-
-
-def _scored_rows(pairs: Path, gold: Path) -> Iterator[Row]:
-    pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
-    if len(pair_lines) != len(scores):
-        raise InputError(
-            f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "where a pair is not scored: fetch the two files again"
-        )
-    unscored = sum(not score.strip() for _, score in scores)
-    if unscored:
-        logger.warning("%s: %d of %d pairs are not scored; left out", gold, unscored, len(scores))
-    for (pair_place, line), (gold_place, score) in zip(pair_lines, scores, strict=True):
-        sentences = line.split("\t")
-        if len(sentences) != 2:
-            raise InputError(f"{pair_place}: {len(sentences)} columns; expected two sentences and a tab between them")
-        if score.strip():
-            yield gold_place, sentences[0], sentences[1], score, None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

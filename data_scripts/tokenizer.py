@@ -13,7 +13,7 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.nli import load_snli
+from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 
 Kind = Literal["word", "wordpiece"]
@@ -171,7 +171,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--output {args.output}: a file, expected a folder: name another one")
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
     if args.snli is not None:
-        sources.append((load_snli(args.snli), ["premise", "hypothesis"], args.snli))
+        sources.append((load_nli(args.snli), ["premise", "hypothesis"], args.snli))
     for splits, _, source in sources:
         if "train" not in splits:
             raise InputError(

@@ -9,7 +9,7 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
 from data_scripts.leakage import remove_leaked
-from data_scripts.nli import load_snli
+from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
 from trainer.arguments import Arguments
@@ -37,7 +37,7 @@ def load_corpora(arguments: Arguments) -> Corpora:
     """
     corpora = Corpora(
         pairs=_joined([load_pairs(source) for source in arguments.pairs]),
-        snli=load_snli(arguments.snli) if arguments.snli else None,
+        snli=load_nli(arguments.snli) if arguments.snli else None,
         stsb=load_stsb(arguments.stsb) if arguments.stsb else None,
         cqa=load_cqa(arguments.cqa) if arguments.cqa else None,
     )

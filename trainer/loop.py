@@ -20,6 +20,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
+from data_scripts.hub import check_repository_id
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
@@ -31,7 +32,7 @@ from trainer.evaluation.judging import evaluate_encoder
 from trainer.evaluation.results import write_results
 from trainer.machine import available_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
-from trainer.publish import build_folder, check_repository_id, publish
+from trainer.publish import build_folder, publish
 from trainer.run_folder import prepare_folder
 from trainer.sharding import load_parts, save_parts, shard, whole_weights
 

@@ -18,9 +18,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import yaml
-from huggingface_hub import HfApi, constants, get_token
-from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
-from huggingface_hub.utils import validate_repo_id
 from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
@@ -29,6 +26,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTok
 from transformers import __version__ as transformers_version
 
 from data_scripts.errors import InputError
+from data_scripts.hub import check_repository_id, upload
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.model_card import published_settings, write_card
@@ -232,7 +230,7 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         return str(folder)
     command = shlex.join(["python", "-m", "trainer.publish", str(run), "--hub_model_id", hub_model_id])
     command += " --private" if private else ""
-    return _upload(
+    return upload(
         folder,
         hub_model_id,
         failed=f"The trained model is in {folder}; push it later with: {command}",
@@ -260,7 +258,7 @@ def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
         raise InputError(
             f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file of the Space's own name"
         )
-    return _upload(
+    return upload(
         folder,
         space_id,
         failed=f"Push it later with: python -m trainer.publish --metric {name} --space_id {space_id}",
@@ -269,50 +267,6 @@ def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
         ignore_patterns=["__pycache__/*"],
         repo_type="space",
     )
-
-
-def check_repository_id(repository_id: str) -> None:
-    """Refuse what cannot be a repository's name, before any work is done for it.
-
-    Raises:
-        InputError: if it is not of the form OWNER/NAME.
-    """
-    try:
-        validate_repo_id(repository_id)
-    except HFValidationError as error:
-        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: {error}") from error
-    if repository_id.count("/") != 1:
-        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: OWNER/NAME was expected")
-
-
-def _upload(
-    folder: Path, repository_id: str, *, failed: str, private: bool, repo_type: str = "model", **options: Any
-) -> str:
-    """Make the repository where there is none, and upload a folder to it in one commit; the commit's address."""
-    problem = f"nothing was pushed to {repository_id}: "
-    if get_token() is None:
-        raise InputError(f"{problem}no Hub token was found; set HF_TOKEN or run `hf auth login`. {failed}")
-    api = HfApi()
-    sdk = "gradio" if repo_type == "space" else None
-    try:
-        api.create_repo(repository_id, repo_type=repo_type, private=private or None, exist_ok=True, space_sdk=sdk)
-        commit = api.upload_folder(folder_path=folder, repo_id=repository_id, repo_type=repo_type, **options)
-    except (HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{problem}{_reason(error, repository_id)}. {failed}") from error
-    return commit.commit_url
-
-
-def _reason(error: Exception, repository_id: str) -> str:
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status == 401:
-        return "the Hub does not know the token (401); set HF_TOKEN to a valid one or run `hf auth login`"
-    if status == 403:
-        return f"the token may not write there (403); take one with write access to {repository_id.partition('/')[0]}"
-    if isinstance(error, OfflineModeIsEnabled):
-        return "HF_HUB_OFFLINE is set"
-    if status is None and isinstance(error, (HTTPError, ConnectionError)):
-        return f"{constants.ENDPOINT} cannot be reached ({error})"
-    return " ".join(str(error).split())
 
 
 def main(argv: list[str] | None = None) -> int:

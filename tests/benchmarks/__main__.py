@@ -30,6 +30,7 @@ class Benchmark:
     better: Literal["higher", "lower"] = "higher"
     together: str = ""  # benchmarks of one word here are measured in the same alternating runs
     needs: Literal["gpu", "bf16"] | None = None
+    reads: Literal["text", "dumps"] = "text"
 
 
 def _static(batch_size: int, sparse: str | None = None) -> Contender:
@@ -40,6 +41,13 @@ def _static(batch_size: int, sparse: str | None = None) -> Contender:
 
 def _dan(batch_size: int, **options: Any) -> Contender:
     return Contender("ours", "training.dan", {"batch_size": batch_size, **options})
+
+
+def _extract(source: str, **options: Any) -> Contender:
+    name = {"dumps": "ours, from dumps", "parquet": "ours, from Parquet of comments"}[source]
+    if "limit" in options:
+        name += f", --memory-limit {options['limit']}"
+    return Contender(name, "extracting.ours", {"source": source, **options})
 
 
 SPARSE = ("SparseAdam", "Adagrad")
@@ -119,6 +127,52 @@ BENCHMARKS = {
         Contender("itself with a tenth of the words", "training.dan", {"batch_size": 128, "words": 0.1}),
         better="lower", together="dan",
     ),
+    "extract_parquet": Benchmark(
+        "comments to split pairs: from Parquet of comments, two cores", "comments/s", 4, _extract("parquet"),
+        Contender("a dictionary of all comments in plain Python, from the same Parquet",
+                  "extracting.dictionary_join", {"source": "parquet"}),
+        together="extract", reads="dumps",
+    ),
+    "extract_parquet_pandas": Benchmark(
+        "comments to split pairs: from Parquet of comments, two cores", "comments/s", 1, _extract("parquet"),
+        Contender("pandas: rules over columns, merge", "extracting.pandas_merge"), together="extract", reads="dumps",
+    ),
+    "extract_dump": Benchmark(
+        "comments to split pairs: from long-window .zst dumps, two cores", "comments/s", 2, _extract("dumps"),
+        Contender("json.loads a line and a dictionary of all comments in plain Python", "extracting.dictionary_join",
+                  {"source": "dumps"}),
+        together="extract", reads="dumps",
+    ),
+    "extract_parse": Benchmark(
+        "a long-window .zst dump to the comments' columns, one core, cleaning apart", "comments/s", 3,
+        Contender("ours", "extracting.parse"),
+        Contender("zstandard's stream, json.loads a line, the same fields to lists", "extracting.parse_with_json"),
+        reads="dumps",
+    ),
+    "memory_extract": Benchmark(
+        "peak resident memory of growth_extract's larger run", "MB", 1,
+        _extract("parquet", comments="many_dumped", limit="2GiB"),
+        Contender("the bound asked for: 4 GiB", "extracting.four_gibibytes"),
+        better="lower", together="extract_many", reads="dumps",
+    ),
+    "memory_extract_dump": Benchmark(
+        "peak resident memory from dumps, their reading included, --memory-limit 2GiB", "MB", 1,
+        _extract("dumps", comments="many_dumped", limit="2GiB"),
+        Contender("the bound asked for: 4 GiB", "extracting.four_gibibytes"),
+        better="lower", together="extract_many", reads="dumps",
+    ),
+    "growth_extract": Benchmark(
+        "Parquet of comments to split pairs, --memory-limit 2GiB, at ten times the comments", "microseconds/comment",
+        1.15, _extract("parquet", comments="many_dumped", limit="2GiB"),
+        Contender("itself on a tenth of the comments", "extracting.ours", {"source": "parquet", "limit": "2GiB"}),
+        better="lower", together="extract_many", reads="dumps",
+    ),
+    "growth_extract_dump": Benchmark(
+        "dumps to split pairs, --memory-limit 2GiB, at ten times the comments", "microseconds/comment",
+        1.15, _extract("dumps", comments="many_dumped", limit="2GiB"),
+        Contender("itself on a tenth of the comments", "extracting.ours", {"source": "dumps", "limit": "2GiB"}),
+        better="lower", together="extract_many", reads="dumps",
+    ),
     "gpu_transformer": Benchmark(
         "paper size, batch 2,048, bf16; operations of the dense layers and scores", "Tflop/s", 0.4,
         Contender("ours", "training.gpu_transformer"),
@@ -142,7 +196,7 @@ def measure(names: list[str], size: str, repeats: int, facts: Facts) -> Iterator
 
 
 def _entry(
-    benchmark: Benchmark, contenders: list[Contender], runs: list[list[dict[str, float]]], facts: Facts
+    benchmark: Benchmark, contenders: list[Contender], runs: list[list[dict[str, Any]]], facts: Facts
 ) -> dict[str, Any]:
     def values(contender: Contender) -> list[float]:
         return [figures[benchmark.unit] for figures in runs[contenders.index(contender)]]
@@ -165,7 +219,7 @@ def _entry(
         "runs": {
             contender.name: values(contender) for contender in (benchmark.ours, benchmark.peer, *benchmark.beside)
         },
-        "text": facts["text"],
+        "text": facts[benchmark.reads],
         "machine": facts["gpu"] if benchmark.needs == "gpu" else facts["machine"],
     }
 

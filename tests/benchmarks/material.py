@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.corpora import text_lines
-from data_scripts.sts import STS_SETS
+from data_scripts.sts_sets import STS_SETS
 from data_scripts.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from trainer.cache import TokenColumn, token_columns
@@ -42,6 +42,8 @@ class Material:
     slow_texts: int = 2_000  # for models that take milliseconds a text
     sts_pairs: int = 16_858  # to make where the sets are not present
     gpu_batch: int = 2_048
+    dumped: int = 2_000_000  # comments in made-up dumps
+    many_dumped: int = 20_000_000
 
     @property
     def pairs(self) -> Path:
@@ -107,6 +109,8 @@ SIZES = {
         slow_texts=20,
         sts_pairs=50,
         gpu_batch=64,
+        dumped=2_000,
+        many_dumped=20_000,
     ),
 }
 
@@ -147,6 +151,8 @@ def prepare(material: Material) -> dict[str, Any]:
     return {
         "text": f"{len(pairs):,} {'made-up pairs (Zipf)' if made else 'Reddit pairs, filtered as in the paper'}, with "
         f"{occurring:,} of the {material.words:,} words",
+        "dumps": f"{material.dumped:,} comments of tests/benchmarks/made_dumps.py ({material.many_dumped:,} where more "
+        "are asked for)",
         "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -1,5 +1,6 @@
 """Subtask B of SemEval Task 3, against the official gold files and the published score of the search engine."""
 
+import argparse
 import json
 import lzma
 from collections import Counter
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
+from data_scripts import cqa
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
 
@@ -144,6 +146,106 @@ def test_a_folder_without_a_file_of_the_task_is_refused(tmp_path: Path) -> None:
         load_cqa(str(tmp_path))
     with pytest.raises(InputError, match="no such folder"):
         load_cqa(str(tmp_path / "nowhere"))
+
+
+GOLD = "Q1\tQ1_R3\t3\t0.33\ttrue\nQ1\tQ1_R7\t7\t0.14\tfalse\n"
+
+
+def test_labels_of_a_test_file_come_from_the_official_gold(tmp_path: Path) -> None:
+    name = "SemEval2017-Task3-CQA-QL-test.xml"
+    (tmp_path / name).write_bytes(xml([{**row, "label": "?"} for row in RELATED_ROWS]))
+    with pytest.raises(InputError, match=r"RelQuestion Q1_R3: label '\?'.* its gold, X.xml.subtaskB.relevancy, must"):
+        load_cqa(str(tmp_path))
+    (tmp_path / f"{name}.subtaskB.relevancy").write_text(GOLD)
+    rows = load_cqa(str(tmp_path))["test2017"].to_list()
+    assert rows == [{**ROWS[0], "label": "PerfectMatch/Relevant"}, ROWS[1]]
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        (GOLD.replace("true", "false"), r"Q1_R3: label 'PerfectMatch', but 'Irrelevant' in the .relevancy file"),
+        (GOLD + "Q1\tQ1_R9\t9\t0.1\ttrue\n", r"1 of its related questions, such as Q1_R9, are not in"),
+        (GOLD.replace("\ttrue", ""), r"subtaskB.relevancy:1: expected question, related question, rank, score and"),
+    ],
+)
+def test_gold_that_is_not_of_the_file_is_refused(tmp_path: Path, gold: str, message: str) -> None:
+    (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
+    (tmp_path / f"{DEV}.subtaskB.relevancy").write_text(gold)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+def test_entities_that_grow_without_end_are_refused(tmp_path: Path) -> None:
+    entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
+    document = f'<!DOCTYPE xml [<!ENTITY e0 "{"x" * 1000}">{entities}]><xml>&e11;</xml>'
+    (tmp_path / DEV).write_text(document)
+    with pytest.raises(InputError, match="not well-formed XML"):
+        load_cqa(str(tmp_path))
+
+
+@pytest.mark.parametrize("relevance", ['"relevant": true', '"relevant": 1', '"label": "Relevant"'])
+def test_a_table_without_ids_and_ranks_is_read(tmp_path: Path, relevance: str) -> None:
+    lines = [
+        f'{{"question": "Where to?", "related": "Which way?", {relevance}}}',
+        '{"question": "Who is it?", "related": "Who?", "relevant": false}',
+        f'{{"question": "Where to?", "related": "Whither?", {relevance}}}',
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    rows = load_cqa(str(tmp_path))["test"].to_list()
+    assert [(row["query_id"], row["candidate_id"], row["rank"]) for row in rows] == [
+        ("Q1", "Q1_R1", 1),
+        ("Q2", "Q2_R1", 1),
+        ("Q1", "Q1_R2", 2),
+    ]
+    assert [row["relevant"] for row in rows] == [True, False, True]
+    assert rows[1]["label"] == "Irrelevant"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '{"question": "Where?", "related": "Which?", "relevant": "perhaps"}',
+            "test.jsonl:1: 'perhaps'; expected true",
+        ),
+        ('{"question": "Where?", "related": "", "relevant": true}', "test.jsonl:1: candidate is ''; expected a text"),
+        ('{"question": "Where?", "relevant": true}', "test.jsonl:1: no column candidate; expected query"),
+        (
+            '{"question": "W?", "related": "Y?", "relevant": true, "rank": "x"}',
+            "test.jsonl:1: rank 'x'; expected a number",
+        ),
+    ],
+)
+def test_a_wrong_row_of_a_table_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "test.jsonl").write_text(line)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+def test_command_writes_splits_that_load_back_and_reports_the_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    (source / DEV).write_bytes(xml(RELATED_ROWS))
+    (source / "subtaskB-test2017.jsonl").write_bytes(json_lines(ROWS[:1], label="PerfectMatch/Relevant"))
+    parser = argparse.ArgumentParser()
+    cqa.add_arguments(parser)
+    cqa.run(parser.parse_args([str(source), "--output", str(output)]))
+    before, after = load_cqa(str(source)), load_cqa(str(output))
+    assert {name: rows.to_list() for name, rows in after.items()} == {
+        name: rows.to_list() for name, rows in before.items()
+    }
+    report = json.loads((output / "report.json").read_text())
+    assert report["validation"] == {
+        "from": str(source),
+        "rows": 2,
+        "questions": 1,
+        "Irrelevant": 1,
+        "PerfectMatch": 1,
+    }
+    assert f"test2017: from {source}, 1 rows" in capsys.readouterr().out
 
 
 def official_gold(path: Path) -> dict[tuple[str, str], tuple[int, bool]]:

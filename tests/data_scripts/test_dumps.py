@@ -12,6 +12,7 @@ from data_scripts import dumps, files
 from data_scripts.dumps import COMMENT_SCHEMA, write_comments
 from data_scripts.errors import InputError
 from data_scripts.files import BrokenLines, check_file
+from data_scripts.filters import PAPER
 
 
 def comment(number: int, **changes: object) -> dict:
@@ -92,14 +93,20 @@ def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
     for fields in comments:
         fields |= {"created_utc": str(fields["created_utc"]) if quoted else fields["created_utc"], "edited": [{"a": 1}]}
     block = jsonl(*comments)
-    parsed = dumps._BlockParser().parse(block)
+    parsed = dumps._BlockParser(False, PAPER).parse(memoryview(block), 200)
     assert parsed is not None  # not left to the slow way
-    expected = [dict(zip(COMMENT_SCHEMA.names, dumps._comment(line), strict=True)) for line in block.splitlines()]
+    lines = [dumps._comment(line, False, PAPER) for line in block.splitlines()]
+    expected = [dict(zip(COMMENT_SCHEMA.names, row, strict=True)) for row in lines]
     assert parsed.schema == COMMENT_SCHEMA and parsed.to_pylist() == expected
 
 
+def small_blocks(monkeypatch) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 500)
+
+
 def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "BATCH_BYTES", 500)
+    small_blocks(monkeypatch)
     dump = tmp_path / "RC.jsonl"
     good = [jsonl(comment(number)) for number in range(50)]
     dump.write_bytes(b"".join([*good[:20], b"oops\n", *good[20:47], b"\n", *good[47:]]))
@@ -109,16 +116,18 @@ def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
 
 
 def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
     monkeypatch.setattr(files, "BATCH_BYTES", 2000)
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(*(comment(number) for number in range(100))))
     rows, _ = read(dump)
     assert len(rows) == 100
     metadata = pq.ParquetFile(tmp_path / "comments.parquet").metadata
-    assert max(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) <= 20
+    assert max(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) <= 40
 
 
-def test_a_line_longer_than_a_chunk_is_kept_whole(tmp_path):
+def test_a_line_longer_than_many_blocks_is_kept_whole(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(comment(1, body="a" * 1_000_000), comment(2)))
     rows, _ = read(dump)

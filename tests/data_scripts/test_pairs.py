@@ -1,5 +1,4 @@
 import hashlib
-import json
 import random
 
 import datasets
@@ -8,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.errors import InputError
-from data_scripts.pairs import PAIR_FEATURES, component_threads, load_pairs, new_folder, split_of
+from data_scripts.pairs import PAIR_FEATURES, component_threads, load_pairs
 
 
 def table(*pairs: tuple[str, str, str]) -> pa.Table:
@@ -74,13 +73,6 @@ def test_pairs_without_any_long_text_get_threads_too():
     assert len(set(threads(("yes", "no", "s"), ("no", "yes", "s"), ("yes", "no", "other")))) == 3
 
 
-def test_split_is_the_hash_of_the_thread_modulo_100():
-    for number in range(1000):
-        percent = int(hashlib.sha256(f"t3_{number}".encode()).hexdigest(), 16) % 100
-        expected = "test" if percent <= 9 else "validation" if percent == 10 else "train"
-        assert split_of(f"t3_{number}") == expected
-
-
 def write_folder(folder, text="how are you") -> None:
     folder.mkdir()
     for split in ("train", "validation", "test"):
@@ -126,47 +118,3 @@ def test_load_pairs_says_that_a_name_is_neither_folder_nor_on_the_hub(tmp_path, 
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="no such folder"):
         load_pairs(str(tmp_path / "missing"))
-
-
-def test_a_new_folder_takes_its_name_only_when_all_is_written(tmp_path):
-    output = tmp_path / "deep" / "pairs"
-    with new_folder(output, overwrite=False) as (folder, scratch):
-        (folder / "report.json").write_text("{}")
-        (scratch / "spill").write_text("")
-        assert not output.exists()
-    assert [file.name for file in output.iterdir()] == ["report.json"]
-    assert [file.name for file in output.parent.iterdir()] == ["pairs"]
-
-
-def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
-    write_folder(tmp_path / "pairs")
-    before = sorted(file.read_bytes() for file in (tmp_path / "pairs").iterdir())
-    with pytest.raises(RuntimeError), new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
-        (folder / "half").write_text("half")
-        raise RuntimeError
-    assert sorted(file.read_bytes() for file in (tmp_path / "pairs").iterdir()) == before
-    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
-
-
-def test_what_an_interrupted_run_left_is_removed(tmp_path):
-    (tmp_path / "pairs.partial" / "pairs").mkdir(parents=True)
-    (tmp_path / "pairs.partial" / "pairs" / "half.parquet").write_text("half")
-    with new_folder(tmp_path / "pairs", overwrite=False) as (folder, _):
-        (folder / "report.json").write_text("{}")
-    assert [file.name for file in (tmp_path / "pairs").iterdir()] == ["report.json"]
-
-
-def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
-    write_folder(tmp_path / "pairs")
-    with pytest.raises(InputError, match="there already; name another one, or replace it with --overwrite"):
-        new_folder(tmp_path / "pairs", overwrite=False).__enter__()
-    with new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
-        (folder / "report.json").write_text(json.dumps({"new": 1}))
-    assert json.loads((tmp_path / "pairs" / "report.json").read_text()) == {"new": 1}
-
-
-def test_a_folder_of_other_things_is_never_replaced(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="not a folder of pairs"):
-        new_folder(tmp_path, overwrite=True).__enter__()
-    assert (tmp_path / "thesis.tex").exists()

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import datasets
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -202,6 +203,89 @@ def test_of_a_folder_the_dumps_of_comments_are_read_and_the_rest_is_named(tmp_pa
     assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2"]
 
 
+def submission(name: str, **changes: object) -> dict:
+    fields = {"id": name, "title": f"a story about {name}", "selftext": "", "author": "writer", "subreddit": "pictures"}
+    return fields | {"created_utc": "1136074000"} | changes
+
+
+def test_titles_of_submissions_are_inputs_where_asked_for(tmp_path):
+    (tmp_path / "in").mkdir()
+    # A submission and a comment may have one id: they are not the same.
+    write_dump(
+        tmp_path / "in" / "RS_1.bz2", submission("story"), submission("a", author="newsbot"), submission("alone")
+    )
+    write_dump(
+        tmp_path / "in" / "RC_1.bz2", comment("a"), comment("b", "t1_a"), comment("c", "t3_a"), comment("d", "t3_gone")
+    )
+    assert run(tmp_path / "in", "--output", tmp_path / "out", "--submissions") == 0
+    words = "these are the words of"
+    assert sorted((row["input"], row["response"]) for row in read(tmp_path / "out")) == [
+        ("a story about story", f"{words} a"),
+        (f"{words} a", f"{words} b"),
+    ]
+    counts = report(tmp_path / "out")
+    assert counts["comments"]["author contains bot"] == 1
+    assert counts["kept comments"] == {
+        "submissions": 2,
+        "what is replied to is not in the dumps": 1,
+        "what is replied to was removed": 1,
+        "pair": 2,
+    }
+
+
+def test_arctic_shifts_files_are_known_by_their_names_and_read(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    extra = {"_meta": {"retrieved_2nd_on": 1}, "created_utc": 1136074029, "author_flair_richtext": [], "edited": False}
+    lines = [json.dumps(dict(sorted((comment(*names) | extra).items()))) for names in (("a",), ("b", "t1_a"))]
+    (tmp_path / "in" / "pictures_comments.jsonl").write_text("\n".join(lines))
+    write_dump(tmp_path / "in" / "pictures_submissions.bz2", submission("story"))
+    assert run(tmp_path / "in", "--output", tmp_path / "out") == 0
+    assert "pictures_submissions.bz2: submissions, not comments; --submissions reads them" in capsys.readouterr().out
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_an_unpacked_dump_has_no_ending(tmp_path):
+    (tmp_path / "RC_2006-01").write_text("\n".join(map(json.dumps, [comment("a"), comment("b", "t1_a")])))
+    assert run(tmp_path / "RC_2006-01", "--output", tmp_path / "out") == 0
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comments(tmp_path, capsys):
+    dumps = [
+        write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
+        write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a")),
+    ]
+    assert run(*dumps, "--comments", tmp_path / "comments") == 0
+    assert "comments of 2 files are in" in (printed := capsys.readouterr().out) and "missing field" in printed
+    assert run(*(tmp_path / "comments").iterdir(), "--output", tmp_path / "out") == 0
+    assert run(*dumps, "--output", tmp_path / "straight") == 0
+    assert read(tmp_path / "out") == read(tmp_path / "straight") != []
+
+
+def test_comments_read_for_other_options_are_read_anew(tmp_path):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a", body="look at [this](http://a.b)"), comment("b", "t1_a"))
+    for options, expected in (((), "look at [this](http://a.b)"), (("--markdown",), "look at this")):
+        output = tmp_path / f"out{len(options)}"
+        assert run(dump, "--output", output, "--comments", tmp_path / "comments", "--filters", "none", *options) == 0
+        assert read(output)[0]["input"] == expected
+
+
+def test_a_language_is_asked_of_dumps_and_of_files_that_name_it(tmp_path, capsys):
+    german = "das ist nun wirklich eine ganz wunderbare Nachricht"
+    english = "these are certainly some of the words that were written here"
+    lines = comment("a", body=english), comment("b", "t1_a", body=german), comment("c", "t1_a", body=f"{english} again")
+    dump = write_dump(tmp_path / "RC_1.bz2", *lines)
+    assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "with", "--language", "en") == 0
+    assert [row["response"] for row in read(tmp_path / "out")] == [f"{english} again"]
+    assert report(tmp_path / "out")["comments"]["not in language en"] == 1
+    made = tmp_path / "with" / "RC_1.parquet"
+    assert run(made, "--output", tmp_path / "none", "--language", "de") == 2  # no German pair, but it is tried
+    assert "no pair is left" in capsys.readouterr().err
+    assert run(dump, "--comments", tmp_path / "without") == 0
+    assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
+    assert "--language: " in (error := capsys.readouterr().err) and "was made without it" in error
+
+
 def test_comments_are_kept_where_asked_for(tmp_path):
     dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
     assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
@@ -267,18 +351,24 @@ def twins(folder: Path) -> list[Path]:
     return [write_dump(where / "RC_1.bz2", comment("a"), comment("b", "t1_a")) for where in (folder, folder / "more")]
 
 
+def pairs_for_comments(folder: Path) -> Path:
+    pq.write_table(pa.table({"input": ["a"], "response": ["b"]}), folder / "pairs.parquet")
+    return folder / "pairs.parquet"
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
         (truncated, "RC_1.bz2: the archive is truncated"),
         (empty, "RC_1.zst: the file is empty"),
-        (twins, "two dumps of one name"),
+        (twins, "two files of one name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
         (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
         (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: no comment in it"),
+        (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
     ],
 )
 def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):

@@ -10,7 +10,7 @@ from datasets import DatasetDict, load_dataset
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
-from data_scripts.nli import load_snli
+from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sample import read_premises, read_situations
 from data_scripts.sts import load_stsb
@@ -148,7 +148,7 @@ def test_no_slot_is_left_open(pairs: DatasetDict) -> None:
 
 
 def test_nli_labels_are_equally_frequent_and_no_premise_is_in_two_splits(sample: Path) -> None:
-    nli = load_snli(str(sample / "nli"))
+    nli = load_nli(str(sample / "nli"))
     for rows in nli.values():
         assert len(set(Counter(rows["label"]).values())) == 1
     premises = [set(rows["premise"]) for rows in nli.values()]
@@ -159,7 +159,7 @@ def test_nli_labels_are_equally_frequent_and_no_premise_is_in_two_splits(sample:
 
 def test_nli_gives_a_premise_and_hypothesis_one_label(sample: Path) -> None:
     labels = defaultdict(set)
-    for rows in load_snli(str(sample / "nli")).values():
+    for rows in load_nli(str(sample / "nli")).values():
         for row in rows:
             labels[row["premise"], row["hypothesis"]].add(row["label"])
     assert {pair: found for pair, found in labels.items() if len(found) > 1} == {}

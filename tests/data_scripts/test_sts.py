@@ -1,8 +1,7 @@
-"""STS Benchmark and the SemEval sets: counts on the real files, alignment by hand, and damaged files."""
+"""STS Benchmark: counts on the real files, and damaged files."""
 
 import argparse
 import json
-import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts import sts
 from data_scripts.errors import InputError
-from data_scripts.sts import load_sts_sets, load_stsb
+from data_scripts.sts import load_stsb
 
 STSB_LINES = [
     'main-captions\tMSRvid\t2012\t0001\t4.750\tA boy says "hi.\tA boy greets.',  # a quote that never closes
@@ -72,7 +71,7 @@ def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) 
 def test_missing_and_empty_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="/nowhere/at/all: no such folder"):
         load_stsb("/nowhere/at/all")
-    with pytest.raises(InputError, match="nothing in the folder can be read"):
+    with pytest.raises(InputError, match="nothing in it can be read"):
         load_stsb(str(tmp_path))
     (tmp_path / "sts-test.csv").touch()
     with pytest.raises(InputError, match=r"sts-test.csv: the file is empty"):
@@ -147,91 +146,3 @@ def test_real_stsb_has_the_published_sizes_by_split_and_genre(data_dir: Path) ->
         "test": {"news": 500, "captions": 625, "forums": 254},
     }
     assert [len(split) for split in splits.values()] == [5749, 1500, 1379]
-
-
-def write_set(folder: Path, year: str, name: str, pairs: str, gold: str) -> str:
-    (folder / f"{year}-test").mkdir(exist_ok=True)
-    (folder / f"{year}-test" / f"STS.input.{name}.txt").write_text(pairs)
-    (folder / f"{year}-test" / f"STS.gs.{name}.txt").write_text(gold)
-    return str(folder)
-
-
-PAIRS = "Red barn\tA barn\nOld oak\tA tree\nWet dog\tDry cat\nTall man\tA giant\nHot tea\tA drink\n"
-
-
-def test_blank_gold_lines_go_with_their_pairs_and_the_rest_stays_aligned(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    loaded = load_sts_sets(write_set(tmp_path, "2015", "answers-forums", PAIRS, "4.2\n\n0.4\n \n3.0\n"))
-    rows = [(row["sentence1"], row["sentence2"], round(row["score"], 4)) for row in loaded["2015"]["answ-forums"]]
-    assert rows == [("Red barn", "A barn", 4.2), ("Wet dog", "Dry cat", 0.4), ("Hot tea", "A drink", 3.0)]
-    assert "2 of 5 pairs are not scored" in caplog.text
-
-
-@pytest.mark.parametrize("gold", ["4.2\n0.4\n3.0\n", "4.2\n\n0.4\n\n3.0\n1.0\n", "4.2\n\n0.4\n\n"])
-def test_a_gold_file_of_another_length_is_refused_by_its_count(tmp_path: Path, gold: str) -> None:
-    folder = write_set(tmp_path, "2014", "images", PAIRS, gold)
-    count = len(gold.split("\n")) - 1
-    with pytest.raises(InputError, match=rf"STS.gs.images.txt: {count} lines for the 5 pairs of STS.input.images.txt"):
-        load_sts_sets(folder)
-
-
-@pytest.mark.parametrize(
-    ("pairs", "gold", "message"),
-    [
-        ("Red barn\tA barn\nOld oak\n", "1\n2\n", r"STS.input.images.txt:2: 1 columns; expected two sentences"),
-        ("Red barn\tA barn\nOld oak\tA tree\n", "1\n7\n", r"STS.gs.images.txt:2: score '7'"),
-        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: not one scored pair"),
-    ],
-)
-def test_a_wrong_line_of_a_set_is_refused_with_file_and_line(
-    tmp_path: Path, pairs: str, gold: str, message: str
-) -> None:
-    with pytest.raises(InputError, match=message):
-        load_sts_sets(write_set(tmp_path, "2014", "images", pairs, gold))
-
-
-def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    loaded = load_sts_sets(write_set(tmp_path, "2013", "SMT", PAIRS, "1\n2\n3\n4\n5\n"))
-    assert {year: list(sets) for year, sets in loaded.items()} == {"2013": ["SMT"]}
-    assert "STS 2013 FNWN is not there" in caplog.text and "SMT is" not in caplog.text
-
-
-def test_a_folder_without_any_set_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no STS set"):
-        load_sts_sets(str(tmp_path))
-    with pytest.raises(InputError, match="no such folder"):
-        load_sts_sets(str(tmp_path / "nowhere"))
-
-
-def test_real_sets_have_the_papers_names_and_every_scored_pair(
-    data_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    loaded = load_sts_sets(str(data_dir / "sts"))
-    assert {year: set(sets) for year, sets in loaded.items()} == {
-        "2012": {"MSRpar", "MSRvid", "OnWN", "SMTeuroparl", "SMTnews"},
-        "2013": {"FNWN", "OnWN", "headlines"},
-        "2014": {"OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"},
-        "2015": {"answ-forums", "answ-students", "belief", "headlines", "images"},
-    }
-    assert "STS 2013 SMT is not there" in caplog.text
-    assert sum(len(split) for sets in loaded.values() for split in sets.values()) == 11_358
-    inputs = [path for path in (data_dir / "sts").glob("201?-test/STS.input.*.txt") if "ALL" not in path.name]
-    assert len(inputs) == 19 and sum(path.read_bytes().count(b"\n") for path in inputs) == 16_858
-
-
-def test_real_2015_pairs_keep_the_score_of_their_own_line(data_dir: Path) -> None:
-    """Against a plain reading of the two files, line by line."""
-    folder = data_dir / "sts" / "2015-test"
-    pairs = (folder / "STS.input.belief.txt").read_bytes().split(b"\n")
-    gold = (folder / "STS.gs.belief.txt").read_bytes().split(b"\n")
-    expected = [
-        (*pair.decode().split("\t"), float(score)) for pair, score in zip(pairs, gold, strict=True) if score.strip()
-    ]
-    rows = load_sts_sets(str(data_dir / "sts"))["2015"]["belief"]
-    assert len(rows) == len(expected) == 375
-    for row, (sentence1, sentence2, score) in zip(rows, expected, strict=True):
-        assert (row["sentence1"], row["sentence2"]) == (sentence1, sentence2)
-        assert math.isclose(row["score"], score, abs_tol=1e-6)

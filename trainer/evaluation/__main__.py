@@ -9,7 +9,7 @@ from typing import Any
 
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
-from data_scripts.nli import load_snli
+from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
 from trainer.data import Corpora
@@ -109,7 +109,7 @@ def load_data(args: argparse.Namespace) -> Corpora:
     if "pairs" in needed and not args.pairs:
         raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
     sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
-    loaders = {"pairs": load_pairs, "snli": load_snli, "stsb": load_stsb, "cqa": load_cqa}
+    loaders = {"pairs": load_pairs, "snli": load_nli, "stsb": load_stsb, "cqa": load_cqa}
     return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
 
 

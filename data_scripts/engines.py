@@ -1,0 +1,216 @@
+"""The engines that join comments: DuckDB in this process, Spark on this machine or a cluster, BigQuery.
+
+What they are asked is written once, in Ibis (`filters`, `pairs`); here is how each is reached, how it is given files
+and how it writes a result that no memory holds.
+"""
+
+import argparse
+import re
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import ibis
+import ibis.expr.types as ir
+from tqdm import tqdm
+
+from data_scripts.errors import InputError
+
+Database = Any  # an Ibis backend
+
+
+def add_memory_argument(parser: argparse._ActionsContainer) -> None:
+    """The option of commands that DuckDB works for; they leave the choice of `connect` to it."""
+    parser.add_argument(
+        "--memory-limit",
+        default="4GiB",
+        metavar="SIZE",
+        help="DuckDB's memory, such as 2GiB; what does not fit goes to disk, beside OUTPUT (default: %(default)s)",
+    )
+
+
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that any engine works for: which one, and what it may use."""
+    group = parser.add_argument_group("engine")
+    group.add_argument(
+        "--engine",
+        choices=("duckdb", "spark", "bigquery"),
+        default="duckdb",
+        help="what joins and sorts: DuckDB in this process (default); Spark (pip install 'convsim[spark]', and Java); "
+        "BigQuery, over tables of the public Reddit schema (pip install 'convsim[bigquery]')",
+    )
+    add_memory_argument(group)
+    group.add_argument(
+        "--spark-master",
+        metavar="URL",
+        help="such as spark://host:7077 or yarn; all its machines must see the files under the same paths (default: "
+        "the session's own, else local[*])",
+    )
+
+
+@contextmanager
+def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
+    """The Ibis backend that the options of `add_engine_arguments` name, else DuckDB; what spills goes to `scratch`.
+
+    Raises:
+        InputError: the engine is not installed, cannot be reached, or its memory limit is no size or too small.
+    """
+    engine = getattr(args, "engine", "duckdb")
+    if engine == "spark":
+        with _spark(args.spark_master) as database:
+            yield database
+        return
+    if engine == "bigquery":
+        yield _bigquery()
+        return
+    if not re.fullmatch(r"\d+(\.\d+)? ?([KMGT]i?)?B", args.memory_limit):
+        raise InputError(f"--memory-limit {args.memory_limit}: expected a number and a unit, such as 500MB or 2GiB")
+    database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
+    database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
+    database.raw_sql("SET enable_progress_bar_print = false")
+    try:
+        yield database
+    except duckdb.OutOfMemoryException as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"--memory-limit {args.memory_limit}: too little for the join and the sort ({reason}); name more"
+        ) from error
+    finally:
+        database.disconnect()
+
+
+@contextmanager
+def _spark(master: str | None) -> Iterator[Database]:
+    try:
+        from pyspark import SparkConf
+        from pyspark.errors import PySparkException
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        raise InputError(f"--engine spark: {error}; pip install 'convsim[spark]'") from error
+    conf = SparkConf()
+    if master or not conf.contains("spark.master"):
+        conf.setMaster(master or "local[*]")
+    for key, value in {
+        "spark.app.name": "convsim",
+        "spark.ui.showConsoleProgress": "true",
+        "spark.sql.parquet.compression.codec": "zstd",
+    }.items():
+        conf.setIfMissing(key, value)
+    before = SparkSession.getActiveSession()
+    try:
+        session = before or SparkSession.builder.config(conf=conf).getOrCreate()
+    except (PySparkException, RuntimeError, OSError) as error:
+        raise InputError(f"--engine spark: no session ({error}); it needs Java 17 and a master that answers") from error
+    try:
+        session.sparkContext.setLogLevel("ERROR")
+        yield ibis.pyspark.connect(session)
+    finally:
+        if before is None:
+            session.stop()
+
+
+def _bigquery() -> Database:
+    try:
+        return ibis.bigquery.connect()
+    except (ImportError, AttributeError) as error:
+        raise InputError(f"--engine bigquery: {error}; pip install 'convsim[bigquery]'") from error
+    except Exception as error:  # google.auth's own, which is not here where BigQuery is not used
+        raise InputError(
+            f"--engine bigquery: no connection ({error}); `gcloud auth application-default login` and a project "
+            "(GOOGLE_CLOUD_PROJECT) are needed; --explain prints the SQL without either"
+        ) from error
+
+
+# What of the public tables of Reddit comments is spoken of without an account. `score` is there so that the columns
+# wanted are fewer than these, and are named in the SQL: the tables have more, in any order.
+_PUBLIC_SCHEMA = dict.fromkeys(("id", "parent_id", "link_id", "author", "body", "subreddit"), "string") | dict.fromkeys(
+    ("created_utc", "score"), "int64"
+)
+
+
+def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Database | None = None) -> ir.Table:
+    """Columns of several tables of BigQuery that have the schema of the public ones of Reddit comments, as one table.
+
+    Args:
+        names: PROJECT.DATASET.TABLE each.
+        columns: those to read.
+        database: of `connect`; without it the tables are spoken of, as for SQL that is only printed.
+
+    Raises:
+        InputError: a name is not of that form.
+    """
+    tables = []
+    for name in names:
+        if name.count(".") != 2:
+            raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, as --engine bigquery reads tables")
+        project, dataset, table = name.split(".")
+        if database is None:
+            described = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
+        else:
+            described = database.table(table, database=(project, dataset))
+        tables.append(described.select(*columns))
+    return ibis.union(*tables) if len(tables) > 1 else tables[0]
+
+
+def read_parquet(database: Database, files: list[Path]) -> ir.Table:
+    """The rows of Parquet files as one table."""
+    if database.name != "pyspark":
+        return database.read_parquet(files)
+    name = ibis.util.gen_name("convsim")
+    database._session.read.parquet(*(str(file.resolve()) for file in files)).createOrReplaceTempView(name)
+    return database.table(name)
+
+
+def write_parquet(table: ir.Table, path: Path, label: str) -> list[Path]:
+    """Write a table, whatever its size, in its order, to one or more Parquet files: those that it returns, in order.
+
+    Args:
+        table: an expression of the engine's backend.
+        path: where: DuckDB makes a file of this name, Spark a folder.
+        label: what the progress bar says.
+    """
+    database = table.get_backend()
+    if database.name == "pyspark":
+        database._session.sql(ibis.to_sql(table, dialect="pyspark")).write.parquet(str(path.resolve()))
+        return sorted(path.glob("part-*.parquet"))
+    if database.name == "duckdb":
+        with _progress(database.con.query_progress, label):
+            table.to_parquet(path)
+    else:
+        table.to_parquet(path)
+    return [path]
+
+
+def keep(table: ir.Table, folder: Path, name: str) -> ir.Table:
+    """The same rows, computed now and kept in a folder, for expressions that need them more than once.
+
+    BigQuery, whose data are elsewhere, computes them anew for each.
+    """
+    database = table.get_backend()
+    if database.name == "bigquery":
+        return table
+    return read_parquet(database, write_parquet(table, folder / f"{name}.parquet", name))
+
+
+@contextmanager
+def _progress(percent: Callable[[], float], label: str) -> Iterator[None]:
+    """Shows how far a query is, which is asked in another thread while it runs in this one."""
+    done = threading.Event()
+
+    def watch(bar: tqdm) -> None:
+        while not done.wait(0.5):
+            bar.update(max(min(percent(), 100) - bar.n, 0))
+
+    with tqdm(
+        total=100, delay=2, desc=label, unit="%", bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}"
+    ) as bar:
+        thread = threading.Thread(target=watch, args=(bar,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()

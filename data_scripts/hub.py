@@ -1,0 +1,66 @@
+"""Uploads a folder to the Hub, and says in words what went wrong."""
+
+from pathlib import Path
+from typing import Any
+
+from huggingface_hub import HfApi, constants, get_token
+from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
+from huggingface_hub.utils import validate_repo_id
+
+from data_scripts.errors import InputError
+
+
+def check_repository_id(repository_id: str) -> None:
+    """Refuse what cannot be a repository's name, before any work is done for it.
+
+    Raises:
+        InputError: if it is not of the form OWNER/NAME.
+    """
+    try:
+        validate_repo_id(repository_id)
+    except HFValidationError as error:
+        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: {error}") from error
+    if repository_id.count("/") != 1:
+        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: OWNER/NAME was expected")
+
+
+def upload(
+    folder: Path, repository_id: str, *, failed: str, private: bool, repo_type: str = "model", **options: Any
+) -> str:
+    """Make the repository where there is none, and upload a folder to it in one commit; the commit's address.
+
+    Args:
+        folder: what is uploaded.
+        repository_id: OWNER/NAME.
+        failed: what the message of a failure ends with: how the user does it again.
+        private: make the repository, if it is not there, a private one.
+        repo_type: "model", "dataset" or "space".
+        options: those of `HfApi.upload_folder`.
+
+    Raises:
+        InputError: no token, no connection, or the Hub does not take it.
+    """
+    problem = f"nothing was pushed to {repository_id}: "
+    if get_token() is None:
+        raise InputError(f"{problem}no Hub token was found; set HF_TOKEN or run `hf auth login`. {failed}")
+    api = HfApi()
+    sdk = "gradio" if repo_type == "space" else None
+    try:
+        api.create_repo(repository_id, repo_type=repo_type, private=private or None, exist_ok=True, space_sdk=sdk)
+        commit = api.upload_folder(folder_path=folder, repo_id=repository_id, repo_type=repo_type, **options)
+    except (HTTPError, OSError, ValueError, RuntimeError) as error:
+        raise InputError(f"{problem}{_reason(error, repository_id)}. {failed}") from error
+    return commit.commit_url
+
+
+def _reason(error: Exception, repository_id: str) -> str:
+    status = getattr(getattr(error, "response", None), "status_code", None)
+    if status == 401:
+        return "the Hub does not know the token (401); set HF_TOKEN to a valid one or run `hf auth login`"
+    if status == 403:
+        return f"the token may not write there (403); take one with write access to {repository_id.partition('/')[0]}"
+    if isinstance(error, OfflineModeIsEnabled):
+        return "HF_HUB_OFFLINE is set"
+    if status is None and isinstance(error, (HTTPError, ConnectionError)):
+        return f"{constants.ENDPOINT} cannot be reached ({error})"
+    return " ".join(str(error).split())

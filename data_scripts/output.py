@@ -1,0 +1,278 @@
+"""The folder of pairs that a command leaves: split, sharded, masked, counted, with its card."""
+
+import argparse
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from data_scripts.card import PairStatistics, write_card
+from data_scripts.engines import write_parquet
+from data_scripts.errors import InputError
+from data_scripts.files import BrokenLines
+from data_scripts.hub import check_repository_id, upload
+from data_scripts.pairs import PAIR_SCHEMA
+
+TEST_PERCENT, VALIDATION_PERCENT = 10, 1
+SPLITS = ("train", "validation", "test")
+BATCH_ROWS = 100_000
+SHARD_BYTES = 1 << 29  # of text, about: files of a size that the Hub and `datasets` handle well
+
+
+def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
+    """The options of every command that writes a folder of pairs; `check_output` looks at them."""
+    group = parser.add_argument_group("output")
+    group.add_argument(
+        "--output", "-o", type=Path, required=required, metavar="FOLDER", help="where the pairs are written"
+    )
+    group.add_argument(
+        "--split",
+        choices=("thread", "random"),
+        default="thread",
+        help="thread: whole threads go to train (89 %%), validation (1 %%) or test (10 %%), so that no conversation is "
+        "on two sides (default); random: single pairs do, as in the paper",
+    )
+    group.add_argument("--overwrite", action="store_true", help="replace a folder of pairs that is there already")
+    group.add_argument(
+        "--license",
+        metavar="ID",
+        help="the data's licence for the card, as the Hub spells it (such as cc-by-4.0, or other); needed to push",
+    )
+    group.add_argument(
+        "--push_to_hub", metavar="OWNER/NAME", help="publish the folder as this data set; made private if it is new"
+    )
+
+
+def check_output(args: argparse.Namespace) -> None:
+    """Refuse what cannot end well, before anything is read.
+
+    Raises:
+        InputError: a name that no repository can have, or a push without a licence.
+    """
+    if args.push_to_hub:
+        check_repository_id(args.push_to_hub)
+        if not args.license:
+            raise InputError(
+                "--push_to_hub: name the data's licence with --license ID (as the Hub spells it, such as cc-by-4.0): "
+                "who gets the data must know what they may do with it"
+            )
+
+
+def split_of(key: str) -> str:
+    """The split of a thread's name (or of a pair's text): a hash decides, so that it stays when data grows."""
+    percent = int.from_bytes(hashlib.sha256(key.encode()).digest()) % 100
+    if percent < TEST_PERCENT:
+        return "test"
+    return "validation" if percent < TEST_PERCENT + VALIDATION_PERCENT else "train"
+
+
+def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> dict[str, Any]:
+    """The report's first sections: what was asked for, and the lines that could not be read."""
+    report: dict[str, Any] = {"settings": {"command": command, **settings, "files": files}}
+    report["lines left out"] = dict(broken.counts)
+    report["first lines left out"] = broken.examples
+    return report
+
+
+def report_table(report: dict[str, Any]) -> str:
+    """A report as it is printed."""
+    lines = []
+    for section, content in report.items():
+        if content:
+            lines.append(section)
+        if isinstance(content, list):
+            lines += [f"  {line}" for line in content]
+            continue
+        for name, value in content.items():
+            shown = ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
+            lines.append(f"  {name:<40} {shown:>12}")
+    return "\n".join(lines)
+
+
+class _Shards:
+    """The files of one split: rows gather to row groups, row groups to files of about `SHARD_BYTES` of text."""
+
+    def __init__(self, folder: Path, split: str) -> None:
+        self.folder, self.split = folder, split
+        self.held: list[pa.Table] = []
+        self.rows = self.held_rows = self.bytes = self.shard_bytes = 0
+        self.files: list[Path] = []
+        self.writer: pq.ParquetWriter | None = None
+
+    def add(self, table: pa.Table) -> None:
+        if not len(table):
+            return
+        self.held.append(table)
+        self.held_rows += len(table)
+        if self.held_rows >= BATCH_ROWS:
+            self._flush()
+
+    def _flush(self) -> None:
+        table = pa.concat_tables(self.held).combine_chunks()
+        if self.writer is None:
+            self.files.append(self.folder / f"{self.split}-{len(self.files):05d}.parquet")
+            self.writer = pq.ParquetWriter(
+                self.files[-1], PAIR_SCHEMA, compression="zstd", use_dictionary=["thread", "source"]
+            )
+        self.writer.write_table(table, row_group_size=len(table))
+        self.rows += len(table)
+        self.bytes += table.nbytes
+        self.shard_bytes += table.nbytes
+        self.held, self.held_rows = [], 0
+        if self.shard_bytes >= SHARD_BYTES:
+            self._close()
+
+    def _close(self) -> None:
+        if self.writer is not None:
+            self.writer.close()
+        self.writer, self.shard_bytes = None, 0
+
+    def finish(self) -> None:
+        """Write what is held; the files get their last names, which say how many there are."""
+        if self.held:
+            self._flush()
+        self._close()
+        for number, file in enumerate(self.files):
+            file.rename(self.folder / f"{self.split}-{number:05d}-of-{len(self.files):05d}.parquet")
+
+
+class _SortedPairs:
+    """Tables of sorted pairs without those that equal the one before."""
+
+    def __init__(self, files: list[Path]) -> None:
+        self.files = files
+        self.total = sum(pq.read_metadata(file).num_rows for file in files)
+        self.repeated = 0
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        last = PAIR_SCHEMA.empty_table()
+        with tqdm(total=self.total, unit="pair", unit_scale=True, desc="write") as bar:
+            for file in self.files:
+                for batch in pq.ParquetFile(file).iter_batches(batch_size=BATCH_ROWS):
+                    table = pa.Table.from_batches([batch]).cast(PAIR_SCHEMA)
+                    joined = pa.concat_tables([last, table])
+                    new = pa.array(run_starts(joined, PAIR_SCHEMA.names)).slice(len(last))
+                    last = table.slice(len(table) - 1)
+                    bar.update(len(table))
+                    table = table.filter(new)
+                    self.repeated += len(new) - len(table)
+                    if len(table):
+                        yield table
+
+
+def run_starts(table: pa.Table, columns: list[str]) -> np.ndarray:
+    """Whether each row differs from the one before in one of the columns, (rows,) bool; the first row does."""
+    starts = np.ones(len(table), bool)
+    if len(table) > 1:
+        same = np.ones(len(table) - 1, bool)
+        for name in columns:
+            column = table[name].combine_chunks()
+            same &= pc.equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+        starts[1:] = ~same
+    return starts
+
+
+def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
+    """At most `most` pairs of each response, case (of a to z), punctuation and spaces apart.
+
+    Those that are kept are the first by thread and text, so that they do not depend on the order of the files.
+    """
+    upper, lower = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
+    words = pairs.response.translate(upper, lower).re_replace(r"[^\p{L}\p{N}]+", "")
+    key = ibis.ifelse(words == "", pairs.response, words)  # a response of signs only is itself
+    place = ibis.row_number().over(ibis.window(group_by=key, order_by=["thread", "input", "response", "source"]))
+    return pairs.mutate(place=place).filter(ibis._.place < most).drop("place")
+
+
+def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Namespace, report: dict[str, Any]) -> None:
+    """Write the distinct pairs, sorted by thread, with report.json and a card; print the report.
+
+    A split without a pair gets no file, for `datasets` reads neither empty files nor empty row groups.
+
+    Args:
+        pairs: columns `input, response, thread, source`. The same pair twice in a thread is written once.
+        folder: an empty folder.
+        scratch: a folder for files that are not kept.
+        args: the options of `add_output_arguments` and `filters.add_filter_arguments`.
+        report: section -> what was counted so far; this adds the sections `pairs`, `splits`, `threads`, `characters`
+            and, where personal data are masked, `masked`.
+
+    Raises:
+        InputError: no pair is left.
+    """
+    pairs = pairs.select(PAIR_SCHEMA.names)
+    capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
+    ordered = capped.order_by("thread", "input", "response", "source")
+    rows = _SortedPairs(write_parquet(ordered, scratch / "pairs.parquet", "join and sort"))
+    if not rows.total:
+        raise InputError(f"no pair is left to write; what was counted:\n{report_table(report)}")
+    statistics = PairStatistics()
+    shards = {name: _Shards(folder, name) for name in SPLITS}
+    masked: dict[str, int] = {}
+    for table in rows:
+        statistics.add(table, run_starts)
+        if args.split == "thread":
+            threads = table["thread"].combine_chunks().dictionary_encode()
+            parts = np.array([split_of(key) for key in threads.dictionary.to_pylist()])[threads.indices.to_numpy()]
+        else:
+            keys = pc.binary_join_element_wise(table["input"], table["response"], "\t")
+            parts = np.array([split_of(key) for key in keys.to_pylist()])
+        if args.mask:
+            table = _mask(table, masked)
+        for name, files in shards.items():
+            files.add(table.filter(pa.array(parts == name)))
+    for files in shards.values():
+        files.finish()
+    report["pairs"] = {"repeated in their thread": rows.repeated}
+    if args.max_repeats:
+        total = pairs.count().to_pyarrow().as_py()
+        report["pairs"][f"response held by {args.max_repeats} others already"] = total - rows.total
+    report["pairs"]["written"] = statistics.pairs
+    report["splits"] = {name: files.rows for name, files in shards.items()}
+    report |= statistics.sections()
+    if args.mask:
+        report["masked"] = masked
+    (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    sizes = {name: (files.rows, files.bytes) for name, files in shards.items() if files.rows}
+    write_card(folder, args.license, report, statistics, sizes)
+    print(report_table(report))
+
+
+def _mask(table: pa.Table, counts: dict[str, int]) -> pa.Table:
+    from data_scripts.cleaning import mask  # its libraries take a while
+
+    for name in ("input", "response"):
+        texts, found = mask(table[name].combine_chunks())
+        table = table.set_column(table.column_names.index(name), table.schema.field(name), texts)
+        for kind, number in found.items():
+            counts[kind] = counts.get(kind, 0) + number
+    return table
+
+
+def push(args: argparse.Namespace) -> None:
+    """Publish the folder written, where that was asked for.
+
+    Raises:
+        InputError: the Hub does not take it; the folder stays.
+    """
+    if args.push_to_hub:
+        command = f"hf upload {args.push_to_hub} {args.output} --repo-type dataset"
+        address = upload(
+            args.output,
+            args.push_to_hub,
+            failed=f"The pairs are in {args.output}; push them later with: {command}",
+            private=True,
+            repo_type="dataset",
+            commit_message=f"Pairs of {args.output.resolve().name}",
+            delete_patterns="*.parquet",
+        )
+        print(f"published: {address}")

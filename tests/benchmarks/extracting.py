@@ -1,0 +1,236 @@
+"""From dumps to pairs: `python -m data_scripts reddit` against a dictionary in plain Python, and against pandas.
+
+All read the same files, made up by `made_dumps`, and must write the same pairs to the same splits: their figures hold a
+hash of what they wrote, which `measuring.alternate` compares. Importing libraries is not timed. Two cores each.
+"""
+
+import hashlib
+import html
+import io
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import zstandard
+
+from data_scripts.dumps import DUMP_FORMS, _BlockParser
+from data_scripts.files import read_blocks
+from data_scripts.filters import PAPER
+from tests.benchmarks.made_dumps import make_dumps
+from tests.benchmarks.material import Material
+from tests.benchmarks.measuring import SAME, run_data_scripts
+
+FIELDS = ("id", "parent_id", "link_id", "author", "body", "subreddit", "created_utc")
+PAIR = ["input", "response", "thread", "source"]
+SPLITS = ("train", "validation", "test")
+CORES = 2
+Row = tuple[Any, ...]  # FIELDS, and whether the comment passes the paper's rules
+
+
+def ours(material: Material, source: str, comments: str = "dumped", limit: str | None = None) -> dict[str, Any]:
+    """The command, from `source` ("dumps" or "parquet") of `material.dumped` or `material.many_dumped` comments."""
+    count = getattr(material, comments)
+    files = _dumps(material, count) if source == "dumps" else _parquet(material, count)
+    with tempfile.TemporaryDirectory(dir=material.folder) as folder:
+        output = Path(folder) / "pairs"
+        arguments = ["reddit", *map(str, files), "--output", str(output)]
+        seconds, megabytes = run_data_scripts([*arguments, "--memory-limit", limit] if limit else arguments, CORES)
+        return _figures(count, seconds) | {"MB": megabytes} | _digest(output, count)
+
+
+def dictionary_join(material: Material, source: str) -> dict[str, Any]:
+    """All comments in a dictionary by their id, then a look-up for each reply."""
+
+    def join(output: Path) -> None:
+        comments: dict[str, Row] = {}
+        for row in read(files):
+            other = comments.get(row[0])
+            # Of one id twice the first by time counts, then by text, author and parent.
+            if other is None or (row[6], row[4], row[3], row[1]) < (other[6], other[4], other[3], other[1]):
+                comments[row[0]] = row
+        pairs: dict[str, set[tuple[str, str, str, str]]] = {name: set() for name in SPLITS}
+        split_of: dict[str, str] = {}
+        for _, parent_id, thread, _, response, subreddit, _, kept in comments.values():
+            if kept and parent_id.startswith("t1_"):
+                parent = comments.get(parent_id[3:])
+                if parent is not None and parent[7]:
+                    if thread not in split_of:
+                        split_of[thread] = _split_of(thread)
+                    pairs[split_of[thread]].add((parent[4], response, thread, f"reddit/{subreddit}"))
+        for split, rows in pairs.items():
+            columns = list(zip(*rows, strict=True)) or [()] * len(PAIR)
+            pq.write_table(pa.table(dict(zip(PAIR, columns, strict=True))), output / f"{split}.parquet")
+
+    files = (_dumps if source == "dumps" else _parquet)(material, material.dumped)
+    read = _rows_of_dumps if source == "dumps" else _rows_of_parquet
+    return _time(material, join)
+
+
+def pandas_merge(material: Material) -> dict[str, Any]:
+    """The rules over whole columns, and a merge of the comments with themselves."""
+
+    def join(output: Path) -> None:
+        comments = pd.concat(map(pd.read_parquet, files), ignore_index=True)
+        twice = comments["id"].duplicated(keep=False)
+        first = comments[twice].sort_values(["created_utc", "body", "author", "parent_id"]).drop_duplicates("id")
+        comments = pd.concat([comments[~twice], first])
+        body = comments["body"]
+        kept = comments[
+            ~body.isin(["[deleted]", "[removed]", ""])
+            & (comments["characters"] < 350)
+            & (comments["alphabetic"] * 100 > comments["characters"] * 70)
+            & ~body.str.startswith(("https", "/r/", "@"))
+            & ~comments["author"].str.lower().str.contains("bot", regex=False)
+        ]
+        responses = kept[kept["parent_id"].str.startswith("t1_")]
+        inputs = pd.DataFrame({"parent_id": "t1_" + kept["id"], "input": kept["body"]})
+        merged = responses.merge(inputs, on="parent_id")
+        pairs = pd.DataFrame(
+            {
+                "input": merged["input"],
+                "response": merged["body"],
+                "thread": merged["link_id"],
+                "source": "reddit/" + merged["subreddit"],
+            }
+        ).drop_duplicates()
+        threads = pairs["thread"].unique()
+        split = pairs["thread"].map(dict(zip(threads, map(_split_of, threads), strict=True)))
+        for name in SPLITS:
+            pairs[split == name].to_parquet(output / f"{name}.parquet", index=False)
+
+    files = _parquet(material, material.dumped)
+    return _time(material, join)
+
+
+def parse(material: Material) -> dict[str, float]:
+    """Our reader: one dump to the comments' columns as they stand in it, on one core."""
+    dump = _dumps(material, material.dumped)[0]
+    _use_cores(1)
+    started, rows = time.perf_counter(), 0
+    parser = _BlockParser(submissions=False, filters=PAPER)
+    for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
+        columns = parser.columns(block, lines)
+        assert columns is not None, "a line of a made-up dump is not as it should be"
+        rows += len(columns[1])
+    return _figures(rows, time.perf_counter() - started)
+
+
+def parse_with_json(material: Material) -> dict[str, float]:
+    """`json.loads` for every line of the same dump, and the same columns, on one core."""
+    dump = _dumps(material, material.dumped)[0]
+    _use_cores(1)
+    started = time.perf_counter()
+    columns: dict[str, list] = {name: [] for name in FIELDS}
+    for fields in _json_lines(dump):
+        for name, column in columns.items():
+            column.append(fields[name])
+    return _figures(len(columns["id"]), time.perf_counter() - started)
+
+
+def four_gibibytes(material: Material) -> dict[str, float]:
+    """What `memory_extract` may use at most."""
+    return {"MB": 4096}
+
+
+def _use_cores(count: int) -> None:
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+    pa.set_cpu_count(count)
+
+
+def _time(material: Material, join: Callable[[Path], None]) -> dict[str, Any]:
+    _use_cores(CORES)
+    with tempfile.TemporaryDirectory(dir=material.folder) as folder:
+        started = time.perf_counter()
+        join(Path(folder))
+        seconds = time.perf_counter() - started
+        return _figures(material.dumped, seconds) | _digest(Path(folder), material.dumped)
+
+
+def _figures(comments: int, seconds: float) -> dict[str, Any]:
+    return {"comments/s": comments / seconds, "microseconds/comment": seconds * 1e6 / comments}
+
+
+def _digest(output: Path, comments: int) -> dict[str, str]:
+    """How many pairs were written, and a hash of them and their splits that does not depend on their order."""
+    total = rows = 0
+    for split in SPLITS:
+        for file in sorted(output.glob(f"{split}*.parquet")):
+            for batch in pq.ParquetFile(file).iter_batches(columns=PAIR):
+                for row in batch.to_pylist():
+                    line = json.dumps([split, *row.values()]).encode()
+                    total += int.from_bytes(hashlib.sha256(line).digest()[:8])
+                rows += len(batch)
+    return {f"{SAME} of {comments:,} comments": f"{rows:,} pairs, hash {total % 2**64:016x}"}
+
+
+def _split_of(thread: str) -> str:
+    percent = int.from_bytes(hashlib.sha256(thread.encode()).digest()) % 100
+    return "test" if percent < 10 else "validation" if percent == 10 else "train"
+
+
+def _rows_of_parquet(files: Iterable[Path]) -> Iterator[Row]:
+    for file in files:
+        table = pq.read_table(file)
+        columns = [table[name].to_pylist() for name in (*FIELDS, "characters", "alphabetic")]
+        for *fields, characters, alphabetic in zip(*columns, strict=True):
+            author, body = fields[3:5]
+            yield (*fields, characters < 350 and alphabetic * 100 > characters * 70 and _passes(body, author))
+
+
+def _rows_of_dumps(files: Iterable[Path]) -> Iterator[Row]:
+    for file in files:
+        for fields in _json_lines(file):
+            body = html.unescape(fields["body"])
+            kept = (
+                len(body) < 350
+                and sum(map(str.isalpha, body)) * 100 > len(body) * 70
+                and _passes(body, fields["author"])
+            )
+            texts = (fields["id"], fields["parent_id"], fields["link_id"], fields["author"], body, fields["subreddit"])
+            yield *texts, int(fields["created_utc"]), kept
+
+
+def _passes(body: str, author: str) -> bool:
+    """The paper's rules that are not about lengths."""
+    return (
+        body not in ("[deleted]", "[removed]", "")
+        and not body.startswith(("https", "/r/", "@"))
+        and "bot" not in author.lower()
+    )
+
+
+def _json_lines(dump: Path) -> Iterator[dict[str, Any]]:
+    with dump.open("rb") as file:
+        stream = zstandard.ZstdDecompressor(max_window_size=2**31).stream_reader(file)
+        yield from map(json.loads, io.TextIOWrapper(stream, encoding="utf-8"))
+
+
+def prepare(material: Material, comments: str) -> None:
+    """Make the dumps and the Parquet of comments, where they are missing."""
+    _parquet(material, getattr(material, comments))
+
+
+def _dumps(material: Material, comments: int) -> list[Path]:
+    folder = material.folder / f"dumps-{comments}"
+    if not folder.is_dir():
+        partial = folder.with_name(f"{folder.name}.partial")
+        shutil.rmtree(partial, ignore_errors=True)
+        make_dumps(partial, comments)
+        partial.rename(folder)
+    return sorted(folder.glob("RC_*.zst"))
+
+
+def _parquet(material: Material, comments: int) -> list[Path]:
+    """What the command makes of the dumps; it knows files that it made before, and what they were made by."""
+    folder = material.folder / f"comments-{comments}"
+    dumps = _dumps(material, comments)
+    run_data_scripts(["reddit", *map(str, dumps), "--comments", str(folder)], CORES)
+    return sorted(folder.glob("RC_*.parquet"))

@@ -1,0 +1,225 @@
+"""Ten kinds of broken dump through the whole command: a clear message or a counted line, and no good line lost."""
+
+import bz2
+import codecs
+import gzip
+import json
+import lzma
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from data_scripts.__main__ import main
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".bz2": bz2.compress,
+    ".gz": gzip.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+def comment(number: int, **changes: object) -> dict:
+    """A comment that passes the rules; it replies to the one before it, the first of every ten to a submission."""
+    return {
+        "id": f"c{number}",
+        "parent_id": f"t1_c{number - 1}" if number % 10 else f"t3_s{number}",
+        "link_id": f"t3_s{number - number % 10}",
+        "author": f"reader{number}",
+        "body": f"these are the words of a comment {number}",
+        "subreddit": "pictures",
+        "created_utc": 1136074029 + number,
+        "score": 3,
+    } | changes
+
+
+def line(fields: dict) -> bytes:
+    return json.dumps(fields).encode() + b"\n"
+
+
+GOOD = [comment(number) for number in range(6_000)]  # more than a megabyte
+GOOD_LINES = [line(fields) for fields in GOOD]
+
+
+def among_good_lines(*broken: bytes, seed: int = 0) -> bytes:
+    """The good lines, with broken ones at random places between them."""
+    draws, lines = random.Random(seed), list(GOOD_LINES)
+    for one in broken:
+        lines.insert(draws.randrange(len(lines) + 1), one if one.endswith(b"\n") else one + b"\n")
+    return b"".join(lines)
+
+
+def pairs_of(comments: list[dict]) -> set[tuple[str, str, str]]:
+    """Brute force: (input, response, thread) of every reply whose comment is there."""
+    by_name = {f"t1_{fields['id']}": fields for fields in comments}
+    replies = [(by_name[fields["parent_id"]], fields) for fields in comments if fields["parent_id"] in by_name]
+    return {(parent["body"], reply["body"], reply["link_id"]) for parent, reply in replies}
+
+
+def run(output: Path, *dumps: Path) -> int:
+    return main(["reddit", *map(str, dumps), "--output", str(output), "--workers", "1"])
+
+
+def extract(folder: Path, data: bytes, name: str = "RC_2001-01.jsonl") -> tuple[set[tuple[str, str, str]], dict]:
+    """The pairs and the report that the command makes of a dump."""
+    folder.mkdir(exist_ok=True)
+    (folder / name).write_bytes(data)
+    assert run(folder / "out", folder / name) == 0
+    rows = [row for file in (folder / "out").glob("*.parquet") for row in pq.read_table(file).to_pylist()]
+    report = json.loads((folder / "out" / "report.json").read_text(encoding="utf-8"))
+    assert len(rows) == report["pairs"]["written"]
+    return {(row["input"], row["response"], row["thread"]) for row in rows}, report
+
+
+def refuse(folder: Path, data: bytes, name: str, capsys: pytest.CaptureFixture[str]) -> str:
+    """The message to who names this dump after a good one; nothing is left but the dumps."""
+    folder.mkdir(exist_ok=True)
+    (folder / "RC_2000-12.jsonl").write_bytes(b"".join(GOOD_LINES[:20]))
+    (folder / name).write_bytes(data)
+    assert run(folder / "out", folder / "RC_2000-12.jsonl", folder / name) == 2
+    assert sorted(file.name for file in folder.iterdir()) == ["RC_2000-12.jsonl", name]
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert message.startswith(f"error: {folder / name}: ")
+    return message
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_truncated_at_any_byte_it_is_refused_and_the_advice_saves_every_whole_line(tmp_path, capsys, suffix):
+    packed = PACKERS[suffix](b"".join(GOOD_LINES))
+    ends = random.Random(suffix).sample(range(2, len(packed)), 5)
+    for end in [*ends, len(packed) - 1]:
+        message = refuse(tmp_path / str(end), packed[:end], f"RC_2001-01{suffix}", capsys)
+        assert "the archive is truncated, after " in message
+        assert "download it again, or unpack what is there" in message
+    # What an unpacker gives of the longest part; then the plain file is truncated within a line.
+    part = b"".join(GOOD_LINES)[: random.Random(suffix).randrange(500_000, 600_000)]
+    whole = part.count(b"\n")
+    found, report = extract(tmp_path / "part", part, "RC_2001-01.jsonl")
+    assert found == pairs_of(GOOD[:whole])
+    assert report["lines left out"] == {"not JSON": 1}
+    assert report["first lines left out"][0].startswith(f"{tmp_path / 'part' / 'RC_2001-01.jsonl'}:{whole + 1}: ")
+
+
+def test_lines_of_garbage_are_counted(tmp_path):
+    draws = random.Random(1)
+    garbage = [bytes(draws.randrange(256) for _ in range(draws.randrange(500))) for _ in range(100)]
+    garbage = [one.replace(b"\n", b"") for one in garbage] + [b"{}", b"[]", b"null", b"0", b'"text"', b"{", b"}", b"\r"]
+    found, report = extract(tmp_path, among_good_lines(*garbage))
+    assert found == pairs_of(GOOD)
+    assert sum(report["lines left out"].values()) == len(garbage)
+    assert sum(report["comments"].values()) == len(GOOD)
+
+
+def test_a_missing_field_is_counted_whichever_it_is(tmp_path):
+    needed = [name for name in comment(0) if name != "score"]
+    broken = [{name: value for name, value in comment(9_001).items() if name != missing} for missing in needed]
+    found, report = extract(tmp_path, among_good_lines(*map(line, broken)))
+    assert found == pairs_of(GOOD)
+    assert report["lines left out"] == {"missing field": len(needed)}
+    assert sum(report["comments"].values()) == len(GOOD)
+
+
+def test_a_field_of_the_wrong_type_is_counted_whichever_it_is(tmp_path):
+    texts = ["id", "parent_id", "link_id", "author", "body", "subreddit"]
+    wrong = [(name, value) for name in texts for value in (None, 7, 7.5, True, ["a"], {"a": 1})]
+    wrong += [("created_utc", value) for value in (None, "soon", "", -1, 10**30, ["1"], {"a": 1})]
+    found, report = extract(
+        tmp_path, among_good_lines(*(line(comment(9_001, **{name: value})) for name, value in wrong))
+    )
+    assert found == pairs_of(GOOD)
+    assert report["lines left out"] == {"wrong type": len(wrong)}
+    assert sum(report["comments"].values()) == len(GOOD)
+
+
+def test_a_field_that_is_not_needed_may_be_of_any_type(tmp_path):
+    scores = (None, "3", 1e300, [1, [2]], {"a": {"b": None}}, "\ud83d")
+    odd = [comment(9_000 + number, score=score) for number, score in enumerate(scores)]
+    found, report = extract(tmp_path, among_good_lines(*map(line, odd)))
+    assert found == pairs_of(GOOD + odd)
+    assert not report["lines left out"]
+
+
+def test_lines_of_fifty_megabytes_are_a_long_comment_or_a_counted_line(tmp_path):
+    long = line(comment(9_001, body="long " * 10_000_000))
+    found, report = extract(tmp_path, among_good_lines(long, b"x" * 50_000_000))
+    assert found == pairs_of(GOOD)
+    assert report["lines left out"] == {"not JSON": 1}
+    assert report["comments"]["350 characters or more"] == 1
+    assert sum(report["comments"].values()) == len(GOOD) + 1
+
+
+def test_lines_in_other_encodings_are_counted(tmp_path):
+    fields = json.dumps(comment(9_001, body="the words of a café naïve"), ensure_ascii=False)
+    broken = [fields.encode(name) for name in ("latin-1", "mac-roman", "cp437", "utf-16-be", "utf-32-be")]
+    accented = comment(9_010, body="the words of a café naïve")
+    right = json.dumps(accented, ensure_ascii=False).encode()
+    found, report = extract(tmp_path, codecs.BOM_UTF8 + among_good_lines(*broken, right))
+    assert found == pairs_of([*GOOD, accented])
+    assert report["lines left out"] == {"not UTF-8": len(broken)}
+    assert sum(report["comments"].values()) == len(GOOD) + 1
+
+
+def test_a_dump_in_another_encoding_is_refused(tmp_path, capsys):
+    data = b"".join(GOOD_LINES).decode().encode("utf-16")
+    message = refuse(tmp_path, data, "RC_2001-01.jsonl", capsys)
+    assert "no comment in it; expected Pushshift's JSON lines of comments" in message
+    assert "RC_2001-01.jsonl:1: not UTF-8 (byte 0xff at 1)" in message
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_of_comments_of_one_id_the_earliest_is_kept_wherever_it_stands(tmp_path, first):
+    again = [comment(number, body=f"other words for the same {number}", created_utc=9 * 10**9) for number in (4, 5, 4)]
+    repeated = b"".join(map(line, again))
+    lines = b"".join(GOOD_LINES)
+    found, report = extract(tmp_path, repeated + lines if first else lines + repeated)
+    assert found == pairs_of(GOOD)
+    assert report["comments"]["id seen before"] == len(again)
+    assert sum(report["comments"].values()) == len(GOOD) + len(again)
+
+
+def test_parents_in_a_circle_end_and_cost_no_other_pair(tmp_path):
+    circle = [
+        comment(9_001 + number, parent_id=f"t1_c{9_001 + (number + 1) % 3}", link_id="t3_s") for number in range(3)
+    ]
+    alone = comment(9_009, parent_id="t1_c9009")
+    found, report = extract(tmp_path, among_good_lines(*map(line, [*circle, alone])))
+    assert found - pairs_of([alone]) == pairs_of(GOOD + circle)
+    assert sum(report["comments"].values()) == len(GOOD) + 4
+    assert sum(report["kept comments"].values()) == report["comments"]["kept"] == len(GOOD) + 4
+
+
+@pytest.mark.parametrize("name", ["RC_2001-01.jsonl", *(f"RC_2001-01{suffix}" for suffix in PACKERS)])
+def test_an_empty_file_is_refused(tmp_path, capsys, name):
+    assert "the file is empty; download it again or leave it out" in refuse(tmp_path, b"", name, capsys)
+
+
+@pytest.mark.parametrize("content", [b"", b"\n", b"\n\n \n"])
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_an_archive_of_nothing_is_refused(tmp_path, capsys, suffix, content):
+    assert "no comment in it" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
+
+
+NO_COMMENT = "no comment in it; expected Pushshift's JSON lines of comments"
+
+
+@pytest.mark.parametrize(
+    ("said", "packer", "reason"),
+    [
+        *(
+            (said, other, f"not a readable {said} file")
+            for said in PACKERS
+            for other in (*PACKERS, "")
+            if other != said
+        ),
+        *((said, other, NO_COMMENT) for said in (".jsonl", "") for other in PACKERS),
+        (".txt", "", "unknown kind of file; expected a name that ends in .jsonl"),
+        (".tar.gz", ".gz", "an archive of several files; unpack it"),
+    ],
+)
+def test_a_wrong_extension_is_refused_with_a_reason(tmp_path, capsys, said, packer, reason):
+    data = PACKERS.get(packer, bytes)(b"".join(GOOD_LINES))
+    assert reason in refuse(tmp_path, data, f"RC_2001-01{said}", capsys)

@@ -1,0 +1,132 @@
+"""Captions by image from every form they come in, against plain readings of the files."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import datasets
+import pytest
+from datasets import Dataset, DatasetDict
+
+from data_scripts.__main__ import main
+
+Images = list[tuple[str, list[str]]]
+
+
+def run(tmp_path: Path, source: Path | str) -> dict[str, Images]:
+    assert main(["captions", str(source), "--output", str(tmp_path / "out"), "--overwrite"]) == 0
+    splits = {}
+    for file in (tmp_path / "out").glob("*.parquet"):
+        rows = Dataset.from_parquet(str(file), cache_dir=str(tmp_path / "cache"))
+        assert rows.column_names == ["group", "captions"]
+        splits[file.name.partition("-")[0]] = [(row["group"], row["captions"]) for row in rows]
+    return splits
+
+
+def test_lines_of_parallel_files_describe_one_image(tmp_path: Path) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "train.1.en.gz").write_bytes(gzip.compress(b"A dog.\nA cat.\n"))
+    (folder / "train.2.en.gz").write_bytes(gzip.compress(b"An animal.\nA cat.\n"))
+    (folder / "test_2016.1.en").write_text("A bird.\r\n")
+    (folder / "test_2016.1.de").write_text("Ein Vogel.\n")
+    assert run(tmp_path, folder) == {
+        "train": [("train:1", ["A dog.", "An animal."]), ("train:2", ["A cat."])],
+        "test": [("test_2016:1", ["A bird."])],
+    }
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["train"] == {
+        "from": str(folder),
+        "images": 2,
+        "captions": 3,
+        "images with one caption": 1,
+        "repeated for their image, left out": 1,
+        "empty, left out": 0,
+    }
+
+
+def test_captions_in_any_order_are_gathered_as_a_dictionary_gathers_them(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    rows = [(f"{draw.randrange(300)}.jpg", f"Scene {draw.randrange(40)}.") for _ in range(3000)]
+    file = tmp_path / "scenes.tsv"
+    file.write_text("image_id\tcaption\tsource\n" + "".join(f"{image}\t{caption}\tx\n" for image, caption in rows))
+    expected: dict[str, dict[str, None]] = {}
+    for image, caption in rows:
+        expected.setdefault(image, {})[caption] = None
+    assert run(tmp_path, file) == {"train": [(image, list(captions)) for image, captions in expected.items()]}
+
+
+def test_annotations_of_coco_are_read_by_split(tmp_path: Path) -> None:
+    folder = tmp_path / "annotations"
+    folder.mkdir()
+    for name, image in (("train2017", 7), ("val2017", 8)):
+        annotations = [{"image_id": image, "id": i, "caption": f"A caption {i}.\n"} for i in range(2)]
+        document = {"info": {"year": 2017}, "images": [{"id": image}], "annotations": annotations}
+        (folder / f"captions_{name}.json").write_text(json.dumps(document))
+    assert run(tmp_path, folder) == {
+        "train": [("7", ["A caption 0.", "A caption 1."])],
+        "validation": [("8", ["A caption 0.", "A caption 1."])],
+    }
+
+
+@pytest.mark.parametrize("column", ["captions", "caption", "sentences"])
+def test_a_list_a_row_is_an_image_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    rows = {column: [["A dog.", " "], ["A dog.", "A cat."]], "sentids": [[1, 2], [3, 4]]}
+    named = {"test": Dataset.from_dict(rows), "validation": Dataset.from_dict(rows | {"filename": ["a.jpg", "b.jpg"]})}
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: DatasetDict(named))
+    assert run(tmp_path, "some/captions") == {
+        "test": [
+            ("some/captions, split test, row 1", ["A dog."]),
+            ("some/captions, split test, row 2", ["A dog.", "A cat."]),
+        ],
+        "validation": [("a.jpg", ["A dog."]), ("b.jpg", ["A dog.", "A cat."])],
+    }
+
+
+def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
+    file = tmp_path / "scenes.tsv"
+    file.write_text("image_id\tcaption\n2\tA dog.\n1\tA cat.\n2\tA hound.\n")
+    first = run(tmp_path, file)
+    (tmp_path / "out").rename(tmp_path / "first")
+    assert run(tmp_path, tmp_path / "first") == first == {"train": [("2", ["A dog.", "A hound."]), ("1", ["A cat."])]}
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (
+            {"train.1.en": "A dog.\nA cat.\n", "train.2.en": "A hound.\n"},
+            "train.2.en: 1 lines, fewer than the other train.*",
+        ),
+        ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not COCO's JSON, after 0 annotations"),
+        ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
+        ({"captions_train.json": '{"images": []}'}, 'no caption; expected {"annotations": [{"image_id": …'),
+        ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that names its image"),
+        ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
+        ({"scenes.tsv": "image\ttitle\n1\tA dog.\n"}, "no column captions; expected captions (or caption, sentences)"),
+        ({"scenes.tsv": "image_id\tcaption\n1\t \n"}, "split train: not one caption"),
+    ],
+)
+def test_a_wrong_source_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], files: dict[str, str], message: str
+) -> None:
+    folder = tmp_path / "source"
+    folder.mkdir()
+    for name, content in files.items():
+        (folder / name).write_text(content)
+    assert main(["captions", str(folder), "--output", str(tmp_path / "out")]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_real_parallel_files_give_every_line(data_dir: Path, tmp_path: Path) -> None:
+    folder = data_dir / "captions" / "multi30k"
+    splits = run(tmp_path, folder)
+    assert {name: len(images) for name, images in splits.items()} == {
+        "train": 29_000,
+        "validation": 1_014,
+        "test": 1_000,
+    }
+    texts = [gzip.decompress((folder / f"val.{i}.en.gz").read_bytes()).decode().splitlines() for i in range(1, 6)]
+    plain = [list(dict.fromkeys(line.strip() for line in lines)) for lines in zip(*texts, strict=True)]
+    assert [captions for _, captions in splits["validation"]] == plain
