@@ -26,6 +26,7 @@ texts of more than 20 characters that they share within a source.
 import argparse
 import re
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,7 @@ import pyarrow.parquet as pq
 
 from data_scripts.chat_logs import check_log, read_log
 from data_scripts.chat_tables import COLUMN_NAMES, ChatLog, Pair
-from data_scripts.engines import add_memory_argument, connect, keep, read_parquet
+from data_scripts.engines import add_memory_argument, connect, keep, read_parquet, write_parquet
 from data_scripts.errors import InputError
 from data_scripts.files import UNPACK, BatchWriter, BrokenLines, new_folder, parquet_writer
 from data_scripts.filters import (
@@ -52,7 +53,7 @@ from data_scripts.filters import (
     rules,
 )
 from data_scripts.output import add_output_arguments, check_output, push, start_report, write_pairs
-from data_scripts.pairs import PAIR, PAIR_SCHEMA, REPEATED, component_threads
+from data_scripts.pairs import PAIR, PAIR_SCHEMA, REPEATED, add_threads
 from data_scripts.turns import make_turns, thread_names
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -212,7 +213,7 @@ def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: 
 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[str, Any]) -> ir.Table:
-    """The pairs of which both texts are kept; those that name no thread are held in memory, to be given one."""
+    """The pairs of which both texts are kept; those that name no thread are given one."""
     removed = {
         f"{side}: {name}": condition
         for side in ("input", "response")
@@ -227,8 +228,15 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[
     pairs = pairs.mutate(rule=first_rule(removed))
     report["pairs read"] = count(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
-    bare = kept.filter(kept.thread.isnull()).to_pyarrow()
-    at = bare.column_names.index("thread")
-    bare = bare.set_column(at, "thread", component_threads(bare)).cast(PAIR_SCHEMA)
-    pq.write_table(bare, scratch / "bare.parquet")
-    return kept.filter(kept.thread.notnull()).union(read_parquet(pairs.get_backend(), [scratch / "bare.parquet"]))
+    bare = write_parquet(kept.filter(kept.thread.isnull()).drop("thread"), scratch / "bare.parquet", "threads")
+
+    def read() -> Iterator[pa.Table]:
+        for file in bare:
+            for batch in pq.ParquetFile(file).iter_batches():
+                yield pa.Table.from_batches([batch])
+
+    with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
+        for table in add_threads(read):
+            writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
+    named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
+    return kept.filter(kept.thread.notnull()).union(named)

@@ -1,7 +1,7 @@
 """From texts that answer each other to pairs: the join, the threads of bare pairs, and loading what was written."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -128,8 +128,8 @@ def join_replies(
     return Replies(judged, [*removed, KEPT], found, [*lost, PAIR], pairs)
 
 
-def component_threads(pairs: pa.Table) -> pa.ChunkedArray:
-    """A thread for each pair of which only the texts are known.
+def add_threads(read: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
+    """Give a thread to pairs of which only the texts are known.
 
     Pairs of one source that share a text of more than 20 characters, whichever side it is on, are connected; a
     connected component is a thread. Its name is the source and the smallest SHA-256 (16 hexadecimal digits) of those
@@ -137,35 +137,48 @@ def component_threads(pairs: pa.Table) -> pa.ChunkedArray:
     named after its two texts.
 
     Args:
-        pairs: columns `input, response, source`, strings, `n` rows.
+        read: gives the pairs, columns `input, response, source` (strings), as one or more tables; it is called twice.
+            Memory holds numbers of about 100 bytes a pair, not their texts.
 
     Returns:
-        The threads' names, `n` strings.
+        The tables, with the column `thread`.
     """
-    n, tab = len(pairs), pa.scalar("\t", pa.large_string())
-    source, *sides = (pairs[name].cast(pa.large_string()) for name in ("source", "input", "response"))
-    texts, holders = [], []
-    for side in sides:
-        long = pc.greater(pc.utf8_length(side), LONG_TEXT)
-        texts += pc.binary_join_element_wise(source, side, tab).filter(long).chunks
-        holders.append(np.flatnonzero(long.to_numpy()))
-    codes = pa.chunked_array(texts, pa.large_string()).combine_chunks().dictionary_encode()
+    hashes = np.concatenate([np.zeros((2, 0), np.uint64), *map(_long_text_hashes, read())], axis=1)
+    side, holders = np.nonzero(hashes)
+    texts, codes = np.unique(hashes[side, holders], return_inverse=True)
     # A graph of pairs (0 to n - 1) and of long texts (from n on), with an edge where the pair holds the text.
-    size = n + len(codes.dictionary)
-    edges = (np.concatenate(holders), n + codes.indices.to_numpy())
-    graph = coo_array((np.ones(len(codes), bool), edges), shape=(size, size))
+    n = hashes.shape[1]
+    size = n + len(texts)
+    graph = coo_array((np.ones(len(codes), bool), (holders, n + codes)), shape=(size, size))
     component = connected_components(graph, directed=False)[1]
     unnamed = np.iinfo(np.uint64).max
     names = np.full(size, unnamed)  # by component, of which there are at most `size`
-    np.minimum.at(names, component[n:], _hashes(codes.dictionary))
-    names = names[component[:n]]
-    alone = np.flatnonzero(names == unnamed)
-    names[alone] = _hashes(pc.binary_join_element_wise(source, *sides, tab).take(pa.array(alone)))
-    digits = pa.array((f"{name:016x}" for name in names.tolist()), pa.large_string())
-    return pc.binary_join_element_wise(source, digits, pa.scalar("/", pa.large_string()))
+    np.minimum.at(names, component[n:], texts)
+    names, start = names[component[:n]], 0
+    for table in read():
+        own = names[start : start + len(table)].copy()
+        alone = np.flatnonzero(own == unnamed)
+        own[alone] = _hashes(_joined(table, "source", "input", "response").take(pa.array(alone)))
+        digits = pa.array((f"{name:016x}" for name in own.tolist()), pa.string())
+        yield table.append_column("thread", pc.binary_join_element_wise(table["source"], digits, "/"))
+        start += len(table)
 
 
-def _hashes(texts: pa.Array | pa.ChunkedArray) -> np.ndarray:
+def _long_text_hashes(pairs: pa.Table) -> np.ndarray:
+    """(2, pairs) uint64: of each input and each response, with its source; 0 where the text is not long."""
+    hashes = np.zeros((2, len(pairs)), np.uint64)
+    for own, side in zip(hashes, ("input", "response"), strict=True):
+        long = np.flatnonzero(pc.utf8_length(pairs[side]).to_numpy() > LONG_TEXT)
+        own[long] = _hashes(_joined(pairs, "source", side).take(pa.array(long)))
+    return hashes
+
+
+def _joined(pairs: pa.Table, *columns: str) -> pa.ChunkedArray:
+    texts = (pairs[name].cast(pa.large_string()) for name in columns)
+    return pc.binary_join_element_wise(*texts, pa.scalar("\t", pa.large_string()))
+
+
+def _hashes(texts: pa.ChunkedArray) -> np.ndarray:
     digests = b"".join(hashlib.sha256(text.encode()).digest()[:8] for text in texts.to_pylist())
     return np.frombuffer(digests, dtype=">u8").astype(np.uint64)
 

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.errors import InputError
-from data_scripts.pairs import PAIR_FEATURES, component_threads, load_pairs
+from data_scripts.pairs import PAIR_FEATURES, add_threads, load_pairs
 
 
 def table(*pairs: tuple[str, str, str]) -> pa.Table:
@@ -18,8 +18,12 @@ def long(word: str) -> str:
     return f"a sentence of more than twenty characters about {word}"
 
 
+def parts(pairs: pa.Table) -> list[pa.Table]:
+    return [pairs.slice(start, 30) for start in range(0, len(pairs), 30)]
+
+
 def threads(*pairs: tuple[str, str, str]) -> list[str]:
-    return component_threads(table(*pairs)).to_pylist()
+    return [name for part in add_threads(lambda: parts(table(*pairs))) for name in part["thread"].to_pylist()]
 
 
 def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[int]]:
