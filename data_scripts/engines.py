@@ -28,7 +28,8 @@ def add_memory_argument(parser: argparse._ActionsContainer) -> None:
         "--memory-limit",
         default="4GiB",
         metavar="SIZE",
-        help="DuckDB's memory, such as 2GiB; what does not fit goes to disk, beside OUTPUT (default: %(default)s)",
+        help="memory for joining and sorting, such as 2GiB; what does not fit goes to disk, beside OUTPUT (default: "
+        "%(default)s)",
     )
 
 
@@ -51,6 +52,19 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def memory_bytes(limit: str) -> int:
+    """The bytes that `--memory-limit` allows: 2GiB is 2 x 2^30, 2GB is 2 x 10^9.
+
+    Raises:
+        InputError: not a number and a unit.
+    """
+    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B", limit)
+    if not found:
+        raise InputError(f"--memory-limit {limit}: expected a number and a unit, such as 500MB or 2GiB")
+    power = " KMGT".index(found[2] or " ")
+    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+
+
 @contextmanager
 def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     """The Ibis backend that the options of `add_engine_arguments` name, else DuckDB; what spills goes to `scratch`.
@@ -66,8 +80,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     if engine == "bigquery":
         yield _bigquery()
         return
-    if not re.fullmatch(r"\d+(\.\d+)? ?([KMGT]i?)?B", args.memory_limit):
-        raise InputError(f"--memory-limit {args.memory_limit}: expected a number and a unit, such as 500MB or 2GiB")
+    memory_bytes(args.memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
     database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
     database.raw_sql("SET enable_progress_bar_print = false")

@@ -24,12 +24,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.dumps import COMMENT_SCHEMA, DUMP_FORMS, TEXT_FIELDS, comment_schema, holds_submissions, read_dumps
-from data_scripts.engines import add_engine_arguments, bigquery_tables, connect, keep, read_parquet
+from data_scripts.engines import add_engine_arguments, bigquery_tables, connect, keep, memory_bytes, read_parquet
 from data_scripts.errors import InputError
 from data_scripts.files import UNPACK, BrokenLines, check_file, new_folder
 from data_scripts.filters import Filters, add_filter_arguments, count, filter_settings, read_filters
 from data_scripts.output import add_output_arguments, cap_repeats, check_output, push, start_report, write_pairs
 from data_scripts.pairs import join_replies, measured
+
+WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
+MOST_PACKED = 20  # no dump of comments is packed to less than a 20th
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,8 +61,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--workers",
         type=int,
         default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1,
-        help="dumps read at a time, each in a process of its own; for Pushshift's .zst each holds a window of 2 GiB "
-        "(default: %(default)s)",
+        help="dumps read at a time, each in a process of its own; fewer where the windows of large .zst dumps, up to 2 "
+        "GiB each, would pass --memory-limit (default: %(default)s)",
     )
     parser.add_argument(
         "--explain", action="store_true", help="print the SQL that the engine is given for the pairs, and do nothing"
@@ -169,10 +172,19 @@ def _read(
     except OSError as error:
         raise InputError(f"--comments {folder}: cannot be made ({error.strerror})") from error
     dumps = [file for file in files if file.suffix != ".parquet"]
+    workers = _readers(dumps, args.workers, memory_bytes(args.memory_limit))
     made = [folder / comments_name(dump) for dump in dumps]
-    if kept := read_dumps(dumps, made, broken, args.workers, filters):
+    if kept := read_dumps(dumps, made, broken, workers, filters):
         print(f"{kept} of {len(dumps)} dumps were read by an earlier run: their files in {folder} are used")
     return [*(file for file in files if file.suffix == ".parquet"), *made]
+
+
+def _readers(dumps: list[Path], workers: int, memory: int) -> int:
+    """How many dumps can be read at a time if each .zst may fill its window: it is no longer than its text."""
+    windows = sorted(min(WINDOW_BYTES, MOST_PACKED * dump.stat().st_size) for dump in dumps if dump.suffix == ".zst")
+    while workers > 1 and sum(windows[-workers:]) > memory:
+        workers -= 1
+    return workers
 
 
 def _check_made_for(files: list[Path], filters: Filters) -> None:

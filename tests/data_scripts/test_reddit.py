@@ -8,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts import dumps
+from data_scripts import dumps, reddit
 from data_scripts.__main__ import main
+from data_scripts.engines import memory_bytes
 from data_scripts.pairs import load_pairs
 
 SPLITS = ("train", "validation", "test")
@@ -313,6 +314,24 @@ def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys,
     assert {name for name in made if made[name] == now[name]} == {"RC_1.parquet"} and now.keys() == made.keys()
     assert [row["response"][-1] for row in read(tmp_path / "again")] == ["b", "c"]
     assert report(tmp_path / "again")["lines left out"] == {"missing field": 2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "readers"),
+    [
+        ([1_000] * 8, "2GiB", 8),
+        ([10**9] * 8, "4GiB", 2),
+        ([10**9] * 8, "1GiB", 1),
+        ([10**9, 1_000, 1_000], "2.5GiB", 8),
+        ([10**9] * 3, "7GB", 8),
+    ],
+)
+def test_dumps_are_read_so_many_at_a_time_as_their_windows_fit_in_memory(tmp_path, sizes, limit, readers):
+    dumps = [tmp_path / f"RC_{number}.zst" for number in range(len(sizes))]
+    for dump, size in zip(dumps, sizes, strict=True):
+        with dump.open("wb") as file:
+            file.truncate(size)  # takes no room on disk
+    assert reddit._readers(dumps, 8, memory_bytes(limit)) == readers
 
 
 def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
