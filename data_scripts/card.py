@@ -1,6 +1,5 @@
 """The card of a folder of pairs: what `datasets` must know to load it, what people want to see of it."""
 
-import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import yaml
 
 from data_scripts.pairs import PAIR_SCHEMA
 
@@ -132,9 +132,8 @@ def write_card(
         ],
         "dataset_info": info,
     }
-    # JSON is YAML: a value a line, quoted as it must be.
-    front = "\n".join(f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in metadata.items())
-    text = f"---\n{front}\n---\n\n{_text(license_id, report, statistics, sizes)}"
+    front = yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)
+    text = f"---\n{front}---\n\n{_text(license_id, report, statistics, sizes)}"
     (folder / "README.md").write_text(text, encoding="utf-8")
 
 

@@ -150,8 +150,8 @@ def run(args: argparse.Namespace) -> None:
                 log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
                 _read(log, filters, messages, ready)
                 broken.join(log.broken)
-        settings = {"split": args.split, "gap": args.gap or "by form", **filter_settings(filters)}
-        settings["columns"] = args.columns or "by name"
+        settings = {"split": args.split, **filter_settings(filters)}
+        settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
         report = start_report("conversations", [path.name for path in args.files], settings, broken)
         report["messages left out"] = dict(left_out)
         pairs = []

@@ -113,14 +113,15 @@ def read_filters(args: argparse.Namespace) -> Filters:
 
 
 def filter_settings(filters: Filters) -> dict[str, Any]:
-    """What a report says of the filters."""
-    return {
-        "filters": "paper" if filters.paper else "none",
+    """What a report says of the filters: which rules, and the options that were given."""
+    given = {
         "minimum of characters": filters.min_characters,
         "names on the list of bots": len(filters.bots),
-        "language": filters.language or "any",
-        "markdown": "stripped" if filters.markdown else "kept",
+        "language": filters.language,
+        "markdown": "stripped" if filters.markdown else None,
     }
+    settings = {"filters": "paper" if filters.paper else "none"}
+    return settings | {name: value for name, value in given.items() if value}
 
 
 def measure(text: str, filters: Filters = PAPER) -> tuple[str, int, int]:

@@ -154,7 +154,8 @@ def run(args: argparse.Namespace) -> None:
         else:
             comments = read_parquet(database, _read(files, args, args.comments or scratch, broken, filters))
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
-        settings["submissions"] = "inputs too" if args.submissions else "left out"
+        if args.submissions:
+            settings["submissions"] = "inputs too"
         report = start_report("reddit", [file.name for file in files] or args.sources, settings, broken)
         replies = join_replies(comments, filters, args.submissions, lambda table, name: keep(table, scratch, name))
         report["comments"] = count(replies.judged, replies.judged.rule, replies.rules)
