@@ -42,7 +42,6 @@ from data_scripts.corpora import (
     write_report,
     write_rows,
 )
-from data_scripts.engines import write_parquet
 from data_scripts.errors import InputError
 from data_scripts.files import BrokenLines, new_folder
 
@@ -141,7 +140,7 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, place: str) -
     table = database.read_parquet(read)
     distinct = table.group_by("group", "caption").agg(row=table.row.min())
     images = distinct.group_by("group").agg(captions=distinct.caption.collect(order_by="row"), row=distinct.row.min())
-    write_parquet(images.order_by("row").drop("row"), path, "gather")
+    images.order_by("row").drop("row").to_parquet(path)
     database.disconnect()
     lengths: Counter[int] = Counter()
     for batch in pq.ParquetFile(path).iter_batches(columns=["captions"]):

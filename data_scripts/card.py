@@ -1,7 +1,6 @@
 """The card of a folder of pairs: what `datasets` must know to load it, what people want to see of it."""
 
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import yaml
+from matplotlib.figure import Figure  # no pyplot: no state, no display
 
 from data_scripts.pairs import PAIR_SCHEMA
 
@@ -54,18 +54,21 @@ class PairStatistics:
         self.characters = {side: np.zeros(LONGEST + 1, np.int64) for side in ("input", "response")}
         self.replies, self.threads = _Runs(), _Runs()
         self.sources: Counter[str] = Counter()
-        self.last = PAIR_SCHEMA.empty_table()
 
-    def add(self, table: pa.Table, run_starts: Callable[[pa.Table, list[str]], np.ndarray]) -> None:
-        """Count the next pairs, columns `input, response, thread, source`."""
+    def add(self, table: pa.Table, thread_starts: np.ndarray, input_starts: np.ndarray) -> None:
+        """Count the next pairs.
+
+        Args:
+            table: columns `input, response, thread, source`.
+            thread_starts: (rows,) whether a thread begins with this pair.
+            input_starts: (rows,) whether an input does.
+        """
         self.pairs += len(table)
         for side, counts in self.characters.items():
             lengths = np.minimum(pc.utf8_length(table[side]).to_numpy(), LONGEST)
             counts += np.bincount(lengths, minlength=LONGEST + 1)
-        joined = pa.concat_tables([self.last, table])
-        self.threads.add(run_starts(joined, ["thread"])[len(self.last) :])
-        self.replies.add(run_starts(joined, ["thread", "input"])[len(self.last) :])
-        self.last = table.slice(len(table) - 1)
+        self.threads.add(thread_starts)
+        self.replies.add(input_starts)
         for entry in pc.value_counts(table["source"].combine_chunks()).to_pylist():
             self.sources[entry["values"]] += entry["counts"]
 
@@ -200,8 +203,6 @@ def _cell(value: object) -> str:
 
 
 def _figure() -> tuple[Any, Any]:
-    from matplotlib.figure import Figure  # no pyplot: no state, no display
-
     figure = Figure(figsize=(6, 3), layout="constrained")
     return figure, figure.subplots()
 

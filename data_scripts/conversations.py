@@ -26,18 +26,16 @@ texts of more than 20 characters that they share within a source.
 import argparse
 import re
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from data_scripts.chat_logs import check_log, read_log
 from data_scripts.chat_tables import COLUMN_NAMES, ChatLog, Pair
-from data_scripts.engines import add_memory_argument, connect, keep, read_parquet, write_parquet
+from data_scripts.engines import add_memory_argument, batches, connect, keep, read_parquet
 from data_scripts.errors import InputError
 from data_scripts.files import UNPACK, BatchWriter, BrokenLines, new_folder, parquet_writer
 from data_scripts.filters import (
@@ -228,15 +226,9 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[
     pairs = pairs.mutate(rule=first_rule(removed))
     report["pairs read"] = count(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
-    bare = write_parquet(kept.filter(kept.thread.isnull()).drop("thread"), scratch / "bare.parquet", "threads")
-
-    def read() -> Iterator[pa.Table]:
-        for file in bare:
-            for batch in pq.ParquetFile(file).iter_batches():
-                yield pa.Table.from_batches([batch])
-
+    bare = keep(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
-        for table in add_threads(read):
+        for table in add_threads(lambda: batches(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
     named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
     return kept.filter(kept.thread.notnull()).union(named)

@@ -209,33 +209,44 @@ def read_dumps(
     Raises:
         InputError: as `write_comments` does, for the first dump that does; files that are finished then stay.
     """
-    found = [_finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)]
-    for kept in filter(None, found):
-        broken.join(kept)
-    todo = [(dump, output) for dump, output, kept in zip(dumps, outputs, found, strict=True) if kept is None]
+    left_out = {dump: _finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)}
+    todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
     total = sum(dump.stat().st_size for dump, _ in todo)
     if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
         for dump, output in todo:
-            write_comments(dump, output, broken, filters)
-        return len(dumps) - len(todo)
+            left_out[dump] = own = BrokenLines()
+            write_comments(dump, output, own, filters)
+    else:
+        # The largest first: one that starts last would be waited for alone.
+        todo.sort(key=lambda pair: -pair[0].stat().st_size)
+        left_out |= _read_in_workers(todo, workers, total, filters)
+    for dump in dumps:  # in their order, whoever read them
+        if found := left_out[dump]:
+            broken.join(found)
+    return len(dumps) - len(todo)
+
+
+def _read_in_workers(
+    todo: list[tuple[Path, Path]], workers: int, total: int, filters: Filters
+) -> dict[Path, BrokenLines | None]:
+    """What was left out of each dump; `todo` are dumps and their files, `total` the dumps' bytes."""
     context = multiprocessing.get_context("spawn")
     read = context.Value("q", 0)
     with (
         ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
-        # The largest first: one that starts last would be waited for alone.
-        todo.sort(key=lambda pair: -pair[0].stat().st_size)
-        waiting = {executor.submit(_read_in_worker, dump, output, filters) for dump, output in todo}
+        reading = {dump: executor.submit(_read_in_worker, dump, output, filters) for dump, output in todo}
+        waiting = set(reading.values())
         try:
             while waiting:
                 done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 bar.update(read.value - bar.n)
                 for future in done:
-                    broken.join(future.result())
+                    future.result()
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
-    return len(dumps) - len(todo)
+        return {dump: future.result() for dump, future in reading.items()}
 
 
 _bytes_read: Any  # of all workers together

@@ -7,14 +7,17 @@ and how it writes a result that no memory holds.
 import argparse
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import duckdb
 import ibis
 import ibis.expr.types as ir
+import pyarrow as pa
+import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
@@ -177,45 +180,67 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     return database.table(name)
 
 
-def write_parquet(table: ir.Table, path: Path, label: str) -> list[Path]:
-    """Write a table, whatever its size, in its order, to one or more Parquet files: those that it returns, in order.
+def keep(table: ir.Table, folder: Path, name: str) -> ir.Table:
+    """The same rows, computed now, for expressions that need them more than once.
+
+    DuckDB keeps them within its memory limit and what it spills; Spark in Parquet in `folder`; BigQuery, whose data are
+    elsewhere, computes them anew for each.
+    """
+    database = table.get_backend()
+    if database.name == "duckdb":
+        kept = ibis.util.gen_name(name)
+        with _progress(database, name):
+            database.raw_sql(f'CREATE TEMP TABLE "{kept}" AS {ibis.to_sql(table, dialect="duckdb")}')
+        return database.table(kept)
+    if database.name == "pyspark":
+        return read_parquet(database, _spark_parquet(table, folder / name))
+    return table
+
+
+def batches(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa.Table]:
+    """The rows of a table in its order, so many at a time, whatever its size.
 
     Args:
         table: an expression of the engine's backend.
-        path: where: DuckDB makes a file of this name, Spark a folder.
-        label: what the progress bar says.
+        folder: where Spark writes the rows for this process to read.
+        label: what the progress bar says until the first rows are there.
+        rows: the most in a batch.
     """
     database = table.get_backend()
     if database.name == "pyspark":
-        database._session.sql(ibis.to_sql(table, dialect="pyspark")).write.parquet(str(path.resolve()))
-        return sorted(path.glob("part-*.parquet"))
+        for file in _spark_parquet(table, folder / "rows"):
+            for batch in pq.ParquetFile(file).iter_batches(batch_size=rows):
+                yield pa.Table.from_batches([batch])
+        return
     if database.name == "duckdb":
-        with _progress(database.con.query_progress, label):
-            table.to_parquet(path)
+        reader = database.con.sql(ibis.to_sql(table, dialect="duckdb")).to_arrow_reader(rows)
     else:
-        table.to_parquet(path)
-    return [path]
+        reader = table.to_pyarrow_batches(chunk_size=rows)
+    with _progress(database, label):
+        first = next(reader, None)
+    if first is not None:
+        for batch in chain([first], reader):
+            yield pa.Table.from_batches([batch])
 
 
-def keep(table: ir.Table, folder: Path, name: str) -> ir.Table:
-    """The same rows, computed now and kept in a folder, for expressions that need them more than once.
-
-    BigQuery, whose data are elsewhere, computes them anew for each.
-    """
-    database = table.get_backend()
-    if database.name == "bigquery":
-        return table
-    return read_parquet(database, write_parquet(table, folder / f"{name}.parquet", name))
+def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
+    """Have Spark write a table; its files in the table's order."""
+    session = table.get_backend()._session
+    session.sql(ibis.to_sql(table, dialect="pyspark")).write.parquet(str(folder.resolve()))
+    return sorted(folder.glob("part-*.parquet"))
 
 
 @contextmanager
-def _progress(percent: Callable[[], float], label: str) -> Iterator[None]:
-    """Shows how far a query is, which is asked in another thread while it runs in this one."""
+def _progress(database: Database, label: str) -> Iterator[None]:
+    """Shows how far DuckDB is, which is asked in another thread while it works in this one."""
+    if database.name != "duckdb":
+        yield
+        return
     done = threading.Event()
 
     def watch(bar: tqdm) -> None:
         while not done.wait(0.5):
-            bar.update(max(min(percent(), 100) - bar.n, 0))
+            bar.update(max(min(database.con.query_progress(), 100) - bar.n, 0))
 
     with tqdm(
         total=100, delay=2, desc=label, unit="%", bar_format="{desc}: {percentage:3.0f}% |{bar}| {elapsed}"

@@ -3,7 +3,8 @@
 import argparse
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.card import PairStatistics, write_card
-from data_scripts.engines import write_parquet
+from data_scripts.engines import batches
 from data_scripts.errors import InputError
 from data_scripts.files import BrokenLines
 from data_scripts.hub import check_repository_id, upload
@@ -99,14 +100,18 @@ def report_table(report: dict[str, Any]) -> str:
 
 
 class _Shards:
-    """The files of one split: rows gather to row groups, row groups to files of about `SHARD_BYTES` of text."""
+    """The files of one split: rows gather to row groups, row groups to files of about `SHARD_BYTES` of text.
 
-    def __init__(self, folder: Path, split: str) -> None:
-        self.folder, self.split = folder, split
+    Files are written by `writer`, a thread, while the next rows come.
+    """
+
+    def __init__(self, folder: Path, split: str, writer: Executor) -> None:
+        self.folder, self.split, self.writer = folder, split, writer
         self.held: list[pa.Table] = []
         self.rows = self.held_rows = self.bytes = self.shard_bytes = 0
         self.files: list[Path] = []
-        self.writer: pq.ParquetWriter | None = None
+        self.file: pq.ParquetWriter | None = None
+        self.writing: Future | None = None
 
     def add(self, table: pa.Table) -> None:
         if not len(table):
@@ -117,68 +122,73 @@ class _Shards:
             self._flush()
 
     def _flush(self) -> None:
-        table = pa.concat_tables(self.held).combine_chunks()
-        if self.writer is None:
+        self._wait()
+        self.writing = self.writer.submit(self._write, pa.concat_tables(self.held))
+        self.held, self.held_rows = [], 0
+
+    def _wait(self) -> None:
+        if self.writing:
+            self.writing.result()
+
+    def _write(self, table: pa.Table) -> None:
+        if self.file is None:
             self.files.append(self.folder / f"{self.split}-{len(self.files):05d}.parquet")
-            self.writer = pq.ParquetWriter(
+            self.file = pq.ParquetWriter(
                 self.files[-1], PAIR_SCHEMA, compression="zstd", use_dictionary=["thread", "source"]
             )
-        self.writer.write_table(table, row_group_size=len(table))
+        self.file.write_table(table, row_group_size=len(table))
         self.rows += len(table)
         self.bytes += table.nbytes
         self.shard_bytes += table.nbytes
-        self.held, self.held_rows = [], 0
         if self.shard_bytes >= SHARD_BYTES:
             self._close()
 
     def _close(self) -> None:
-        if self.writer is not None:
-            self.writer.close()
-        self.writer, self.shard_bytes = None, 0
+        if self.file is not None:
+            self.file.close()
+        self.file, self.shard_bytes = None, 0
 
     def finish(self) -> None:
         """Write what is held; the files get their last names, which say how many there are."""
         if self.held:
             self._flush()
+        self._wait()
         self._close()
         for number, file in enumerate(self.files):
             file.rename(self.folder / f"{self.split}-{number:05d}-of-{len(self.files):05d}.parquet")
 
 
-class _SortedPairs:
-    """Tables of sorted pairs without those that equal the one before."""
+class _Distinct:
+    """Tables of sorted pairs without those that equal the one before; with each, where threads and inputs begin."""
 
-    def __init__(self, files: list[Path]) -> None:
-        self.files = files
-        self.total = sum(pq.read_metadata(file).num_rows for file in files)
-        self.repeated = 0
+    def __init__(self, tables: Iterable[pa.Table]) -> None:
+        self.tables = tables
+        self.read = self.repeated = 0
 
-    def __iter__(self) -> Iterator[pa.Table]:
-        last = PAIR_SCHEMA.empty_table()
-        with tqdm(total=self.total, unit="pair", unit_scale=True, desc="write") as bar:
-            for file in self.files:
-                for batch in pq.ParquetFile(file).iter_batches(batch_size=BATCH_ROWS):
-                    table = pa.Table.from_batches([batch]).cast(PAIR_SCHEMA)
-                    joined = pa.concat_tables([last, table])
-                    new = pa.array(run_starts(joined, PAIR_SCHEMA.names)).slice(len(last))
-                    last = table.slice(len(table) - 1)
-                    bar.update(len(table))
-                    table = table.filter(new)
+    def __iter__(self) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
+        last: dict[str, Any] = {}
+        with tqdm(unit="pair", unit_scale=True, desc="write") as bar:
+            for table in self.tables:
+                table = table.cast(PAIR_SCHEMA)
+                differs = {name: _differs(table[name].combine_chunks(), last.get(name)) for name in PAIR_SCHEMA.names}
+                last = table.slice(len(table) - 1).to_pylist()[0]
+                bar.update(len(table))
+                self.read += len(table)
+                thread = differs["thread"]
+                new, same_input = np.logical_or.reduce(list(differs.values())), thread | differs["input"]
+                if not new.all():
+                    table, thread, same_input = table.filter(pa.array(new)), thread[new], same_input[new]
                     self.repeated += len(new) - len(table)
-                    if len(table):
-                        yield table
+                if len(table):
+                    yield table, thread, same_input
 
 
-def run_starts(table: pa.Table, columns: list[str]) -> np.ndarray:
-    """Whether each row differs from the one before in one of the columns, (rows,) bool; the first row does."""
-    starts = np.ones(len(table), bool)
-    if len(table) > 1:
-        same = np.ones(len(table) - 1, bool)
-        for name in columns:
-            column = table[name].combine_chunks()
-            same &= pc.equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
-        starts[1:] = ~same
-    return starts
+def _differs(column: pa.Array, last: str | None) -> np.ndarray:
+    """Whether each value differs from the one before, (rows,) bool; before the first comes `last`."""
+    differs = np.ones(len(column), bool)
+    differs[:1] = column[0].as_py() != last
+    differs[1:] = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
+    return differs
 
 
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
@@ -212,30 +222,26 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
     pairs = pairs.select(PAIR_SCHEMA.names)
     capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
     ordered = capped.order_by("thread", "input", "response", "source")
-    rows = _SortedPairs(write_parquet(ordered, scratch / "pairs.parquet", "join and sort"))
-    if not rows.total:
-        raise InputError(f"no pair is left to write; what was counted:\n{report_table(report)}")
+    rows = _Distinct(batches(ordered, scratch, "join and sort", BATCH_ROWS))
     statistics = PairStatistics()
-    shards = {name: _Shards(folder, name) for name in SPLITS}
     masked: dict[str, int] = {}
-    for table in rows:
-        statistics.add(table, run_starts)
-        if args.split == "thread":
-            threads = table["thread"].combine_chunks().dictionary_encode()
-            parts = np.array([split_of(key) for key in threads.dictionary.to_pylist()])[threads.indices.to_numpy()]
-        else:
-            keys = pc.binary_join_element_wise(table["input"], table["response"], "\t")
-            parts = np.array([split_of(key) for key in keys.to_pylist()])
-        if args.mask:
-            table = _mask(table, masked)
-        for name, files in shards.items():
-            files.add(table.filter(pa.array(parts == name)))
-    for files in shards.values():
-        files.finish()
+    with ThreadPoolExecutor(1) as writer:
+        shards = {name: _Shards(folder, name, writer) for name in SPLITS}
+        for table, thread_starts, input_starts in rows:
+            statistics.add(table, thread_starts, input_starts)
+            parts = _splits(table, thread_starts, args.split)
+            if args.mask:
+                table = _mask(table, masked)
+            for name, files in shards.items():
+                files.add(table.filter(pa.array(parts == name)))
+        for files in shards.values():
+            files.finish()
+    if not statistics.pairs:
+        raise InputError(f"no pair is left to write; what was counted:\n{report_table(report)}")
     report["pairs"] = {"repeated in their thread": rows.repeated}
     if args.max_repeats:
         total = pairs.count().to_pyarrow().as_py()
-        report["pairs"][f"response held by {args.max_repeats} others already"] = total - rows.total
+        report["pairs"][f"response held by {args.max_repeats} others already"] = total - rows.read
     report["pairs"]["written"] = statistics.pairs
     report["splits"] = {name: files.rows for name, files in shards.items()}
     report |= statistics.sections()
@@ -245,6 +251,17 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
     sizes = {name: (files.rows, files.bytes) for name, files in shards.items() if files.rows}
     write_card(folder, args.license, report, statistics, sizes)
     print(report_table(report))
+
+
+def _splits(table: pa.Table, thread_starts: np.ndarray, split: str) -> np.ndarray:
+    """The split of each pair of a sorted table: (rows,) names."""
+    if split == "random":
+        keys = pc.binary_join_element_wise(table["input"], table["response"], "\t")
+        return np.array([split_of(key) for key in keys.to_pylist()])
+    starts = thread_starts.copy()
+    starts[:1] = True  # the thread of the table before may go on
+    keys = table["thread"].filter(pa.array(starts)).to_pylist()
+    return np.array([split_of(key) for key in keys])[np.cumsum(starts) - 1]
 
 
 def _mask(table: pa.Table, counts: dict[str, int]) -> pa.Table:

@@ -49,9 +49,9 @@ def measured(comments: ir.Table) -> ir.Table:
 class Replies:
     """Comments judged and joined to the comments that they answer."""
 
-    judged: ir.Table  # `name, parent_id, rule` of every comment: `KEPT`, or the first rule that removes it
+    judged: ir.Table  # `key, parent, rule` of every comment: `KEPT`, or the first rule that removes it
     rules: list[str]  # the rules' names, in order
-    found: ir.Table  # `name, parent_id, outcome` of every kept comment: `PAIR`, or why it is not the response of one
+    found: ir.Table  # `key, parent, outcome` of every kept comment: `PAIR`, or why it is not the response of one
     outcomes: list[str]  # the outcomes' names, in order
     pairs: ir.Table  # `input, response, thread, source`
 
@@ -73,12 +73,14 @@ def join_replies(
         keep: computes a table that is needed more than once, and gives it back: (table, name). Such a table has no
             texts in it; texts are joined at the end, to those that are needed.
     """
-    name = ibis.ifelse(comments.parent_id == "", "t3_", "t1_") + comments.id  # what replies call it
-    twice = keep(comments.group_by(name=name).agg(rows=ibis._.count()).filter(ibis._.rows > 1).select("name"), "twice")
-    # A window over all comments would sort them with their texts: only those whose id is there twice are ranked.
-    same_name = ibis.window(group_by="name", order_by=["created_utc", "body", "author", "parent_id"])
-    named = comments.mutate(name=name).semi_join(twice, "name")
-    repeats = keep(named.mutate(repeat=ibis.row_number().over(same_name) > 0), "repeats")
+    if submissions:  # an id may be that of a submission and of a comment
+        key = ibis.ifelse(comments.parent_id == "", "t3_", "t1_") + comments.id
+        parent = comments.parent_id
+    else:
+        key = comments.id  # a column as it is: engines look at its values before they read the texts beside them
+        parent = ibis.ifelse(comments.parent_id.startswith("t1_"), comments.parent_id.substr(3), ibis.null("string"))
+
+    removed: dict[str, ir.BooleanValue] = {}
 
     def judge(texts: ir.Table) -> ir.Table:
         language = texts.language if filters.language else None
@@ -86,39 +88,45 @@ def join_replies(
         removed.update(
             rules(texts.body, texts.characters, texts.alphabetic, texts.author, language=language, filters=filters)
         )
-        return texts.select("name", "parent_id", rule=first_rule(removed))
+        return texts.select("key", "parent", rule=first_rule(removed))
 
-    removed: dict[str, ir.BooleanValue] = {}
-    single = comments.mutate(name=name).anti_join(twice, "name")
-    judged = keep(judge(single.mutate(repeat=ibis.literal(False))).union(judge(repeats)), "judged")
+    keyed = comments.mutate(key=key, parent=parent)
+    first_judged = keep(judge(keyed.mutate(repeat=ibis.literal(False))), "first_judged")
+    twice = keep(first_judged.group_by("key").agg(rows=ibis._.count()).filter(ibis._.rows > 1).select("key"), "twice")
+    # A window over all comments would sort them with their texts: only those whose id is there twice are ranked.
+    same_key = ibis.window(group_by="key", order_by=["created_utc", "body", "author", "parent_id"])
+    repeats = keep(keyed.semi_join(twice, "key").mutate(repeat=ibis.row_number().over(same_key) > 0), "repeats")
+    judged = first_judged.anti_join(twice, "key").union(judge(repeats))
 
-    parents = judged.filter(judged.rule != REPEATED).select(parent=judged.name, parent_rule=judged.rule)
+    parents = judged.filter(judged.rule != REPEATED).select(parent_key=judged.key, parent_rule=judged.rule)
     kept = judged.filter(judged.rule == KEPT)
-    joined = kept.left_join(parents, kept.parent_id == parents.parent)
+    joined = kept.left_join(parents, kept.parent == parents.parent_key)
     if submissions:
-        lost = {"submissions": joined.parent_id == ""}
+        lost = {"submissions": joined.parent == ""}
         answered = "what is replied to"
     else:
-        lost = {"replies to a submission": ~joined.parent_id.startswith("t1_")}
+        lost = {"replies to a submission": joined.parent.isnull()}
         answered = "comment replied to"
     lost |= {
+        "replies to themselves": joined.parent == joined.key,
         f"{answered} is not in the dumps": joined.parent_rule.isnull(),
         f"{answered} was removed": joined.parent_rule != KEPT,
     }
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in lost.items()), else_=PAIR)
-    found = keep(joined.select("name", "parent_id", outcome=outcome), "found")
+    found = keep(joined.select("key", "parent", outcome=outcome), "found")
 
     links = found.filter(found.outcome == PAIR)
 
-    def texts(*columns: str) -> ir.Table:
+    def texts(**columns: ir.Value) -> ir.Table:
         # Each use begins at the files: engines keep in memory what two parts of a query share.
-        single = comments.select(*columns, name=name).anti_join(twice, "name")
+        single = comments.select(key=key, **columns).anti_join(twice, "key")
         return single.union(repeats.filter(~repeats.repeat).select(single.columns))
 
-    responses = texts("parent_id", "body", "link_id", "subreddit").semi_join(links, "name")
-    inputs = texts("body").semi_join(links.select(name=links.parent_id).distinct(), "name")
-    inputs = inputs.select(input_name=inputs.name, input=inputs.body)
-    both = responses.inner_join(inputs, responses.parent_id == inputs.input_name)
+    responses = texts(parent=parent, body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
+    responses = responses.semi_join(links, "key")
+    inputs = texts(body=comments.body).semi_join(links.select(key=links.parent).distinct(), "key")
+    inputs = inputs.select(input_key=inputs.key, input=inputs.body)
+    both = responses.inner_join(inputs, responses.parent == inputs.input_key)
     pairs = both.select(
         input=both.input,
         response=both.body,

@@ -20,7 +20,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 10
-DUMPS, COMMENTS = 4, 5_000  # of each
+COMMENTS = (9_000, 2_000, 5_000, 3_000)  # of each dump: with two workers the second is ready before the first
 
 
 class Command:
@@ -52,9 +52,9 @@ def command() -> Iterator[Command]:
 def dumps(tmp_path_factory) -> Path:
     folder, draws = tmp_path_factory.mktemp("dumps"), random.Random(0)
     words = ["".join(draws.choices("abcdefghijklmnopqrstuvwxyz", k=draws.randrange(2, 9))) for _ in range(2_000)]
-    for month in range(1, DUMPS + 1):
-        lines = []
-        for number in range((month - 1) * COMMENTS, month * COMMENTS):
+    for month, count in enumerate(COMMENTS, start=1):
+        lines, first = [], sum(COMMENTS[: month - 1])
+        for number in range(first, first + count):
             # A quarter of the comments begin a thread, the others answer one that is not far.
             answered = number - draws.randrange(1, 200)
             fields = {
@@ -129,6 +129,9 @@ def test_workers_change_nothing(never_killed):
 
 
 def _serve() -> None:
+    import matplotlib.backends.backend_agg
+    import matplotlib.figure  # noqa: F401, the card's
+
     import data_scripts.reddit  # noqa: F401, what is forked has it
     from data_scripts import dumps
     from data_scripts.__main__ import main

@@ -165,6 +165,7 @@ def test_every_lost_comment_is_counted_under_its_reason(tmp_path):
     }
     assert counts["kept comments"] == {
         "replies to a submission": 1,
+        "replies to themselves": 0,
         "comment replied to is not in the dumps": 1,
         "comment replied to was removed": 1,
         "pair": 2,
@@ -228,6 +229,7 @@ def test_titles_of_submissions_are_inputs_where_asked_for(tmp_path):
     assert counts["comments"]["author contains bot"] == 1
     assert counts["kept comments"] == {
         "submissions": 2,
+        "replies to themselves": 0,
         "what is replied to is not in the dumps": 1,
         "what is replied to was removed": 1,
         "pair": 2,
