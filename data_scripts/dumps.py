@@ -12,12 +12,13 @@ import re
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.json as pj
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -27,7 +28,6 @@ from data_scripts.filters import PAPER, Filters, language_of, measure, measure_c
 
 MADE_FROM = "convsim.made_from"  # in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # bytes of dumps: to start a process takes as long as to read a few MB
-PARSED_BYTES = 1 << 20  # at a time, so that caches hold them; a block with a longer line is left to the slow way
 FORMAT = 2  # raised when what is read from a dump changes, so that files of comments are made anew
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # an unpacked dump is named RC_2015-01
@@ -84,41 +84,50 @@ def _comment(line: bytes, submissions: bool, filters: Filters) -> tuple:
     return (*row, language_of(body, characters, alphabetic, filters)) if filters.language else row
 
 
+class _Comment(msgspec.Struct, gc=False):
+    id: str
+    parent_id: str
+    link_id: str
+    author: str
+    body: str
+    subreddit: str
+    created_utc: int | str
+
+
+class _Submission(msgspec.Struct, gc=False):
+    id: str
+    author: str
+    title: str
+    subreddit: str
+    created_utc: int | str
+
+
 class _BlockParser:
-    """Parses whole blocks of comments in C++, where all of their lines are as they should be."""
+    """Parses whole blocks of comments at once, where all of their lines are as they should be."""
 
     def __init__(self, submissions: bool, filters: Filters) -> None:
         self.submissions, self.filters = submissions, filters
-        texts = [(name, pa.string()) for name in FIELDS[submissions]]
-        # In some months' dumps created_utc is digits in quotes; what the last block had is tried first.
-        self.schemas = [pa.schema([*texts, ("created_utc", kind)]) for kind in (pa.int64(), pa.string())]
+        self.decoder = msgspec.json.Decoder(_Submission if submissions else _Comment)
 
     def parse(self, block: memoryview, lines: int) -> pa.Table | None:
         """A block's comments with the columns of `comment_schema`; None where a line needs a closer look."""
         columns = self.columns(block, lines)
         return columns and self._measured(*columns)
 
-    def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.ChunkedArray] | None:
+    def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.Int64Array] | None:
         """A block's texts by field, as they stand in it, and `created_utc`; None where a line needs a closer look."""
-        for schema in self.schemas:
-            try:
-                table = pj.read_json(
-                    pa.BufferReader(pa.py_buffer(block)),
-                    pj.ReadOptions(use_threads=False, block_size=min(len(block) + 1, PARSED_BYTES)),
-                    pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
-                )
-                table = table.combine_chunks()
-                table.validate(full=True)  # the parser takes any bytes for text
-                created = pc.cast(table["created_utc"], pa.int64())
-            except pa.ArrowInvalid:
-                continue
-            self.schemas.sort(key=lambda other: other is not schema)
-            if len(table) != lines or any(column.null_count for column in table.columns) or pc.min(created).as_py() < 0:
-                return None
-            return {name: table[name].combine_chunks() for name in FIELDS[self.submissions]}, created
-        return None
+        try:
+            rows = self.decoder.decode_lines(block)
+            created = pa.array([int(seconds) for seconds in map(attrgetter("created_utc"), rows)], pa.int64())
+        except (msgspec.DecodeError, ValueError, OverflowError):
+            return None
+        if len(rows) != lines or pc.min(created).as_py() < 0:
+            return None
+        return {
+            name: pa.array(list(map(attrgetter(name), rows)), pa.string()) for name in FIELDS[self.submissions]
+        }, created
 
-    def _measured(self, texts: dict[str, pa.StringArray], created: pa.ChunkedArray) -> pa.Table:
+    def _measured(self, texts: dict[str, pa.StringArray], created: pa.Int64Array) -> pa.Table:
         if self.submissions:
             blank = pa.array([""] * len(created), pa.string())
             link = pc.binary_join_element_wise("t3_", texts["id"], "")

@@ -33,8 +33,8 @@ else:
 UNPACK = {".bz2": "bzip2 -dc", ".zst": "zstd -dc --long=31", ".xz": "xz -dc", ".gz": "gzip -dc"}
 NEWLINE = b"\n"
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # what reading a damaged file raises, and EOFError
-CHUNK_BYTES = 1 << 20
-BLOCK_BYTES = 1 << 23  # read at a time
+CHUNK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20  # read at a time, so few that they are parsed while caches hold them
 BATCH_BYTES = 1 << 25  # of text in a row group
 EXAMPLES = 5  # broken lines shown of each kind
 

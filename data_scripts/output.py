@@ -25,6 +25,7 @@ from data_scripts.pairs import PAIR_SCHEMA
 
 TEST_PERCENT, VALIDATION_PERCENT = 10, 1
 SPLITS = ("train", "validation", "test")
+_POWERS_OF_256 = np.array([pow(256, 31 - place, 100) for place in range(32)])  # modulo 100, the first byte's first
 BATCH_ROWS = 100_000
 SHARD_BYTES = 1 << 29  # of text, about: files of a size that the Hub and `datasets` handle well
 
@@ -68,12 +69,14 @@ def check_output(args: argparse.Namespace) -> None:
             )
 
 
-def split_of(key: str) -> str:
-    """The split of a thread's name (or of a pair's text): a hash decides, so that it stays when data grows."""
-    percent = int.from_bytes(hashlib.sha256(key.encode()).digest()) % 100
-    if percent < TEST_PERCENT:
-        return "test"
-    return "validation" if percent < TEST_PERCENT + VALIDATION_PERCENT else "train"
+def splits_of(keys: list[str]) -> np.ndarray:
+    """The splits of threads' names (or of pairs' texts), places in `SPLITS`: a hash decides, so that they stay.
+
+    SHA-256 modulo 100: 0 to 9 is test, 10 validation, the rest train.
+    """
+    digests = b"".join(hashlib.sha256(key.encode()).digest() for key in keys)
+    percent = np.frombuffer(digests, np.uint8).reshape(-1, 32) @ _POWERS_OF_256 % 100
+    return np.where(percent < TEST_PERCENT, 2, np.where(percent < TEST_PERCENT + VALIDATION_PERCENT, 1, 0))
 
 
 def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> dict[str, Any]:
@@ -232,8 +235,8 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
             parts = _splits(table, thread_starts, args.split)
             if args.mask:
                 table = _mask(table, masked)
-            for name, files in shards.items():
-                files.add(table.filter(pa.array(parts == name)))
+            for place, files in enumerate(shards.values()):
+                files.add(table.filter(pa.array(parts == place)))
         for files in shards.values():
             files.finish()
     if not statistics.pairs:
@@ -254,14 +257,14 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
 
 
 def _splits(table: pa.Table, thread_starts: np.ndarray, split: str) -> np.ndarray:
-    """The split of each pair of a sorted table: (rows,) names."""
+    """The split of each pair of a sorted table: (rows,) places in `SPLITS`."""
     if split == "random":
         keys = pc.binary_join_element_wise(table["input"], table["response"], "\t")
-        return np.array([split_of(key) for key in keys.to_pylist()])
+        return splits_of(keys.to_pylist())
     starts = thread_starts.copy()
     starts[:1] = True  # the thread of the table before may go on
     keys = table["thread"].filter(pa.array(starts)).to_pylist()
-    return np.array([split_of(key) for key in keys])[np.cumsum(starts) - 1]
+    return splits_of(keys)[np.cumsum(starts) - 1]
 
 
 def _mask(table: pa.Table, counts: dict[str, int]) -> pa.Table:

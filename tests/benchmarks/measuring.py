@@ -85,6 +85,7 @@ def peak_megabytes() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
+SAMPLED_EVERY = 0.5  # seconds
 _TIMED_COMMAND = f"""
 import sys, time
 import data_scripts.reddit
@@ -101,7 +102,8 @@ def run_data_scripts(arguments: list[str], cores: int) -> tuple[float, float]:
 
     Returns:
         Its seconds, imports apart, and the most memory, in MB, that it and the processes which it started held at one
-        time: sampled ten times a second, what they share counted for each.
+        time: sampled twice a second (more often would slow them down), what they share counted for
+        each.
 
     Raises:
         MeasurementError: it failed; the message holds what it said.
@@ -115,7 +117,7 @@ def run_data_scripts(arguments: list[str], cores: int) -> tuple[float, float]:
         peak = 0
         while process.poll() is None:
             peak = max(peak, _resident(process))
-            time.sleep(0.1)
+            time.sleep(SAMPLED_EVERY)
         said.seek(0)
         lines = said.read().splitlines()
     marked = [line for line in lines if line.startswith(MARK)]

@@ -19,7 +19,7 @@ import yaml
 from data_scripts import output
 from data_scripts.__main__ import main
 from data_scripts.filters import add_filter_arguments
-from data_scripts.output import add_output_arguments, split_of, write_pairs
+from data_scripts.output import add_output_arguments, write_pairs
 from data_scripts.pairs import PAIR_SCHEMA, load_pairs
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
@@ -42,6 +42,11 @@ def written(folder: Path, pairs: list[Pair], *arguments: str) -> dict:
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
+def split_of(thread: str) -> str:
+    percent = int(hashlib.sha256(thread.encode()).hexdigest(), 16) % 100
+    return "test" if percent <= 9 else "validation" if percent == 10 else "train"
+
+
 def rows(folder: Path) -> dict[str, list[Pair]]:
     return {
         split: [
@@ -61,10 +66,8 @@ def draw_pairs(number: int, seed: int = 0) -> list[Pair]:
 
 
 def test_split_is_the_hash_of_the_thread_modulo_100():
-    for number in range(1000):
-        percent = int(hashlib.sha256(f"t3_{number}".encode()).hexdigest(), 16) % 100
-        expected = "test" if percent <= 9 else "validation" if percent == 10 else "train"
-        assert split_of(f"t3_{number}") == expected
+    keys = [f"t3_{number}" for number in range(1000)]
+    assert [output.SPLITS[place] for place in output.splits_of(keys)] == list(map(split_of, keys))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 100_000])
