@@ -227,6 +227,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[
     report["pairs read"] = count(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
     bare = keep(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
+    bare = bare.order_by("source", "input", "response")  # it is read twice
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
         for table in add_threads(lambda: batches(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))

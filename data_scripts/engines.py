@@ -85,6 +85,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
         return
     memory_bytes(args.memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
+    database.raw_sql("SET preserve_insertion_order = false")  # where an order matters, it is asked for
     database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
     database.raw_sql("SET enable_progress_bar_print = false")
     try:
