@@ -28,7 +28,7 @@ from data_scripts.filters import PAPER, Filters, language_of, measure, measure_c
 
 MADE_FROM = "convsim.made_from"  # in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # bytes of dumps: to start a process takes as long as to read a few MB
-FORMAT = 2  # raised when what is read from a dump changes, so that files of comments are made anew
+FORMAT = 3  # raised when what is read from a dump changes, so that files of comments are made anew
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # an unpacked dump is named RC_2015-01
 COMMENT_SCHEMA = pa.schema(
@@ -161,7 +161,10 @@ def write_comments(
     """
     submissions = holds_submissions(dump)
     own, parser = BrokenLines(), _BlockParser(submissions, filters)
-    with parquet_writer(output, comment_schema(filters)) as writer:
+    # The texts are read four times for each join: LZ4, and no dictionaries of what does not repeat, make it a seventh
+    # quicker than Zstandard and dictionaries do, for half as much disk again.
+    repeating = ["link_id", "author", "subreddit"]
+    with parquet_writer(output, comment_schema(filters), "lz4", repeating) as writer:
         for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
             table = parser.parse(block, lines)
             if table is not None:

@@ -225,11 +225,13 @@ class BatchWriter:
 
 
 @contextmanager
-def parquet_writer(output: Path, schema: pa.Schema) -> Iterator[BatchWriter]:
-    """Open a Parquet file for rows; it takes its name only when it is whole."""
+def parquet_writer(
+    output: Path, schema: pa.Schema, compression: str = "zstd", use_dictionary: bool | list[str] = True
+) -> Iterator[BatchWriter]:
+    """Open a Parquet file for rows, with options of `pq.ParquetWriter`; it takes its name only when it is whole."""
     partial = output.with_name(f"{output.name}.partial")
     try:
-        with pq.ParquetWriter(partial, schema, compression="zstd") as file:
+        with pq.ParquetWriter(partial, schema, compression=compression, use_dictionary=use_dictionary) as file:
             writer = BatchWriter(file, schema)
             yield writer
             writer.flush()

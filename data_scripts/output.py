@@ -105,7 +105,7 @@ def report_table(report: dict[str, Any]) -> str:
 class _Shards:
     """The files of one split: rows gather to row groups, row groups to files of about `SHARD_BYTES` of text.
 
-    Files are written by `writer`, a thread, while the next rows come.
+    Files are written by `writer`, in a thread, while the next rows come.
     """
 
     def __init__(self, folder: Path, split: str, writer: Executor) -> None:
@@ -228,7 +228,7 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
     rows = _Distinct(batches(ordered, scratch, "join and sort", BATCH_ROWS))
     statistics = PairStatistics()
     masked: dict[str, int] = {}
-    with ThreadPoolExecutor(1) as writer:
+    with ThreadPoolExecutor(len(SPLITS)) as writer:
         shards = {name: _Shards(folder, name, writer) for name in SPLITS}
         for table, thread_starts, input_starts in rows:
             statistics.add(table, thread_starts, input_starts)
