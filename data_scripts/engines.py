@@ -31,8 +31,8 @@ def add_memory_argument(parser: argparse._ActionsContainer) -> None:
         "--memory-limit",
         default="4GiB",
         metavar="SIZE",
-        help="memory for joining and sorting, such as 2GiB; what does not fit goes to disk, beside OUTPUT (default: "
-        "%(default)s)",
+        help="memory for joining and sorting (of Spark: its driver's), such as 2GiB; what does not fit goes to disk, "
+        "beside OUTPUT (default: %(default)s)",
     )
 
 
@@ -77,7 +77,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     """
     engine = getattr(args, "engine", "duckdb")
     if engine == "spark":
-        with _spark(args.spark_master) as database:
+        with _spark(args.spark_master, memory_bytes(args.memory_limit)) as database:
             yield database
         return
     if engine == "bigquery":
@@ -100,7 +100,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
 
 
 @contextmanager
-def _spark(master: str | None) -> Iterator[Database]:
+def _spark(master: str | None, memory: int) -> Iterator[Database]:
     try:
         from pyspark import SparkConf
         from pyspark.errors import PySparkException
@@ -112,6 +112,7 @@ def _spark(master: str | None) -> Iterator[Database]:
         conf.setMaster(master or "local[*]")
     for key, value in {
         "spark.app.name": "convsim",
+        "spark.driver.memory": f"{memory >> 20}m",  # all there is where the master is local
         "spark.ui.showConsoleProgress": "true",
         "spark.sql.parquet.compression.codec": "zstd",
     }.items():

@@ -27,6 +27,7 @@ TEST_PERCENT, VALIDATION_PERCENT = 10, 1
 SPLITS = ("train", "validation", "test")
 _POWERS_OF_256 = np.array([pow(256, 31 - place, 100) for place in range(32)])  # modulo 100, the first byte's first
 BATCH_ROWS = 100_000
+OFFSET_BYTES = 4  # of a text in memory, beside its own bytes
 SHARD_BYTES = 1 << 29  # of text, about: files of a size that the Hub and `datasets` handle well
 
 
@@ -117,17 +118,16 @@ class _Shards:
         self.writing: Future | None = None
 
     def add(self, table: pa.Table) -> None:
-        if not len(table):
-            return
         self.held.append(table)
         self.held_rows += len(table)
-        if self.held_rows >= BATCH_ROWS:
-            self._flush()
+        while self.held_rows >= BATCH_ROWS:  # whatever came at a time: the files are the same for every engine
+            held = pa.concat_tables(self.held)
+            self._start(held.slice(0, BATCH_ROWS))
+            self.held, self.held_rows = [held.slice(BATCH_ROWS)], len(held) - BATCH_ROWS
 
-    def _flush(self) -> None:
+    def _start(self, table: pa.Table) -> None:
         self._wait()
-        self.writing = self.writer.submit(self._write, pa.concat_tables(self.held))
-        self.held, self.held_rows = [], 0
+        self.writing = self.writer.submit(self._write, table)
 
     def _wait(self) -> None:
         if self.writing:
@@ -139,10 +139,12 @@ class _Shards:
             self.file = pq.ParquetWriter(
                 self.files[-1], PAIR_SCHEMA, compression="zstd", use_dictionary=["thread", "source"]
             )
-        self.file.write_table(table, row_group_size=len(table))
+        self.file.write_table(table.combine_chunks(), row_group_size=len(table))
+        texts = sum(pc.sum(pc.binary_length(column)).as_py() for column in table.columns)
+        size = texts + OFFSET_BYTES * table.num_columns * len(table)
         self.rows += len(table)
-        self.bytes += table.nbytes
-        self.shard_bytes += table.nbytes
+        self.bytes += size
+        self.shard_bytes += size
         if self.shard_bytes >= SHARD_BYTES:
             self._close()
 
@@ -153,8 +155,8 @@ class _Shards:
 
     def finish(self) -> None:
         """Write what is held; the files get their last names, which say how many there are."""
-        if self.held:
-            self._flush()
+        if self.held_rows:
+            self._start(pa.concat_tables(self.held))
         self._wait()
         self._close()
         for number, file in enumerate(self.files):

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import datasets
@@ -165,6 +166,23 @@ def chats(tmp_path) -> Path:
     lines = [f"are you the {'first ' * number}one?\tthank you, I am {'the last ' * number}" for number in range(30)]
     (tmp_path / "chats.tsv").write_text("\n".join(["input\tresponse", *lines]))
     return tmp_path / "chats.tsv"
+
+
+def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypatch):
+    pairs, whole = draw_pairs(1_000), output.batches
+    monkeypatch.setattr(output, "SHARD_BYTES", 5_000)
+    folders = []
+    for size in (1, 7, 64, 1_000):
+
+        def some(table: ibis.Table, folder: Path, label: str, rows: int, size: int = size) -> Iterator[pa.Table]:
+            for part in whole(table, folder, label, rows):
+                yield from (part.slice(start, size) for start in range(0, len(part), size))
+
+        monkeypatch.setattr(output, "batches", some)
+        monkeypatch.setattr(output, "BATCH_ROWS", 100)
+        written(tmp_path / str(size), pairs)
+        folders.append({file.name: file.read_bytes() for file in (tmp_path / str(size)).glob("*.parquet")})
+    assert all(files == folders[0] for files in folders) and len(folders[0]) > 5
 
 
 @pytest.mark.parametrize(
