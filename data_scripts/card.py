@@ -95,6 +95,14 @@ def _quantile(counts: np.ndarray, share: float) -> int:
     return int(np.searchsorted(np.cumsum(counts), share * counts.sum()))
 
 
+def draw_plots(folder: Path, statistics: PairStatistics) -> None:
+    """Draw what the card of `folder` shows, once `statistics` have counted all pairs."""
+    plots = folder / "plots"
+    plots.mkdir()
+    _plot_lengths(plots / "characters.png", statistics)
+    _plot_replies(plots / "replies.png", statistics)
+
+
 def write_card(
     folder: Path,
     license_id: str | None,
@@ -102,7 +110,7 @@ def write_card(
     statistics: PairStatistics,
     sizes: dict[str, tuple[int, int]],
 ) -> None:
-    """Write README.md and its plots beside the Parquet files of `folder`.
+    """Write README.md beside the Parquet files of `folder` and the plots of `draw_plots`.
 
     Args:
         folder: what the card is of.
@@ -111,10 +119,6 @@ def write_card(
         statistics: of all pairs.
         sizes: split -> its rows and its bytes in memory, for splits that have rows.
     """
-    plots = folder / "plots"
-    plots.mkdir()
-    _plot_lengths(plots / "characters.png", statistics)
-    _plot_replies(plots / "replies.png", statistics)
     files = {name: sorted(folder.glob(f"{name}-*.parquet")) for name in sizes}
     info = {
         "features": [{"name": name, "dtype": "string"} for name in PAIR_SCHEMA.names],

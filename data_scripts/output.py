@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.card import PairStatistics, write_card
+from data_scripts.card import PairStatistics, draw_plots, write_card
 from data_scripts.engines import batches
 from data_scripts.errors import InputError
 from data_scripts.files import BrokenLines
@@ -239,17 +239,19 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
                 table = _mask(table, masked)
             for place, files in enumerate(shards.values()):
                 files.add(table.filter(pa.array(parts == place)))
+        if not statistics.pairs:
+            raise InputError(f"no pair is left to write; what was counted:\n{report_table(report)}")
+        counted = statistics.sections()
+        draw_plots(folder, statistics)  # while the last rows are written
         for files in shards.values():
             files.finish()
-    if not statistics.pairs:
-        raise InputError(f"no pair is left to write; what was counted:\n{report_table(report)}")
     report["pairs"] = {"repeated in their thread": rows.repeated}
     if args.max_repeats:
         total = pairs.count().to_pyarrow().as_py()
         report["pairs"][f"response held by {args.max_repeats} others already"] = total - rows.read
     report["pairs"]["written"] = statistics.pairs
     report["splits"] = {name: files.rows for name, files in shards.items()}
-    report |= statistics.sections()
+    report |= counted
     if args.mask:
         report["masked"] = masked
     (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
