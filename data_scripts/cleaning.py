@@ -28,8 +28,8 @@ PHONE_REGION = "US"  # what a number without a country's code is read as; only i
 
 def strip_markdown(text: str) -> str:
     """The text without quoted lines, with links replaced by their labels."""
-    if ">" in text:
-        text = _QUOTED_LINE.sub("", text)
+    text, quoted = _QUOTED_LINE.subn("", text)
+    if quoted:
         text = _BLANK_LINES.sub("\n\n", text).strip()
     return _LINK.sub(r"\1", text) if "](" in text else text
 

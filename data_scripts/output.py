@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.card import PairStatistics, draw_plots, write_card
-from data_scripts.engines import batches
+from data_scripts.engines import batches, keep
 from data_scripts.errors import InputError
 from data_scripts.files import BrokenLines
 from data_scripts.hub import check_repository_id, upload
@@ -225,6 +225,8 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
         InputError: no pair is left.
     """
     pairs = pairs.select(PAIR_SCHEMA.names)
+    if args.max_repeats:
+        pairs = keep(pairs, scratch, "pairs")  # to be counted, too
     capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
     ordered = capped.order_by("thread", "input", "response", "source")
     rows = _Distinct(batches(ordered, scratch, "join and sort", BATCH_ROWS))

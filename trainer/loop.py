@@ -3,8 +3,6 @@
 import copy
 import json
 import logging
-import os
-import shutil
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -33,7 +31,7 @@ from trainer.evaluation.results import write_results
 from trainer.machine import available_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, publish
-from trainer.run_folder import prepare_folder
+from trainer.run_folder import drop_metrics_after, last_checkpoint, place_checkpoint, prepare_folder
 from trainer.sharding import load_parts, save_parts, shard, whole_weights
 
 logger = logging.getLogger(__name__)
@@ -329,26 +327,18 @@ class _Run:
         self.accelerator.wait_for_everyone()
         if self.accelerator.is_main_process:
             (temporary / "progress.json").write_text(json.dumps(self.progress), encoding="utf-8")
-            shutil.rmtree(final, ignore_errors=True)
-            os.replace(temporary, final)
-            for older in self.folder.glob("checkpoint-*"):
-                if older.name not in (name, f"checkpoint-{self.progress['best_step']}"):
-                    shutil.rmtree(older)
+            place_checkpoint(temporary, final, best=self.folder / f"checkpoint-{self.progress['best_step']}")
         self.accelerator.wait_for_everyone()
 
     def _load(self) -> None:
-        last = max(self.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+        last = last_checkpoint(self.folder)
         if self.arguments.sharded:
             load_parts(last, self.model, [wrapper.optimizer for wrapper in self.optimisers])
         else:
             self.accelerator.load_state(str(last))
         self.progress.update(json.loads((last / "progress.json").read_text(encoding="utf-8")))
         if self.accelerator.is_main_process:
-            # What was logged after that checkpoint will be logged again.
-            metrics = self.folder / "metrics.jsonl"
-            rows = [line for line in metrics.read_text(encoding="utf-8").splitlines()
-                    if json.loads(line)["step"] <= self.progress["step"]]  # fmt: skip
-            metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+            drop_metrics_after(self.folder, self.progress["step"])  # they will be logged again
             logger.info("resuming %s at step %d", self.folder, self.progress["step"])
 
     def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:

@@ -1,5 +1,7 @@
-"""A run's folder: made, or checked to be one to continue or to overwrite."""
+"""A run's folder: made, or checked to be one to continue or to overwrite; its checkpoints and its log of metrics."""
 
+import json
+import os
 import shutil
 from dataclasses import asdict
 from pathlib import Path
@@ -55,3 +57,24 @@ def prepare_folder(folder: Path, arguments: Arguments) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
     config.write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """The checkpoint of the highest step in a run's folder."""
+    return max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+
+
+def place_checkpoint(written: Path, checkpoint: Path, best: Path) -> None:
+    """Give a checkpoint that is whole its name, and remove all others of its folder but the best."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    os.replace(written, checkpoint)
+    for older in checkpoint.parent.glob("checkpoint-*"):
+        if older not in (checkpoint, best):
+            shutil.rmtree(older)
+
+
+def drop_metrics_after(folder: Path, step: int) -> None:
+    """Take what was logged after a step out of metrics.jsonl."""
+    metrics = folder / "metrics.jsonl"
+    rows = [line for line in metrics.read_text(encoding="utf-8").splitlines() if json.loads(line)["step"] <= step]
+    metrics.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")

@@ -120,10 +120,18 @@ def test_measures_of_a_column_are_those_of_its_texts(offset):
 
 
 def test_markdown_is_stripped_from_a_column_as_from_its_texts():
-    texts = ["see [here](http://a.b/c)", "&gt; you said\nI say no", "none", "[a](b", "x > y", "deep\n  > quoted\nend"]
+    texts = [
+        "see [here](http://a.b/c)",
+        "&gt; you said\nI say no",
+        "none",
+        "[a](b",
+        "x > y",
+        "deep\n  > quoted\nend",
+        " a > b ",
+    ]
     filters = Filters(markdown=True)
     bodies, characters, alphabetic = measure_column(pa.array(texts), filters)
-    assert bodies.to_pylist() == ["see here", "I say no", "none", "[a](b", "x > y", "deep\nend"]
+    assert bodies.to_pylist() == ["see here", "I say no", "none", "[a](b", "x > y", "deep\nend", " a > b "]
     found = list(zip(bodies.to_pylist(), characters.tolist(), alphabetic.tolist(), strict=True))
     assert found == [measure(text, filters) for text in texts]
 
