@@ -18,7 +18,16 @@ import yaml
 from data_scripts.errors import InputError
 
 MODEL_TYPES = ("dan", "transformer", "cbow")
-TASKS = ("response_prediction", "snli")
+# Task -> the option that names its data.
+TASKS = {
+    "response_prediction": "pairs",
+    "snli": "snli",
+    "entailment": "nli",
+    "captions": "captions",
+    "paraphrases": "paraphrases",
+    "ranking": "paraphrases",
+    "distillation": "teacher",
+}
 
 
 def _option(default: Any, help: str, **rules: Any) -> Any:
@@ -41,6 +50,12 @@ class Arguments:
         "start of the DAN's learned_token_weights: ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
         choices=("ones", "sif"),
     )
+    word_vectors: str = _option(
+        "random",
+        "start of the word table: random, or skip_gram, trained on the training texts first (Mikolov et al., 2013; the "
+        "paper's footnote 5 has word vectors from elsewhere)",
+        choices=("random", "skip_gram"),
+    )
     initialise_from: str | None = _option(None, "folder or Hub id of a saved multitask model to start from")
     tokenizer: str | None = _option(
         None, "folder or Hub id of a tokenizer; by default the one of initialise_from, else one trained on the pairs"
@@ -57,6 +72,15 @@ class Arguments:
     )
     snli: str | None = _option(None, "folder or Hub id of SNLI")
     snli_share: float = _option(1.0, "share of the SNLI training pairs that is used", least=0, most=1)
+    nli: list[str] = _option(
+        [], "folders or Hub ids of inference (SNLI, MultiNLI …) whose entailed pairs the task entailment trains on"
+    )
+    captions: list[str] = _option([], "folders or Hub ids of captions by image, as `data_scripts captions` writes them")
+    paraphrases: list[str] = _option([], "folders or Hub ids of pairs that say the same, or are judged whether they do")
+    teacher: str | None = _option(
+        None, "folder or Hub id of the SentenceTransformer whose similarities the task distillation teaches"
+    )
+    teacher_texts: int = _option(200_000, "training texts, at most, that the teacher encodes (once)", least=2)
     stsb: str | None = _option(None, "folder or Hub id of the STS Benchmark: judged on, and kept out of training")
     cqa: str | None = _option(None, "folder of SemEval CQA subtask B: judged on, and kept out of training")
     cache_dir: str = _option("runs/cache", "where token ids are kept between runs")
@@ -70,6 +94,10 @@ class Arguments:
         False, "take the same response, and other replies to the same input, out of the negatives"
     )
     symmetric_loss: bool = _option(False, "predict the input from the response too")
+    late_tasks: dict = _option({}, "odds of the tasks after late_from, as JSON; by default as before")
+    similarity_scale: float = _option(
+        20.0, "what cosines are multiplied by in the tasks that train the similarity of texts", above=0
+    )
 
     # The schedule
     max_steps: int = _option(1000, "number of training steps", least=1)
@@ -109,6 +137,9 @@ class Arguments:
         "response_prediction.p_at_1",
         "dev result that picks the best checkpoint: response_prediction.p_at_1, snli.accuracy, stsb.dev.all.pearson …",
     )
+    final_split: str = _option(
+        "both", "what the finished model is judged on: dev and test (both), or dev alone", choices=("both", "dev")
+    )
     log_every: int = _option(50, "log the loss every so many steps", least=1)
     trackers: list[str] = _option(["tensorboard"], "trackers by Accelerate's names, or none")
     device: str = _option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
@@ -135,8 +166,16 @@ class Arguments:
     def batch_sizes(self) -> np.ndarray:
         """`batch_size_at` of every step, (max_steps,) int32, without a loop over the paper's 40 million."""
         sizes = np.full(self.max_steps, self.batch_size, dtype=np.int32)
-        sizes[math.ceil(self.late_from * self.max_steps) :] = self.late_batch_size or self.batch_size
+        sizes[self.first_late_step() :] = self.late_batch_size or self.batch_size
         return sizes
+
+    def first_late_step(self) -> int:
+        """The first step, counted from 0, of which the late_ values hold; `max_steps` where none has them."""
+        return math.ceil(self.late_from * self.max_steps)
+
+    def trains(self, task: str) -> bool:
+        """Whether some step may draw the task."""
+        return bool(self.tasks.get(task) or self.late_tasks.get(task))
 
     def table_ratio(self) -> float:
         """Learning rate of the tables over that of the layers, the same at every step."""
@@ -304,21 +343,27 @@ def _validate(arguments: Arguments) -> None:
             raise InputError(f"{option.name} is {value}; expected more than {rules['above']}")
         if "most" in rules and not value <= rules["most"]:
             raise InputError(f"{option.name} is {value}; expected {rules['most']} or less")
-    for task, odds in arguments.tasks.items():
-        if task not in TASKS:
-            raise InputError(f"tasks has '{task}'; expected one of {', '.join(TASKS)}")
-        if isinstance(odds, bool) or not isinstance(odds, (int, float)) or odds < 0:
-            raise InputError(f"tasks gives '{task}' the odds {odds!r}; expected a number of 0 or more")
-    if not sum(arguments.tasks.values()) > 0:
-        raise InputError("tasks gives no task odds above 0")
-    for task, option_name in (("response_prediction", "pairs"), ("snli", "snli")):
-        if arguments.tasks.get(task) and not getattr(arguments, option_name):
-            raise InputError(
-                f"tasks trains on '{task}', so {option_name} is needed: name its folder with --{option_name}"
-            )
+    _validate_odds("tasks", arguments)
+    if arguments.late_tasks:
+        _validate_odds("late_tasks", arguments)
     if arguments.token_weights != "ones" and not arguments.model_config.get("learned_token_weights"):
         raise InputError("token_weights is sif, so model_config needs learned_token_weights: true (a DAN has it)")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
+
+
+def _validate_odds(option: str, arguments: Arguments) -> None:
+    given = getattr(arguments, option)
+    for task, odds in given.items():
+        if task not in TASKS:
+            raise InputError(f"{option} has '{task}'; expected one of {', '.join(TASKS)}")
+        if isinstance(odds, bool) or not isinstance(odds, (int, float)) or odds < 0:
+            raise InputError(f"{option} gives '{task}' the odds {odds!r}; expected a number of 0 or more")
+        if odds and not getattr(arguments, TASKS[task]):
+            raise InputError(
+                f"{option} trains on '{task}', so {TASKS[task]} is needed: name its folder with --{TASKS[task]}"
+            )
+    if not sum(given.values()) > 0:
+        raise InputError(f"{option} gives no task odds above 0")

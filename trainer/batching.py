@@ -12,7 +12,15 @@ class BatchPlan:
     every epoch. Every process of a distributed run computes the same plan and reads its own part of a batch.
     """
 
-    def __init__(self, seed: int, rows: dict[str, int], odds: dict[str, float], batch_sizes: np.ndarray) -> None:
+    def __init__(
+        self,
+        seed: int,
+        rows: dict[str, int],
+        odds: dict[str, float],
+        batch_sizes: np.ndarray,
+        late_from: int | None = None,
+        late_odds: dict[str, float] | None = None,
+    ) -> None:
         """Plan a run.
 
         Args:
@@ -20,11 +28,14 @@ class BatchPlan:
             rows: number of training rows of each task.
             odds: how often each task is drawn, relative to the others; tasks of odds 0 never are.
             batch_sizes: (steps,) rows a step, over all processes.
+            late_from: the first step that is drawn with `late_odds`; by default none is.
+            late_odds: odds of the steps from there on.
 
         Raises:
             InputError: if a task has fewer rows than a batch.
         """
-        self.tasks = [task for task, share in odds.items() if share > 0]
+        late_odds = late_odds or odds
+        self.tasks = [task for task in odds | late_odds if odds.get(task, 0) > 0 or late_odds.get(task, 0) > 0]
         for task in self.tasks:
             if rows[task] < batch_sizes.max():
                 raise InputError(
@@ -32,9 +43,11 @@ class BatchPlan:
                     "bring more pairs or lower batch_size (and late_batch_size)"
                 )
         self._seed, self._rows, self._batch_sizes = seed, rows, batch_sizes
-        shares = np.cumsum([odds[task] for task in self.tasks])
         draws = np.random.default_rng([seed, 0]).random(len(batch_sizes))
-        self._task_of_step = np.searchsorted(shares / shares[-1], draws, side="right").astype(np.int8)
+        parts = np.split(draws, [len(draws) if late_from is None else late_from])
+        self._task_of_step = np.concatenate(
+            [self._draw(part, each) for part, each in zip(parts, (odds, late_odds), strict=True)]
+        )
         # How many rows of its task were read before each step.
         self._start_of_step = np.zeros(len(batch_sizes), dtype=np.int64)
         for index in range(len(self.tasks)):
@@ -42,6 +55,11 @@ class BatchPlan:
             sizes = batch_sizes[steps]
             self._start_of_step[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
+
+    def _draw(self, draws: np.ndarray, odds: dict[str, float]) -> np.ndarray:
+        """The number, in `tasks`, of the task of each of some steps, from draws (steps,) in [0, 1)."""
+        shares = np.cumsum([odds.get(task, 0) for task in self.tasks])
+        return np.searchsorted(shares / shares[-1], draws, side="right").astype(np.int16)
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:
         """The task of a step (counted from 0) and its rows, (batch,), of all processes."""

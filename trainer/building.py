@@ -1,8 +1,6 @@
 """From settings to the tokenizer, the model and the tasks of a run."""
 
-import itertools
 import os
-from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, cast
@@ -24,9 +22,12 @@ from modeling_convsim import (
 )
 from modeling_convsim.modeling_base import ConvSimConfig, ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.cache import token_columns
-from trainer.data import Corpora
-from trainer.tasks import ResponsePrediction, Snli, Task
+from trainer.cache import TokenColumn, token_columns
+from trainer.data import Corpora, training_texts
+from trainer.similar_texts import from_captions, from_nli, from_paraphrases, scored_nli, scored_paraphrases
+from trainer.tasks import Contrastive, Distillation, Ranking, ResponsePrediction, Snli, Task
+from trainer.teacher import teacher_vectors, texts_to_distill
+from trainer.word_vectors import cached_word_vectors
 
 _MODELS: dict[str, tuple[type[ConvSimConfig], type[ConvSimForMultitask]]] = {
     "dan": (ConvSimDanConfig, ConvSimDanForMultitask),
@@ -46,20 +47,13 @@ def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) ->
         source = str(trained)  # by another process, or before the run was resumed
     if source is not None:
         return _limited(_load(AutoTokenizer, source, "tokenizer"), arguments.max_tokens)
-    texts = _training_texts(corpora)
+    texts = training_texts(corpora)
     tokenizer = train_tokenizer(texts, cast(Kind, arguments.tokenizer_kind), arguments.vocab_size)
     temporary = run_folder / ".tokenizer"
     tokenizer.save_pretrained(temporary)
     os.replace(temporary, trained)
     # Read back, so that a resumed run has the very same object.
     return _limited(_load(AutoTokenizer, str(trained), "tokenizer"), arguments.max_tokens)
-
-
-def _training_texts(corpora: Corpora) -> Iterator[str]:
-    for sets, columns in ((corpora.pairs, ["input", "response"]), (corpora.snli, ["premise", "hypothesis"])):
-        if sets is not None and "train" in sets:
-            for batch in sets["train"].select_columns(columns).iter(batch_size=1000):
-                yield from itertools.chain.from_iterable(batch.values())
 
 
 def _limited(tokenizer: PreTrainedTokenizerFast, max_tokens: int) -> PreTrainedTokenizerFast:
@@ -106,11 +100,26 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
     return model
 
 
-def start_token_weights(model: ConvSimForMultitask, tasks: dict[str, Task]) -> None:
+def start_from_texts(arguments: Arguments, model: ConvSimForMultitask, tasks: dict[str, Task]) -> None:
+    """Give a new encoder's word table and token weights the start that the arguments ask for."""
+    columns = [column for task in tasks.values() for column in task.columns]
+    if arguments.token_weights == "sif":
+        _start_token_weights(model, columns)
+    if arguments.word_vectors == "skip_gram":
+        table = model.get_parameter("encoder.embed_tokens.weight")
+        vectors = cached_word_vectors(columns, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir))
+        # Rows of random starts have a length of about std x sqrt(width), here one unless the config says otherwise.
+        length = table.norm(dim=1).mean().item()
+        known = torch.from_numpy(vectors.any(axis=1))
+        with torch.no_grad():
+            table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)
+
+
+def _start_token_weights(model: ConvSimForMultitask, columns: list[TokenColumn]) -> None:
     """Set a DAN's learned token weights to a / (a + p(w)), p(w) the word's share of the training texts' words."""
     weights = model.get_parameter("encoder.token_weights.weight")
     counts = np.zeros(len(weights), dtype=np.int64)
-    for column in (column for task in tasks.values() for column in task.columns):
+    for column in columns:
         counts += np.bincount(column.ids, minlength=len(weights))
     sif = SIF_A / (SIF_A + counts / counts.sum())
     with torch.no_grad():
@@ -126,20 +135,49 @@ def build_tasks(
         return token_columns(rows, names, tokenizer, Path(arguments.cache_dir), arguments.max_tokens, show_progress)
 
     tasks: dict[str, Task] = {}
-    if arguments.tasks.get("response_prediction") and corpora.pairs:
+    size = arguments.mini_batch_size
+    if arguments.trains("response_prediction") and corpora.pairs:
         found = columns(corpora.pairs["train"], ["input", "response"])
         tasks["response_prediction"] = ResponsePrediction(
-            found["input"],
-            found["response"],
-            arguments.mask_false_negatives,
-            arguments.symmetric_loss,
-            arguments.mini_batch_size,
+            found["input"], found["response"], arguments.mask_false_negatives, arguments.symmetric_loss, size
         )
-    if arguments.tasks.get("snli") and corpora.snli:
+    if arguments.trains("snli") and corpora.snli:
         found = columns(corpora.snli["train"], ["premise", "hypothesis"])
         labels = np.asarray(corpora.snli["train"]["label"], dtype=np.int64)
-        tasks["snli"] = Snli(found["premise"], found["hypothesis"], labels, arguments.mini_batch_size)
+        tasks["snli"] = Snli(found["premise"], found["hypothesis"], labels, size)
+    for task, named, read in (
+        ("entailment", corpora.nli, from_nli),
+        ("captions", corpora.captions, from_captions),
+        ("paraphrases", corpora.paraphrases, from_paraphrases),
+    ):
+        for name, rows in named.items() if arguments.trains(task) else ():
+            similar = read(rows, arguments.seed)
+            texts = columns(similar.texts, ["text"])["text"]
+            tasks[f"{task}/{name}"] = Contrastive(f"{task}/{name}", texts, similar, arguments.similarity_scale, size)
+    for named, read_scored in ((corpora.nli, scored_nli), (corpora.paraphrases, scored_paraphrases)):
+        for name, rows in named.items() if arguments.trains("ranking") else ():
+            if (scored := read_scored(rows)) is not None:
+                texts = columns(scored.texts, ["text"])["text"]
+                tasks[f"ranking/{name}"] = Ranking(f"ranking/{name}", texts, scored, arguments.similarity_scale, size)
+    if arguments.trains("distillation") and arguments.teacher:
+        distinct = texts_to_distill(corpora, arguments.teacher_texts)
+        vectors = teacher_vectors(arguments.teacher, distinct, Path(arguments.cache_dir))
+        texts = columns(distinct, ["text"])["text"]
+        tasks["distillation"] = Distillation(texts, vectors, arguments.similarity_scale, size)
     return tasks
+
+
+def odds_by_set(odds: dict[str, float], tasks: dict[str, Task]) -> dict[str, float]:
+    """The odds of each task of `tasks`, where those of a task of several sets are shared out by the root of their rows.
+
+    A batch then holds rows of one set, which tell each other apart less easily than those of another; the root keeps
+    the large sets from drowning the small ones.
+    """
+    shared: dict[str, float] = {}
+    for task, share in odds.items():
+        sets = {name: len(rows) ** 0.5 for name, rows in tasks.items() if name.partition("/")[0] == task}
+        shared |= {name: share * part / sum(sets.values()) for name, part in sets.items()}
+    return shared
 
 
 def _load(loader: Any, source: str, option: str) -> Any:

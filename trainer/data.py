@@ -1,11 +1,15 @@
 """The sets that a run trains and is judged on, with every evaluation sentence taken out of training."""
 
+import itertools
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
+from data_scripts.corpora import load_columns
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
 from data_scripts.leakage import remove_leaked
@@ -13,6 +17,15 @@ from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
 from trainer.arguments import Arguments
+
+# Field of `Corpora` -> the columns of its training texts.
+_TEXTS = {
+    "pairs": ["input", "response"],
+    "snli": ["premise", "hypothesis"],
+    "nli": ["premise", "hypothesis"],
+    "captions": ["caption"],
+    "paraphrases": ["sentence1", "sentence2"],
+}
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +38,12 @@ class Corpora:
     snli: DatasetDict | None = None
     stsb: DatasetDict | None = None
     cqa: DatasetDict | None = None
+    nli: dict[str, Dataset] = field(default_factory=dict)
+    """Name of a set -> its training rows `premise`, `hypothesis`, `label`."""
+    captions: dict[str, Dataset] = field(default_factory=dict)
+    """Name of a set -> its training rows `group`, `caption`."""
+    paraphrases: dict[str, Dataset] = field(default_factory=dict)
+    """Name of a set -> its training rows `sentence1`, `sentence2`, `score`."""
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
     """Training set -> evaluation set -> training rows that held one of its sentences, and `removed` in all."""
 
@@ -40,19 +59,27 @@ def load_corpora(arguments: Arguments) -> Corpora:
         snli=load_nli(arguments.snli) if arguments.snli else None,
         stsb=load_stsb(arguments.stsb) if arguments.stsb else None,
         cqa=load_cqa(arguments.cqa) if arguments.cqa else None,
+        nli=_training_sets("nli", arguments.nli, load_nli),
+        captions={
+            name: _one_caption_a_row(rows)
+            for name, rows in _training_sets(
+                "captions", arguments.captions, lambda source: load_columns(source, ("group", "captions"))
+            ).items()
+        },
+        paraphrases=_training_sets(
+            "paraphrases",
+            arguments.paraphrases,
+            lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
+        ),
     )
     evaluation = _evaluation_sentences(corpora)
-    for name, sets, columns in (
-        ("pairs", corpora.pairs, ["input", "response"]),
-        ("snli", corpora.snli, ["premise", "hypothesis"]),
-    ):
-        if sets is None or "train" not in sets:
-            continue
-        sets["train"], removed = remove_leaked(sets["train"], columns, evaluation)
-        corpora.leakage[name] = removed
-        if removed.get("removed"):
-            logger.warning("%s: %d training rows hold an evaluation sentence and were removed (%s)",
-                           name, removed["removed"], removed)  # fmt: skip
+    for name, columns in _TEXTS.items():
+        sets = getattr(corpora, name)
+        if isinstance(sets, DatasetDict) and "train" in sets:
+            sets["train"] = _stripped(corpora, name, sets["train"], columns, evaluation)
+        elif isinstance(sets, dict):
+            for each, rows in sets.items():
+                sets[each] = _stripped(corpora, f"{name}/{each}", rows, columns, evaluation)
     if corpora.snli is not None and "train" in corpora.snli and arguments.snli_share < 1:
         train = corpora.snli["train"].shuffle(seed=arguments.seed)
         corpora.snli["train"] = train.select(range(round(len(train) * arguments.snli_share)))
@@ -60,9 +87,60 @@ def load_corpora(arguments: Arguments) -> Corpora:
         ("response_prediction", "pairs", corpora.pairs),
         ("snli", "snli", corpora.snli),
     ):
-        if arguments.tasks.get(task) and (sets is None or "train" not in sets):
+        if arguments.trains(task) and (sets is None or "train" not in sets):
             raise InputError(f"{named}: found no training split, which the task {task} needs")
     return corpora
+
+
+def training_sets(corpora: Corpora) -> dict[str, tuple[Dataset, list[str]]]:
+    """Name of every set that a run with these corpora may be trained on -> its rows and their columns of text."""
+    found = {}
+    for name, columns in _TEXTS.items():
+        sets = getattr(corpora, name) or {}
+        for key in sets:
+            if key == "train" or not isinstance(sets, DatasetDict):
+                found[f"{name}/{key}"] = sets[key], columns
+    return found
+
+
+def training_texts(corpora: Corpora) -> Iterator[str]:
+    """The texts of `training_sets`."""
+    for rows, columns in training_sets(corpora).values():
+        for batch in rows.select_columns(columns).iter(batch_size=1000):
+            yield from itertools.chain.from_iterable(batch.values())
+
+
+def _stripped(
+    corpora: Corpora, name: str, rows: Dataset, columns: list[str], evaluation: dict[str, Iterable[str]]
+) -> Dataset:
+    """The training rows without an evaluation sentence, their count noted in the corpora's `leakage`."""
+    rows, removed = remove_leaked(rows, columns, evaluation)
+    corpora.leakage[name] = removed
+    if removed.get("removed"):
+        logger.warning("%s: %d training rows hold an evaluation sentence and were removed (%s)",
+                       name, removed["removed"], {key: value for key, value in removed.items() if value})  # fmt: skip
+    return rows
+
+
+def _training_sets(option: str, sources: list[str], load: Callable[[str], DatasetDict]) -> dict[str, Dataset]:
+    """The train split of each source, by the last part of its name."""
+    sets: dict[str, Dataset] = {}
+    names = [source.rstrip("/").rpartition("/")[2] for source in sources]
+    for name, source in zip(names, sources, strict=True):
+        if names.count(name) > 1:
+            raise InputError(f"{option} has two sets named {name}: rename one of the folders")
+        splits = load(source)
+        if "train" not in splits:
+            raise InputError(f"{option}: {source} has no training split; it has {', '.join(splits)}")
+        sets[name] = splits["train"]
+    return sets
+
+
+def _one_caption_a_row(images: Dataset) -> Dataset:
+    table = images.select_columns(["group", "captions"]).with_format("arrow")[:]
+    parents = pc.list_parent_indices(table["captions"])
+    columns = {"group": table["group"].take(parents), "caption": pc.list_flatten(table["captions"])}
+    return Dataset(pa.table(columns))
 
 
 def _joined(parts: list[DatasetDict]) -> DatasetDict | None:

@@ -23,7 +23,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
-from trainer.building import build_model, build_tasks, build_tokenizer, start_token_weights
+from trainer.building import build_model, build_tasks, build_tokenizer, odds_by_set, start_from_texts
 from trainer.data import Corpora, load_corpora
 from trainer.distributed import average_tables, leave_out_tables, megabytes_received
 from trainer.evaluation.judging import evaluate_encoder
@@ -58,14 +58,22 @@ def train(arguments: Arguments) -> dict[str, Any]:
         tokenizer = build_tokenizer(arguments, corpora, folder)
         tasks = build_tasks(arguments, corpora, tokenizer, accelerator.is_main_process)
     model = build_model(arguments, tokenizer)
-    if arguments.token_weights == "sif" and not arguments.initialise_from:
-        start_token_weights(model, tasks)
+    if not arguments.initialise_from:
+        with accelerator.main_process_first():
+            start_from_texts(arguments, model, tasks)
     batch_sizes = arguments.batch_sizes()
     if (batch_sizes % accelerator.num_processes).any():
         raise InputError(
             f"batch_size and late_batch_size must be divisible by the {accelerator.num_processes} processes"
         )
-    plan = BatchPlan(arguments.seed, {name: len(task) for name, task in tasks.items()}, arguments.tasks, batch_sizes)
+    plan = BatchPlan(
+        arguments.seed,
+        {name: len(task) for name, task in tasks.items()},
+        odds_by_set(arguments.tasks, tasks),
+        batch_sizes,
+        arguments.first_late_step(),
+        odds_by_set(arguments.late_tasks, tasks),
+    )
     run = _Run(arguments, accelerator, folder, model, tokenizer, corpora, plan, tasks)
     run.fit()
     results = run.finish()
@@ -277,7 +285,11 @@ class _Run:
             )
         rate = self.arguments.learning_rate_at(step - 1)
         self._write({"step": step, "pairs": self.progress["pairs"], "learning_rate": rate, **means})
-        bar.set_postfix({name: f"{value:.3f}" for name, value in means.items() if name.endswith("loss")}, refresh=False)
+        losses: dict[str, list[float]] = {}
+        for name, value in means.items():
+            if name.endswith("/loss"):
+                losses.setdefault(name.partition("/")[0], []).append(value)
+        bar.set_postfix({task: f"{np.mean(values):.3f}" for task, values in losses.items()}, refresh=False)
 
     def _write(self, row: dict[str, Any]) -> None:
         if not self.accelerator.is_main_process:
@@ -360,7 +372,7 @@ class _Run:
             model = self.whole
             best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
             model.load_state_dict(load_file(best))
-            results = self._evaluate("both")
+            results = self._evaluate("both" if arguments.final_split == "both" else "dev")
             results["run"] = {
                 "seconds": round(progress["seconds"], 1),
                 "pairs": progress["pairs"],
@@ -372,7 +384,7 @@ class _Run:
                 "device": str(self.accelerator.device.type),
                 "threads": progress["threads"],
                 "mixed_precision": self.accelerator.mixed_precision,
-                "rows": {TRAINED_ON[name]: len(task) for name, task in self.tasks.items()},
+                "rows": {TRAINED_ON.get(name, name): len(task) for name, task in self.tasks.items()},
             }
             results["leakage"] = self.corpora.leakage
             write_results(self.folder / "results.json", results)

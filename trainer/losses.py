@@ -36,3 +36,30 @@ def in_batch_softmax(scores: Tensor, targets: Tensor, masked: Tensor | None = No
     if masked is not None:
         scores = scores.masked_fill(masked, float("-inf"))
     return F.cross_entropy(scores.float(), targets)
+
+
+def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
+    """log(1 + sum of exp(scale (c_i - c_j)) over pairs i judged less alike than j): CoSENT (Su, 2022).
+
+    Args:
+        cosines: (pairs,) similarity of each pair's embeddings.
+        scores: (pairs,) how alike each pair was judged.
+        scale: what a difference of cosines is multiplied by.
+    """
+    differences = scale * (cosines[:, None] - cosines).float()
+    differences = differences.masked_fill(~(scores[:, None] < scores), float("-inf")).flatten()
+    return torch.logsumexp(torch.cat([differences.new_zeros(1), differences]), dim=0)
+
+
+def similarity_divergence(cosines: Tensor, wanted: Tensor, scale: float) -> Tensor:
+    """Mean Kullback-Leibler divergence, for each text, of softmax(scale cosines) from softmax(scale wanted).
+
+    Args:
+        cosines: (texts, texts) of the texts with each other; a text's with itself does not count.
+        wanted: (texts, texts) the teacher's cosines.
+        scale: inverse temperature of both.
+    """
+    itself = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
+    given = (scale * cosines).float().masked_fill(itself, -1e4).log_softmax(dim=1)
+    target = (scale * wanted).float().masked_fill(itself, -1e4).log_softmax(dim=1)
+    return F.kl_div(given, target, reduction="batchmean", log_target=True)

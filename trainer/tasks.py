@@ -13,7 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from modeling_convsim.modeling_base import ConvSimMultitaskOutput
 from trainer.cache import TokenColumn
 from trainer.distributed import gather_rows, rank
-from trainer.losses import false_negatives, in_batch_softmax
+from trainer.losses import cosine_ranking, false_negatives, in_batch_softmax, similarity_divergence
+from trainer.similar_texts import ScoredTexts, SimilarTexts
 
 
 class Task(Protocol):
@@ -81,6 +82,105 @@ class ResponsePrediction:
         if self._symmetric:
             loss = (loss + in_batch_softmax(responses @ gather_rows(inputs).T, targets, masked)) / 2
         return loss, {"accuracy": (scores.detach().argmax(dim=1) == targets).float().mean()}
+
+
+class Contrastive:
+    """Pick the text that says the same among those of the batch, by the encoder's own similarity.
+
+    Captions of one image, paraphrases, premises with what they entail. A hard negative is one candidate more for every
+    row of its process. Not the papers'; the loss is that of Henderson et al. (2017), section 4.
+    """
+
+    def __init__(
+        self, name: str, texts: TokenColumn, rows: SimilarTexts, scale: float, mini_batch_size: int | None = None
+    ) -> None:
+        self.name, self.columns = name, [texts]
+        self._texts, self._rows, self._scale, self._mini_batch_size = texts, rows, scale, mini_batch_size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """All texts of some rows, packed: first ones, second ones, hard negatives; and the rows' groups."""
+        negative = self._rows.negative[rows]
+        places = np.concatenate([self._rows.first[rows], self._rows.second[rows], negative[negative >= 0]])
+        return _packed("", self._texts, places) | {"groups": torch.from_numpy(self._rows.groups[rows])}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Softmax in both directions, texts of the same group left out; `accuracy` is P@1 within the batch."""
+        groups = batch.pop("groups")
+        count = len(groups)
+        vectors = embed(model, batch, self._mini_batch_size).pooler_output
+        assert vectors is not None
+        first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
+        start = count * rank()
+        targets = torch.arange(start, start + count, device=vectors.device)
+        masked = groups[:, None] == gather_rows(groups)
+        masked[torch.arange(count, device=masked.device), targets] = False
+        scores = self._scale * first @ gather_rows(second).T
+        with_negatives = torch.cat([scores, self._scale * first @ negatives.T], dim=1)
+        loss = in_batch_softmax(with_negatives, targets, F.pad(masked, (0, len(negatives))))
+        loss = (loss + in_batch_softmax(self._scale * second @ gather_rows(first).T, targets, masked)) / 2
+        return loss, {"accuracy": (with_negatives.detach().argmax(dim=1) == targets).float().mean()}
+
+
+class Ranking:
+    """Of two judged pairs, the more alike one has the higher cosine."""
+
+    def __init__(
+        self, name: str, texts: TokenColumn, rows: ScoredTexts, scale: float, mini_batch_size: int | None = None
+    ) -> None:
+        self.name, self.columns = name, [texts]
+        self._texts, self._rows, self._scale, self._mini_batch_size = texts, rows, scale, mini_batch_size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Both texts of some rows, packed, first ones first; and the scores."""
+        places = np.concatenate([self._rows.first[rows], self._rows.second[rows]])
+        return _packed("", self._texts, places) | {"scores": torch.from_numpy(self._rows.scores[rows])}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """`cosine_ranking` over the pairs of this process; `accuracy` is the share of pairs of pairs in right order."""
+        scores = batch.pop("scores")
+        vectors = embed(model, batch, self._mini_batch_size).pooler_output
+        assert vectors is not None
+        cosines = (vectors[: len(scores)] * vectors[len(scores) :]).sum(dim=1)
+        lower = scores[:, None] < scores
+        right = (cosines.detach()[:, None] < cosines.detach())[lower].float()
+        return cosine_ranking(cosines, scores, self._scale), {"accuracy": right.sum() / max(right.numel(), 1)}
+
+
+class Distillation:
+    """Give texts the similarities that a teacher gives them (Tung and Mori, 2019).
+
+    Only similarities are compared, so the teacher's vectors may have any size.
+    """
+
+    name = "distillation"
+
+    def __init__(
+        self, texts: TokenColumn, vectors: np.ndarray, scale: float, mini_batch_size: int | None = None
+    ) -> None:
+        self.columns = [texts]
+        self._texts, self._vectors, self._scale, self._mini_batch_size = texts, vectors, scale, mini_batch_size
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Some texts, packed, and the teacher's vectors of them, (rows, dimensions)."""
+        return _packed("", self._texts, rows) | {"teacher": torch.from_numpy(self._vectors[rows]).float()}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """`similarity_divergence` from the teacher's similarities, and the root mean square difference of cosines."""
+        teacher = batch.pop("teacher")
+        vectors = embed(model, batch, self._mini_batch_size).pooler_output
+        assert vectors is not None
+        cosines, wanted = vectors @ vectors.T, teacher @ teacher.T
+        difference = (cosines.detach().float() - wanted).square().mean().sqrt()
+        return similarity_divergence(cosines, wanted, self._scale), {"difference": difference}
 
 
 class Snli:

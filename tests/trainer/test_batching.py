@@ -62,3 +62,14 @@ def test_batch_size_may_change_in_the_run():
 def test_fewer_pairs_than_a_batch_is_refused():
     with pytest.raises(InputError, match="a has 7 training pairs, fewer than a batch of 8"):
         plan(rows={"a": 7, "b": 50})
+
+
+def test_the_odds_may_change_in_the_run():
+    rows = {"a": 100, "b": 50, "c": 70}
+    batches = BatchPlan(0, rows, {"a": 1, "b": 1}, np.full(300, 8), late_from=100, late_odds={"b": 1, "c": 3})
+    tasks = [batches.batch(step)[0] for step in range(300)]
+    assert set(tasks[:100]) == {"a", "b"} and set(tasks[100:]) == {"b", "c"}
+    assert tasks[100:].count("c") == pytest.approx(150, abs=4 * np.sqrt(200 * 0.75 * 0.25))
+    # The rows go on where the task stopped.
+    read = np.concatenate([batches.batch(step)[1] for step in range(300) if tasks[step] == "b"])
+    assert sorted(read[:50]) == list(range(50))

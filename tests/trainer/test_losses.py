@@ -1,7 +1,8 @@
 import numpy as np
 import torch
+from scipy.special import rel_entr, softmax
 
-from trainer.losses import false_negatives, in_batch_softmax
+from trainer.losses import cosine_ranking, false_negatives, in_batch_softmax, similarity_divergence
 
 
 def test_in_batch_softmax_is_the_papers_formula():
@@ -32,3 +33,30 @@ def test_false_negatives_against_a_loop():
         *(torch.tensor(x) for x in (inputs[targets], responses[targets], inputs, responses, targets))
     )
     np.testing.assert_array_equal(mask.numpy(), expected)
+
+
+def test_cosine_ranking_against_a_loop():
+    generator = np.random.default_rng(2)
+    cosines, scores = generator.uniform(-1, 1, 12), generator.integers(0, 3, 12) / 2
+    terms = [np.exp(20 * (cosines[i] - cosines[j])) for i in range(12) for j in range(12) if scores[i] < scores[j]]
+    loss = cosine_ranking(torch.tensor(cosines), torch.tensor(scores), 20)
+    np.testing.assert_allclose(loss.item(), np.log(1 + sum(terms)), rtol=1e-5)
+
+
+def test_cosine_ranking_of_pairs_judged_alike_is_zero():
+    cosines = torch.tensor([0.1, 0.9], requires_grad=True)
+    loss = cosine_ranking(cosines, torch.ones(2), 20)
+    loss.backward()
+    assert loss.item() == 0 and not cosines.grad.any()
+
+
+def test_similarity_divergence_is_the_mean_relative_entropy_over_the_other_texts():
+    generator = np.random.default_rng(3)
+    given, wanted = generator.uniform(-1, 1, (2, 6, 6))
+    expected = []
+    for i in range(6):
+        others = np.arange(6) != i
+        expected.append(rel_entr(softmax(20 * wanted[i, others]), softmax(20 * given[i, others])).sum())
+    loss = similarity_divergence(torch.tensor(given), torch.tensor(wanted), 20)
+    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
+    assert similarity_divergence(torch.tensor(wanted), torch.tensor(wanted), 20).item() == 0

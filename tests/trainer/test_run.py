@@ -66,6 +66,33 @@ def corpora(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def similar(corpora) -> dict[str, list[str]]:
+    """Captions by image, paraphrases judged or not, and inference, as options of a run."""
+    captions = [
+        {
+            "group": f"{colour} {thing}",
+            "captions": [f"a {colour} {thing}", f"one {thing}, {colour}", f"{colour} {thing}s"],
+        }
+        for colour in COLOURS
+        for thing in THINGS
+    ]
+    write(corpora / "captions", "train", captions)
+    pairs = [
+        {"sentence1": f"where is the {thing} of {name}", "sentence2": f"in which place is the {other} of {name}"}
+        | {"score": float(thing == other)}
+        for name in ("ann", "bob", "eve", "tom")
+        for thing, other in zip(THINGS * 2, THINGS + THINGS[1:] + THINGS[:1], strict=True)
+    ]
+    write(corpora / "judged", "train", pairs)
+    write(corpora / "unjudged", "train", [pair | {"score": None} for pair in pairs if pair["score"]])
+    return {
+        "captions": [str(corpora / "captions")],
+        "paraphrases": [str(corpora / "judged"), str(corpora / "unjudged")],
+        "nli": [str(corpora / "nli")],
+    }
+
+
 @pytest.fixture
 def preset(corpora, tmp_path):
     """Writes a preset of the tiny run, with some options changed or dropped (None)."""
@@ -210,6 +237,57 @@ def test_a_head_that_was_not_trained_is_not_judged(preset, tmp_path, monkeypatch
     assert "snli" not in results and "response_prediction" in results and "stsb" in results
 
 
+def test_texts_that_say_the_same_are_trained_beside_the_conversations(preset, similar, tmp_path, monkeypatch):
+    odds = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
+    settings = dict(similar, tasks=odds, word_vectors="skip_gram", max_steps=60, eval_every=60, final_split="dev")
+    assert call(monkeypatch, preset(**settings)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["run"]["rows"] == {
+        "pairs": 240,
+        "entailment/nli": 9 * 10,
+        "captions/captions": 90 * 3 * 2 + 30 * 2 * 1,  # thirty images lose a caption to the evaluation sentences
+        "paraphrases/judged": 48,
+        "paraphrases/unjudged": 48,
+        "ranking/judged": 96,
+        "ranking/nli": 270,
+    }
+    assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    for task in ("captions/captions", "paraphrases/judged", "entailment/nli"):
+        accuracies = [row[f"{task}/accuracy"] for row in rows if f"{task}/accuracy" in row]
+        assert accuracies[-1] > accuracies[0]
+
+
+def test_the_second_part_of_a_run_may_have_other_tasks(preset, similar, tmp_path, monkeypatch):
+    late = {"late_from": 0.5, "late_tasks": {"captions": 1}}
+    assert call(monkeypatch, preset(**similar, **late, tasks={"response_prediction": 1})) == 0
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    losses = [{key for key in row if key.endswith("/loss")} for row in rows if "dev" not in row]
+    assert losses == [{"response_prediction/loss"}] * 3 + [{"captions/captions/loss"}] * 3
+
+
+def test_a_teacher_is_asked_once(preset, similar, corpora, tmp_path, monkeypatch):
+    assert call(monkeypatch, preset(max_steps=1)) == 0
+    teacher = str(tmp_path / "run" / "model")
+    settings = dict(similar, tasks={"distillation": 1}, teacher=teacher, best_metric="stsb.dev.all.pearson")
+    distilled = preset(**settings, output_dir=str(tmp_path / "distilled"), max_steps=60, eval_every=60)
+    assert call(monkeypatch, distilled) == 0
+    rows = [json.loads(line) for line in (tmp_path / "distilled" / "metrics.jsonl").read_text().splitlines()]
+    losses = [row["distillation/loss"] for row in rows if "distillation/loss" in row]
+    assert losses[-1] < 0.7 * losses[0]
+    monkeypatch.setattr("trainer.teacher.load_encoder", lambda _: pytest.fail("asked again"))
+    assert call(monkeypatch, distilled, "--overwrite", "true") == 0
+
+
+def test_a_caption_that_is_an_evaluation_sentence_goes_and_its_image_stays(preset, similar, tmp_path, monkeypatch):
+    settings = dict(similar, tasks={"captions": 1}, best_metric="stsb.dev.all.pearson", max_steps=1)
+    assert call(monkeypatch, preset(**settings)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    # Dev and test hold "a COLOUR THING" of the last three things.
+    assert results["leakage"]["captions/captions"]["removed"] == 10 * 3
+    assert results["run"]["rows"]["captions/captions"] == 90 * 3 * 2 + 30 * 2 * 1
+
+
 def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_path, monkeypatch):
     leaky = tmp_path / "leaky"
     shutil.copytree(corpora / "nli", leaky)
@@ -225,6 +303,11 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
+        ({"captions": ["nowhere/at/all"]}, "nowhere/at/all"),
+        ({"nli": ["a/nli", "b/nli"]}, "nli has two sets named nli"),
+        ({"tasks": {"captions": 1}}, "tasks trains on 'captions', so captions is needed"),
+        ({"late_tasks": {"distillation": 1}}, "late_tasks trains on 'distillation', so teacher is needed"),
+        ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of response_prediction"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from torch import nn
 
 from modeling_convsim import (
@@ -11,7 +12,9 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from trainer.cache import TokenColumn
-from trainer.tasks import ResponsePrediction, Snli, Task
+from trainer.losses import cosine_ranking
+from trainer.similar_texts import ScoredTexts, SimilarTexts
+from trainer.tasks import Contrastive, Distillation, Ranking, ResponsePrediction, Snli, Task
 
 ROWS = 23
 HEADS = {"vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8}
@@ -24,7 +27,28 @@ def column(seed: int) -> TokenColumn:
     return TokenColumn(ids, np.concatenate([[0], np.cumsum(lengths)]), generator.integers(0, 12, ROWS))
 
 
+def similar_texts() -> SimilarTexts:
+    generator = np.random.default_rng(4)
+    first, second = np.arange(ROWS), generator.permutation(ROWS)
+    negative = np.where(generator.random(ROWS) < 0.5, generator.permutation(ROWS), -1)
+    return SimilarTexts(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
+
+
+def scored_texts() -> ScoredTexts:
+    generator = np.random.default_rng(5)
+    scores = generator.integers(0, 3, ROWS) / 2
+    return ScoredTexts(Dataset.from_dict({}), generator.permutation(ROWS), generator.permutation(ROWS), scores)
+
+
 def build_task(name: str, mini_batch_size: int | None) -> Task:
+    if name == "contrastive":
+        return Contrastive(name, column(0), similar_texts(), 20, mini_batch_size)
+    if name == "ranking":
+        return Ranking(name, column(0), scored_texts(), 20, mini_batch_size)
+    if name == "distillation":
+        vectors = np.random.default_rng(6).normal(size=(ROWS, 7))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return Distillation(column(0), vectors.astype(np.float16), 20, mini_batch_size)
     if name == "snli":
         return Snli(column(0), column(1), np.random.default_rng(2).integers(0, 3, ROWS), mini_batch_size)
     return ResponsePrediction(column(0), column(1), True, True, mini_batch_size)
@@ -63,7 +87,7 @@ def loss_and_gradients(model: nn.Module, task: Task) -> tuple[torch.Tensor, dict
 
 
 @pytest.mark.parametrize("kind", ["dan", "transformer"])
-@pytest.mark.parametrize("name", ["response_prediction", "snli"])
+@pytest.mark.parametrize("name", ["response_prediction", "snli", "contrastive", "ranking", "distillation"])
 @pytest.mark.parametrize("mini_batch_size", [1, 5, 100])
 def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(kind, name, mini_batch_size):
     model = build_model(kind)
@@ -103,3 +127,45 @@ def test_gradient_caching_keeps_the_memory_of_one_part():
 
     # What is left for the backward pass is the vectors, the scores and the inputs, not the layers' activations.
     assert kept(4) < 0.2 * kept(None)
+
+
+def vectors_of(model: nn.Module, places: np.ndarray) -> np.ndarray:
+    ids, cu_seqlens = column(0).gather(places)
+    with torch.no_grad():
+        return model(torch.from_numpy(ids), cu_seqlens=torch.from_numpy(cu_seqlens)).pooler_output.numpy()
+
+
+def test_contrastive_loss_against_a_loop():
+    model, similar = build_model("dan").eval(), similar_texts()
+    loss, figures = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
+    first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
+    negatives = vectors_of(model, similar.negative[similar.negative >= 0])
+    expected, right = [], 0
+    for i in range(ROWS):
+        others = [j for j in range(ROWS) if similar.groups[j] != similar.groups[i]]
+        true = 20 * first[i] @ second[i]
+        forth = np.array([20 * first[i] @ second[j] for j in others] + [20 * first[i] @ each for each in negatives])
+        back = np.array([20 * second[i] @ first[j] for j in others])
+        expected += [np.log(np.exp(scores).sum() + np.exp(true)) - true for scores in (forth, back)]
+        right += true > max(20 * first[i] @ each for each in [*np.delete(second, i, axis=0), *negatives])
+    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
+    np.testing.assert_allclose(figures["accuracy"].item(), right / ROWS, rtol=1e-6)
+
+
+def test_ranking_and_distillation_compare_cosines_of_the_encoder():
+    model, scored = build_model("dan").eval(), scored_texts()
+    task = build_task("ranking", None)
+    loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
+    cosines = (vectors_of(model, scored.first) * vectors_of(model, scored.second)).sum(axis=1)
+    expected = cosine_ranking(torch.tensor(cosines), torch.tensor(scored.scores), 20)
+    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-5, atol=1e-6)
+    pairs = [(i, j) for i in range(ROWS) for j in range(ROWS) if scored.scores[i] < scored.scores[j]]
+    np.testing.assert_allclose(
+        figures["accuracy"].item(), np.mean([cosines[i] < cosines[j] for i, j in pairs]), rtol=1e-6
+    )
+
+    # A teacher that sees the same similarities teaches nothing.
+    vectors = vectors_of(model, np.arange(ROWS))
+    alike = Distillation(column(0), vectors, 20)
+    loss, figures = alike.loss(model, alike.batch(np.arange(ROWS)))
+    assert loss.item() < 1e-6 and figures["difference"].item() < 1e-6
