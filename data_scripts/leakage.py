@@ -184,7 +184,12 @@ def _load_by_name(name: str, source: str) -> DatasetDict:
     return loaders[name](source) if name in loaders else load_columns(source, ())
 
 
-def _text_columns(columns: Iterable[str], place: str) -> list[str]:
+def text_columns(columns: Iterable[str], place: str) -> list[str]:
+    """Those of a table's `columns` that hold texts, or lists of them, by their names.
+
+    Raises:
+        InputError: none does; the message begins with `place`.
+    """
     found = list(columns)
     texts = [name for name in TEXT_COLUMNS if name in found]
     if not texts:
@@ -216,7 +221,7 @@ def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
             key = f"{name} {'dev' if split == 'validation' else split}"
             if key in sentences:
                 raise InputError(f"--against {each}: there is a set of the name {name} already; name it otherwise")
-            columns = _text_columns(rows.column_names, f"{source}, split {split}")
+            columns = text_columns(rows.column_names, f"{source}, split {split}")
             sentences[key] = [
                 text
                 for column in columns
@@ -311,7 +316,7 @@ def _strip(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
     with tqdm(total=total, delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for path in files:
             file = pq.ParquetFile(path)
-            leaks.columns = _text_columns(file.schema_arrow.names, str(path))
+            leaks.columns = text_columns(file.schema_arrow.names, str(path))
             writer = None
             for batch in file.iter_batches(batch_size=ROW_GROUP):
                 kept = leaks.kept(pa.Table.from_batches([batch]))

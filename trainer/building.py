@@ -23,7 +23,7 @@ from modeling_convsim import (
 from modeling_convsim.modeling_base import ConvSimConfig, ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.cache import TokenColumn, token_columns
-from trainer.data import Corpora, training_texts
+from trainer.data import Corpora, training_sets, training_texts
 from trainer.similar_texts import from_captions, from_nli, from_paraphrases, scored_nli, scored_paraphrases
 from trainer.tasks import Contrastive, Distillation, Ranking, ResponsePrediction, Snli, Task
 from trainer.teacher import teacher_vectors, texts_to_distill
@@ -100,12 +100,22 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
     return model
 
 
-def start_from_texts(arguments: Arguments, model: ConvSimForMultitask, tasks: dict[str, Task]) -> None:
+def start_from_texts(
+    arguments: Arguments,
+    model: ConvSimForMultitask,
+    tasks: dict[str, Task],
+    corpora: Corpora,
+    tokenizer: PreTrainedTokenizerFast,
+    show_progress: bool,
+) -> None:
     """Give a new encoder's word table and token weights the start that the arguments ask for."""
     columns = [column for task in tasks.values() for column in task.columns]
     if arguments.token_weights == "sif":
         _start_token_weights(model, columns)
     if arguments.word_vectors == "skip_gram":
+        for rows, names in (training_sets(corpora)[f"texts/{name}"] for name in corpora.texts):
+            cache_dir, most = Path(arguments.cache_dir), arguments.max_tokens
+            columns += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
         table = model.get_parameter("encoder.embed_tokens.weight")
         vectors = cached_word_vectors(columns, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir))
         # Rows of random starts have a length of about std x sqrt(width), here one unless the config says otherwise.

@@ -12,19 +12,20 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 from data_scripts.corpora import load_columns
 from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
-from data_scripts.leakage import remove_leaked
+from data_scripts.leakage import remove_leaked, text_columns
 from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
 from trainer.arguments import Arguments
 
-# Field of `Corpora` -> the columns of its training texts.
+# Field of `Corpora` -> the columns of its training texts; of `texts` they are found by their names.
 _TEXTS = {
     "pairs": ["input", "response"],
     "snli": ["premise", "hypothesis"],
     "nli": ["premise", "hypothesis"],
     "captions": ["caption"],
     "paraphrases": ["sentence1", "sentence2"],
+    "texts": [],
 }
 
 logger = logging.getLogger(__name__)
@@ -44,6 +45,8 @@ class Corpora:
     """Name of a set -> its training rows `group`, `caption`."""
     paraphrases: dict[str, Dataset] = field(default_factory=dict)
     """Name of a set -> its training rows `sentence1`, `sentence2`, `score`."""
+    texts: dict[str, Dataset] = field(default_factory=dict)
+    """Name of a set -> its training rows, with any of `data_scripts.leakage.TEXT_COLUMNS`."""
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
     """Training set -> evaluation set -> training rows that held one of its sentences, and `removed` in all."""
 
@@ -71,15 +74,22 @@ def load_corpora(arguments: Arguments) -> Corpora:
             arguments.paraphrases,
             lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
         ),
+        texts=_training_sets("texts", arguments.texts, lambda source: load_columns(source, ())),
     )
     evaluation = _evaluation_sentences(corpora)
-    for name, columns in _TEXTS.items():
-        sets = getattr(corpora, name)
-        if isinstance(sets, DatasetDict) and "train" in sets:
-            sets["train"] = _stripped(corpora, name, sets["train"], columns, evaluation)
-        elif isinstance(sets, dict):
-            for each, rows in sets.items():
-                sets[each] = _stripped(corpora, f"{name}/{each}", rows, columns, evaluation)
+    for name, (rows, columns) in training_sets(corpora).items():
+        kept, removed = remove_leaked(rows, columns, evaluation)
+        kind, _, each = name.partition("/")
+        getattr(corpora, kind)[each or "train"] = kept
+        corpora.leakage[name] = removed
+        if removed.get("removed"):
+            found = ", ".join(f"{count:,} {key}" for key, count in removed.items() if count and key != "removed")
+            logger.warning(
+                "%s: %d training rows hold an evaluation sentence and were removed (%s)",
+                name,
+                removed["removed"],
+                found,
+            )
     if corpora.snli is not None and "train" in corpora.snli and arguments.snli_share < 1:
         train = corpora.snli["train"].shuffle(seed=arguments.seed)
         corpora.snli["train"] = train.select(range(round(len(train) * arguments.snli_share)))
@@ -93,13 +103,18 @@ def load_corpora(arguments: Arguments) -> Corpora:
 
 
 def training_sets(corpora: Corpora) -> dict[str, tuple[Dataset, list[str]]]:
-    """Name of every set that a run with these corpora may be trained on -> its rows and their columns of text."""
+    """Every set that a run with these corpora may be trained on: its rows and their columns of text.
+
+    By the set's name in results.json: `pairs` and `snli`, and KIND/NAME of the others.
+    """
     found = {}
-    for name, columns in _TEXTS.items():
-        sets = getattr(corpora, name) or {}
-        for key in sets:
-            if key == "train" or not isinstance(sets, DatasetDict):
-                found[f"{name}/{key}"] = sets[key], columns
+    for kind, columns in _TEXTS.items():
+        sets = getattr(corpora, kind) or {}
+        if not isinstance(sets, DatasetDict):
+            for name, rows in sets.items():
+                found[f"{kind}/{name}"] = rows, columns or text_columns(rows.column_names, f"{kind}: {name}")
+        elif "train" in sets:
+            found[kind] = sets["train"], columns
     return found
 
 
@@ -108,18 +123,6 @@ def training_texts(corpora: Corpora) -> Iterator[str]:
     for rows, columns in training_sets(corpora).values():
         for batch in rows.select_columns(columns).iter(batch_size=1000):
             yield from itertools.chain.from_iterable(batch.values())
-
-
-def _stripped(
-    corpora: Corpora, name: str, rows: Dataset, columns: list[str], evaluation: dict[str, Iterable[str]]
-) -> Dataset:
-    """The training rows without an evaluation sentence, their count noted in the corpora's `leakage`."""
-    rows, removed = remove_leaked(rows, columns, evaluation)
-    corpora.leakage[name] = removed
-    if removed.get("removed"):
-        logger.warning("%s: %d training rows hold an evaluation sentence and were removed (%s)",
-                       name, removed["removed"], {key: value for key, value in removed.items() if value})  # fmt: skip
-    return rows
 
 
 def _training_sets(option: str, sources: list[str], load: Callable[[str], DatasetDict]) -> dict[str, Dataset]:

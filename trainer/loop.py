@@ -60,7 +60,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     model = build_model(arguments, tokenizer)
     if not arguments.initialise_from:
         with accelerator.main_process_first():
-            start_from_texts(arguments, model, tasks)
+            start_from_texts(arguments, model, tasks, corpora, tokenizer, accelerator.is_main_process)
     batch_sizes = arguments.batch_sizes()
     if (batch_sizes % accelerator.num_processes).any():
         raise InputError(

@@ -1,6 +1,7 @@
 """The model card: README.md and `.eval_results/` of a model folder, every number of them out of results.json."""
 
 import shutil
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -49,6 +50,8 @@ class Score(NamedTuple):
     subset: str
     metric: str
     value: float
+    interval: list[float] | None = None
+    """Where 95 of 100 bootstrap samples of the items fall, if that was measured."""
 
     @property
     def metric_name(self) -> str:
@@ -76,7 +79,8 @@ def scores(results: Mapping[str, Any], settings: Mapping[str, Any]) -> Iterator[
             for subset, values in nested.items():
                 for metric, value in values.items():
                     if metric in METRICS:
-                        yield Score(part, data, split, "" if subset == "all" else subset, metric, value)
+                        interval = values.get(f"{metric}_interval")
+                        yield Score(part, data, split, "" if subset == "all" else subset, metric, value, interval)
 
 
 def write_card(
@@ -122,9 +126,10 @@ def write_card(
         run=results.get("run", {}),
         trained=_trained(settings),
         max_tokens=settings.get("max_tokens"),
-        data_rows=[
-            _data_row(name, results, settings) for name in ("pairs", "snli") if name in results.get("leakage", {})
-        ],
+        teacher=_shown(settings["teacher"]) if "distillation" in _trained(settings) else None,
+        seeds=[_seed_row(name, values) for name, values in results.get("seeds", {}).items()],
+        errors=results.get("stsb_errors", {}).get("dev", {}),
+        data_rows=[_data_row(name, results, settings) for name in results.get("leakage", {})],
         sources=", ".join(_shown(name) for name in _sources(settings)) or "not recorded",
         settings={key: _cell(value) for key, value in published_settings(settings).items() if value is not None},
         prediction=results.get("response_prediction", {}),
@@ -179,29 +184,69 @@ def _score_row(score: Score) -> dict[str, str]:
         "split": score.split,
         "metric": score.metric_name,
         "value": f"{score.value:.4f}",
+        "interval": " to ".join(f"{end:.3f}" for end in score.interval or ()),
     }
 
 
-def _data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
-    rows = results.get("run", {}).get("rows", {}).get(name)
-    leaks = {other: count for other, count in results["leakage"][name].items() if other != "removed" and count}
+def _seed_row(name: str, values: list[float]) -> dict[str, str]:
+    """A score of results.json, `part.split.subset.metric`, over the seeds."""
+    *where, metric = name.split(".")
+    part = PARTS[where[0]]
+    deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {
-        "source": ", ".join(_shown(source) for source in _sources(settings, name)),
-        "rows": "not counted" if rows is None else f"{rows:,}",
+        "task": f"{part.task_name}{', tuned' if where[0].endswith('_tuned') else ''}",
+        "data": " ".join([part.dataset_name, *where[1:]]),
+        "metric": METRICS[metric],
+        "mean": f"{statistics.fmean(values):.4f}",
+        "deviation": f"{deviation:.4f}",
+        "values": ", ".join(f"{value:.4f}" for value in values),
+    }
+
+
+# Kind of training set, as results.json has it under `leakage` -> tasks that it is for, as under `run.rows`.
+_TASKS_OF = {
+    "pairs": ("response_prediction",),
+    "snli": ("snli",),
+    "nli": ("entailment", "ranking"),
+    "captions": ("captions",),
+    "paraphrases": ("paraphrases", "ranking"),
+    "texts": (),
+}
+
+
+def _data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, str]:
+    kind, _, one = name.partition("/")
+    rows = results.get("run", {}).get("rows", {})
+    if one:
+        counts = {task: rows[f"{task}/{one}"] for task in _TASKS_OF[kind] if f"{task}/{one}" in rows}
+    else:
+        counts = {task: rows[kind] for task in _TASKS_OF[kind] if kind in rows}
+    leaks = {other: count for other, count in results["leakage"][name].items() if other != "removed" and count}
+    sources = [source for source in _named(settings, kind) if not one or source.rstrip("/").rpartition("/")[2] == one]
+    return {
+        "source": ", ".join(map(_shown, sources)),
+        "rows": ", ".join(f"{task.replace('_', ' ')} {count:,}" for task, count in counts.items())
+        or ("word vectors only" if kind == "texts" else "none"),
         "removed": f"{results['leakage'][name]['removed']:,}",
         "where": ", ".join(f"{other}: {count:,}" for other, count in leaks.items()),
     }
 
 
 def _trained(settings: Mapping[str, Any]) -> list[str]:
-    return [task for task, odds in settings.get("tasks", {}).items() if odds]
+    odds = [*settings.get("tasks", {}).items(), *settings.get("late_tasks", {}).items()]
+    return list(dict.fromkeys(task for task, share in odds if share))
 
 
-def _sources(settings: Mapping[str, Any], *names: str) -> list[str]:
-    """The training sets of a run, as its settings name them: `pairs`, `snli`, or by default all it trained on."""
-    trained = ["pairs"] * ("response_prediction" in _trained(settings)) + ["snli"] * ("snli" in _trained(settings))
-    named = [settings.get(name) for name in names or trained]
-    return [source for value in named for source in ([value] if isinstance(value, str) else value or [])]
+def _sources(settings: Mapping[str, Any]) -> list[str]:
+    """The training sets of a run, as its settings name them."""
+    trained = _trained(settings)
+    kinds = [kind for kind, tasks in _TASKS_OF.items() if any(task in trained for task in tasks)]
+    return [source for kind in kinds for source in _named(settings, kind)]
+
+
+def _named(settings: Mapping[str, Any], kind: str) -> list[str]:
+    value = settings.get(kind)
+    return [value] if isinstance(value, str) else list(value or [])
 
 
 def _is_on_hub(source: str) -> bool:

@@ -111,15 +111,15 @@ def test_table_shows_every_score(card: ModelCard):
 
 
 def test_every_number_in_data_and_results_sections_comes_from_the_results(card: ModelCard):
-    known = numbers(RESULTS) | numbers(SETTINGS) | {"1", "3", "10", "2012", "2017"}
+    known = numbers(RESULTS) | numbers(SETTINGS) | {"1", "3", "10", "2012", "2017"} | {"95", "100"}  # of the bootstrap
     body = card.text[card.text.index("## Training data") : card.text.index(CITATION)]
     for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", body):
         assert number.rstrip(",").replace(",", "") in known, number
 
 
 def test_leak_removals_are_shown_for_each_source(card: ModelCard):
-    assert "| someone/talk-pairs, chats | 87,654 | 11 | stsb test: 12 |" in card.text
-    assert "| stanfordnlp/snli | 2,345 | 0 |  |" in card.text
+    assert "| someone/talk-pairs, chats | response prediction 87,654 | 11 | stsb test: 12 |" in card.text
+    assert "| stanfordnlp/snli | snli 2,345 | 0 |  |" in card.text
 
 
 def test_card_does_not_show_where_local_folders_lie(card: ModelCard):
@@ -196,3 +196,53 @@ def test_published_settings_say_nothing_of_where_folders_lie():
     published = published_settings(SETTINGS)
     assert published["pairs"] == ["someone/talk-pairs", "chats"] and published["snli"] == "stanfordnlp/snli"
     assert "/home" not in str(published)
+
+
+def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
+    settings = SETTINGS | {
+        "captions": ["data/captions/coco"],
+        "paraphrases": ["someone/questions"],
+        "nli": ["data/nli/anli"],
+        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 0},
+        "late_tasks": {"entailment": 1},
+    }
+    results = RESULTS | {
+        "run": {
+            "rows": {"captions/coco": 10, "paraphrases/questions": 20, "ranking/questions": 30, "entailment/anli": 40}
+        },
+        "leakage": {
+            "captions/coco": {"stsb test": 3, "removed": 3},
+            "paraphrases/questions": {"removed": 0},
+            "nli/anli": {"removed": 0},
+        },
+    }
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert "| coco | captions 10 | 3 | stsb test: 3 |" in card.text
+    assert "| someone/questions | paraphrases 20, ranking 30 | 0 |  |" in card.text
+    assert "| anli | entailment 40 | 0 |  |" in card.text
+    assert card.data.datasets == ["someone/questions"]
+
+
+def test_a_distilled_model_says_so(tmp_path, card):
+    assert "Distilled" not in card.text
+    settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {"distillation": 1}}
+    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 gives" in text
+
+
+def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path):
+    results = RESULTS | {
+        "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
+        "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]},
+        "stsb_errors": {"dev": {"negation": {"pairs": 12, "pearson": 0.5, "error": 0.421, "absolute_error": 0.91}}},
+    }
+    write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
+    assert (
+        "| textual similarity | STS Benchmark test all | Pearson | 0.7100 | 0.0100 | 0.7000, 0.7200, 0.7100 |" in text
+    )
+    assert "| response prediction | held-out conversations test | P@1 | 0.3000 | 0.0000 | 0.3000 |" in text
+    assert "| negation | 12 | 0.500 | +0.42 | 0.91 |" in text

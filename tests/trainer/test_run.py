@@ -14,6 +14,7 @@ import yaml
 from accelerate.state import AcceleratorState
 from datasets import Dataset
 from safetensors.torch import load_file
+from transformers import AutoModel, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from trainer import machine, run
@@ -256,6 +257,18 @@ def test_texts_that_say_the_same_are_trained_beside_the_conversations(preset, si
     for task in ("captions/captions", "paraphrases/judged", "entailment/nli"):
         accuracies = [row[f"{task}/accuracy"] for row in rows if f"{task}/accuracy" in row]
         assert accuracies[-1] > accuracies[0]
+
+
+def test_further_texts_are_for_the_tokenizer_and_the_word_vectors_alone(preset, corpora, tmp_path, monkeypatch):
+    sentences = [{"book": "one", "sentence": f"the quokka {number} of a red kitchen"} for number in range(50)]
+    write(corpora / "books", "train", [*sentences, {"book": "one", "sentence": "A red kitchen"}])
+    settings = {"texts": [str(corpora / "books")], "word_vectors": "skip_gram", "tasks": {"response_prediction": 1}}
+    assert call(monkeypatch, preset(**settings, max_steps=1)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["run"]["rows"] == {"pairs": 240} and results["leakage"]["texts/books"]["removed"] == 1
+    quokka = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()["quokka"]
+    table = AutoModel.from_pretrained(tmp_path / "run" / "model").embed_tokens.weight
+    assert table[quokka].norm().item() == pytest.approx(1, abs=1e-5)  # a vector, and one that no step has moved
 
 
 def test_the_second_part_of_a_run_may_have_other_tasks(preset, similar, tmp_path, monkeypatch):
