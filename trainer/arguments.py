@@ -321,16 +321,22 @@ def _as_options(values: dict[str, Any]) -> list[str]:
 
 
 def _merged(arguments: Arguments, overrides: list[str]) -> list[str]:
-    """Overrides in which `--tasks` and `--model_config` add to the preset's mapping instead of replacing it."""
-    merged = list(overrides)
-    for index, option in enumerate(overrides[:-1]):
-        if option == "--model_config":
-            try:
-                addition = json.loads(overrides[index + 1])
-            except json.JSONDecodeError as error:
-                raise InputError(f"argument --model_config: not JSON: {error}") from None
+    """Overrides in which `--model_config` adds to the preset's mapping instead of replacing it."""
+    option = "--model_config"
+    # `--key=value` is two words like any other.
+    merged = [word for text in overrides for word in (text.split("=", 1) if text.startswith(f"{option}=") else [text])]
+    for index, word in enumerate(merged[:-1]):
+        if word == option:
+            addition = _convert_or_refuse(merged[index + 1], option)
             merged[index + 1] = json.dumps({**arguments.model_config, **addition})
     return merged
+
+
+def _convert_or_refuse(text: str, option: str) -> dict:
+    try:
+        return _convert(dict, False, text)
+    except argparse.ArgumentTypeError as error:
+        raise InputError(f"argument {option}: {error}") from None
 
 
 def _validate(arguments: Arguments) -> None:

@@ -118,8 +118,8 @@ def start_from_texts(
             columns += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
         table = model.get_parameter("encoder.embed_tokens.weight")
         vectors = cached_word_vectors(columns, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir))
-        # Rows of random starts have a length of about std x sqrt(width), here one unless the config says otherwise.
-        length = table.norm(dim=1).mean().item()
+        # As long as a random start is on average: one, unless the config says otherwise.
+        length = (model.config.initializer_range or table.shape[1] ** -0.5) * table.shape[1] ** 0.5
         known = torch.from_numpy(vectors.any(axis=1))
         with torch.no_grad():
             table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)

@@ -12,7 +12,7 @@ from data_scripts.errors import InputError
 from trainer.arguments import Arguments
 
 # Options that may differ between a run and its continuation: they change nothing of what is learned.
-_MAY_CHANGE = {
+MAY_CHANGE = {
     "resume",
     "overwrite",
     "trackers",
@@ -36,7 +36,7 @@ def prepare_folder(folder: Path, arguments: Arguments) -> None:
         if not (config.is_file() and any(folder.glob("checkpoint-*"))):
             raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
         before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
-        changed = [key for key in now if key not in _MAY_CHANGE and before.get(key) != now[key]]
+        changed = [key for key in now if key not in MAY_CHANGE and before.get(key) != now[key]]
         if changed:
             listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
             raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
