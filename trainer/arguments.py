@@ -47,7 +47,8 @@ class Arguments:
     model_config: dict = _option({}, "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'")
     token_weights: str = _option(
         "ones",
-        "start of the DAN's learned_token_weights: ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
+        "start of a DAN's learned_token_weights, or of a CBOW's vectors' lengths: ones, or sif, a / (a + p(w)) "
+        "with a = 0.001 (Arora et al., 2017)",
         choices=("ones", "sif"),
     )
     word_vectors: str = _option(
@@ -157,6 +158,11 @@ class Arguments:
         False,
         "keep only a part of the layers' weights, gradients and moments in each process (FSDP): for encoders that one "
         "GPU does not hold",
+    )
+    half_precision: bool = _option(
+        False,
+        "store the finished model in half precision, in half the space (it loads as float32); results.json has the "
+        "scores of both",
     )
     push_to_hub: bool = _option(False, "publish the model when done; needs hub_model_id")
     hub_model_id: str | None = _option(None, "where to publish: OWNER/NAME")
@@ -355,7 +361,8 @@ def _validate(arguments: Arguments) -> None:
     _validate_odds("tasks", arguments)
     if arguments.late_tasks:
         _validate_odds("late_tasks", arguments)
-    if arguments.token_weights != "ones" and not arguments.model_config.get("learned_token_weights"):
+    weighted = arguments.model_config.get("learned_token_weights") or arguments.model_type == "cbow"
+    if arguments.token_weights != "ones" and not weighted:
         raise InputError("token_weights is sif, so model_config needs learned_token_weights: true (a DAN has it)")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")

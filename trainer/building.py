@@ -110,30 +110,35 @@ def start_from_texts(
 ) -> None:
     """Give a new encoder's word table and token weights the start that the arguments ask for."""
     columns = [column for task in tasks.values() for column in task.columns]
-    if arguments.token_weights == "sif":
-        _start_token_weights(model, columns)
+    table = model.get_parameter("encoder.embed_tokens.weight")
     if arguments.word_vectors == "skip_gram":
+        further: list[TokenColumn] = []
         for rows, names in (training_sets(corpora)[f"texts/{name}"] for name in corpora.texts):
             cache_dir, most = Path(arguments.cache_dir), arguments.max_tokens
-            columns += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
-        table = model.get_parameter("encoder.embed_tokens.weight")
-        vectors = cached_word_vectors(columns, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir))
+            further += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
+        vectors = cached_word_vectors(
+            columns + further, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir)
+        )
         # As long as a random start is on average: one, unless the config says otherwise.
         length = (model.config.initializer_range or table.shape[1] ** -0.5) * table.shape[1] ** 0.5
         known = torch.from_numpy(vectors.any(axis=1))
         with torch.no_grad():
             table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)
+    if arguments.token_weights == "sif":
+        weights = torch.from_numpy(_sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
+        with torch.no_grad():
+            if arguments.model_type == "cbow":
+                table.mul_(weights)  # an average of vectors of these lengths is the weighted average
+            else:
+                model.get_parameter("encoder.token_weights.weight").copy_(weights)
 
 
-def _start_token_weights(model: ConvSimForMultitask, columns: list[TokenColumn]) -> None:
-    """Set a DAN's learned token weights to a / (a + p(w)), p(w) the word's share of the training texts' words."""
-    weights = model.get_parameter("encoder.token_weights.weight")
-    counts = np.zeros(len(weights), dtype=np.int64)
+def _sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
+    """a / (a + p(w)) of each token, (vocab_size,), p(w) the token's share of the columns' tokens."""
+    counts = np.zeros(vocab_size, dtype=np.int64)
     for column in columns:
-        counts += np.bincount(column.ids, minlength=len(weights))
-    sif = SIF_A / (SIF_A + counts / counts.sum())
-    with torch.no_grad():
-        weights[:, 0] = torch.from_numpy(sif).to(weights.dtype)
+        counts += np.bincount(column.ids, minlength=vocab_size)
+    return SIF_A / (SIF_A + counts / counts.sum())
 
 
 def build_tasks(

@@ -28,7 +28,7 @@ from trainer.data import Corpora, load_corpora
 from trainer.distributed import average_tables, leave_out_tables, megabytes_received
 from trainer.evaluation.judging import evaluate_encoder
 from trainer.evaluation.results import write_results
-from trainer.machine import available_threads, start_accelerator
+from trainer.machine import available_threads, fastest_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, publish
 from trainer.run_folder import drop_metrics_after, last_checkpoint, place_checkpoint, prepare_folder
@@ -45,6 +45,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
+    started = time.monotonic()
     disable_progress_bar()  # transformers draws one for every file it loads
     accelerator = start_accelerator(arguments)
     folder = Path(arguments.output_dir)
@@ -74,7 +75,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
         arguments.first_late_step(),
         odds_by_set(arguments.late_tasks, tasks),
     )
-    run = _Run(arguments, accelerator, folder, model, tokenizer, corpora, plan, tasks)
+    run = _Run(arguments, accelerator, folder, model, tokenizer, corpora, plan, tasks, started)
     run.fit()
     results = run.finish()
     # The model that reduces with the process group must go before the group, or a process may hang as it ends.
@@ -101,7 +102,9 @@ class _Run:
         corpora: Corpora,
         plan: BatchPlan,
         tasks: dict[str, Any],
+        started: float,
     ) -> None:
+        self.started = started
         self.arguments, self.accelerator, self.folder = arguments, accelerator, folder
         self.tokenizer, self.corpora, self.plan, self.tasks = tokenizer, corpora, plan, tasks
         # What a head does that this run does not train says nothing.
@@ -178,27 +181,17 @@ class _Run:
 
     def find_threads(self) -> None:
         """On a CPU, time the first step with fewer and fewer threads, moving no weight; train with the fastest."""
-        progress, most = self.progress, self.all_threads
-        if self.accelerator.device.type == "cpu" and most > 1 and progress["threads"] is None:
-            self._backward(0)  # the first of all has more to do
-            seconds: dict[int, float] = {}
-            threads = most
-            while threads:
-                torch.set_num_threads(threads)
-                times = []
-                for _ in range(3):
-                    self._zero_gradients()
-                    started = time.perf_counter()
-                    self._backward(0)
-                    times.append(time.perf_counter() - started)
-                seconds[threads] = min(times)
-                threads //= 2
+        progress = self.progress
+        if self.accelerator.device.type == "cpu" and self.all_threads > 1 and progress["threads"] is None:
+
+            def step() -> None:
+                self._zero_gradients()
+                self._backward(0)
+
+            progress["threads"] = fastest_threads(step, self.all_threads)
             self._zero_gradients()
             self.losses.clear()
-            progress["threads"] = min(seconds, key=seconds.__getitem__)
-            shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
-            logger.info("training with %d of %d threads: a step takes %s", progress["threads"], most, shown)
-        torch.set_num_threads(progress["threads"] or most)
+        torch.set_num_threads(progress["threads"] or self.all_threads)
 
     def _tell_exchange(self) -> None:
         """Log what a step sends over the wire, with this many processes and with others."""
@@ -353,12 +346,15 @@ class _Run:
             drop_metrics_after(self.folder, self.progress["step"])  # they will be logged again
             logger.info("resuming %s at step %d", self.folder, self.progress["step"])
 
-    def _evaluate(self, split: Literal["dev", "both"], queries: int | None = None) -> dict[str, Any]:
+    def _evaluate(
+        self, split: Literal["dev", "both"], queries: int | None = None, intervals: bool = False
+    ) -> dict[str, Any]:
         model = self.whole
         was_training, threads = model.training, torch.get_num_threads()
         model.eval()
         torch.set_num_threads(self.all_threads)
-        results = evaluate_encoder(Encoder(model, self.tokenizer), self.judged_on, split, queries=queries)
+        encoder = Encoder(model, self.tokenizer)
+        results = evaluate_encoder(encoder, self.judged_on, split, queries=queries, intervals=intervals)
         torch.set_num_threads(threads)
         model.train(was_training)
         return results
@@ -372,9 +368,13 @@ class _Run:
             model = self.whole
             best = self.folder / f"checkpoint-{progress['best_step']}" / "model.safetensors"
             model.load_state_dict(load_file(best))
-            results = self._evaluate("both" if arguments.final_split == "both" else "dev")
+            split: Literal["dev", "both"] = "both" if arguments.final_split == "both" else "dev"
+            results = self._evaluate(split, intervals=True)
+            if arguments.half_precision:
+                results = self._halve(split, results)
             results["run"] = {
                 "seconds": round(progress["seconds"], 1),
+                "total_seconds": round(time.monotonic() - self.started, 1),
                 "pairs": progress["pairs"],
                 "steps": progress["step"],
                 "best_step": progress["best_step"],
@@ -394,6 +394,13 @@ class _Run:
                 publish(self.folder, arguments.hub_model_id, private=arguments.hub_private)
         self.accelerator.wait_for_everyone()
         return results
+
+    def _halve(self, split: Literal["dev", "both"], full: dict[str, Any]) -> dict[str, Any]:
+        """Round the model's weights to half precision; its results, with those of before as `full_precision`."""
+        with torch.no_grad():
+            for parameter in self.whole.parameters():
+                parameter.copy_(parameter.half())
+        return {**self._evaluate(split, intervals=True), "full_precision": full}
 
 
 def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 import logging
 import os
+import time
+from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
@@ -70,3 +72,23 @@ def available_threads() -> int:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
     return allowed
+
+
+def fastest_threads(work: Callable[[], None], most: int) -> int:
+    """The number of threads, from `most` down by halves, with which some work is done in the least time."""
+    work()  # the first of all has more to do
+    seconds: dict[int, float] = {}
+    threads = most
+    while threads:
+        torch.set_num_threads(threads)
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        seconds[threads] = min(times)
+        threads //= 2
+    fastest = min(seconds, key=seconds.__getitem__)
+    shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
+    logger.info("training with %d of %d threads: a step takes %s", fastest, most, shown)
+    return fastest

@@ -127,6 +127,7 @@ def write_card(
         trained=_trained(settings),
         max_tokens=settings.get("max_tokens"),
         teacher=_shown(settings["teacher"]) if "distillation" in _trained(settings) else None,
+        full_precision=[_score_row(row) for row in scores(results.get("full_precision", {}), settings)],
         seeds=[_seed_row(name, values) for name, values in results.get("seeds", {}).items()],
         errors=results.get("stsb_errors", {}).get("dev", {}),
         data_rows=[_data_row(name, results, settings) for name in results.get("leakage", {})],

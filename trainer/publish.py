@@ -74,7 +74,7 @@ def build_folder(
         tokenizer: its tokenizer.
         folder: where to, `RUN/model`.
         results: what results.json holds (DESIGN.md; `trainer.model_card.write_card` says what the card takes of it).
-        settings: the run's settings, as in config.yaml.
+        settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
 
     Returns:
         The folder.
@@ -87,7 +87,9 @@ def build_folder(
     new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
     try:
         new.chmod(0o755)
-        model.save_pretrained(new)
+        half = {name: value.half() for name, value in model.state_dict().items()}
+        # The config keeps saying float32, which is what the weights are loaded as.
+        model.save_pretrained(new, state_dict=half if settings.get("half_precision") else None)
         tokenizer.save_pretrained(new)
         _write_sentence_transformers_files(model, new)
         (new / "config.yaml").write_text(

@@ -271,6 +271,21 @@ def test_further_texts_are_for_the_tokenizer_and_the_word_vectors_alone(preset, 
     assert table[quokka].norm().item() == pytest.approx(1, abs=1e-5)  # a vector, and one that no step has moved
 
 
+def test_half_precision_is_stored_judged_and_loaded_as_float32(preset, tmp_path, monkeypatch):
+    folder = tmp_path / "run"
+    assert call(monkeypatch, preset(half_precision=True)) == 0
+    stored = load_file(folder / "model" / "model.safetensors")
+    assert {value.dtype for value in stored.values()} == {torch.float16}
+    model = AutoModel.from_pretrained(folder / "model")
+    assert model.dtype == torch.float32
+    torch.testing.assert_close(model.embed_tokens.weight, stored["encoder.embed_tokens.weight"].float(), rtol=0, atol=0)
+    results = json.loads((folder / "results.json").read_text())
+    full, half = results["full_precision"]["stsb"]["test"]["all"]["pearson"], results["stsb"]["test"]["all"]["pearson"]
+    assert half != full and half == pytest.approx(full, abs=0.01)
+    checkpoint = load_file(next(folder.glob("checkpoint-*")) / "model.safetensors")
+    assert {value.dtype for value in checkpoint.values()} == {torch.float32}
+
+
 def test_the_second_part_of_a_run_may_have_other_tasks(preset, similar, tmp_path, monkeypatch):
     late = {"late_from": 0.5, "late_tasks": {"captions": 1}}
     assert call(monkeypatch, preset(**similar, **late, tasks={"response_prediction": 1})) == 0
@@ -373,7 +388,7 @@ def test_threads_that_are_fastest_are_found_and_used(preset, tmp_path, monkeypat
     backward, step = _Run._backward, _Run._step
 
     def slow_with_many(self, number):
-        time.sleep({4: 0.2, 2: 0.0, 1: 0.1}[torch.get_num_threads()])
+        time.sleep({4: 0.6, 2: 0.0, 1: 0.3}[torch.get_num_threads()])
         backward(self, number)
 
     def watched(self, number):
