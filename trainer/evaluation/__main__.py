@@ -15,11 +15,14 @@ from data_scripts.sts import load_stsb
 from trainer.data import Corpora
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import load_encoder
-from trainer.evaluation.judging import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.judging import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
 from trainer.evaluation.results import format_table, merge_results, read_results, write_results
 from trainer.evaluation.sample import evaluate_sample
+from trainer.evaluation.sts_errors import evaluate_sts_errors
 
-SAMPLE = "sample"
+# Tasks for people to look at: they print texts, and the training loop does not run them.
+SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
+DATA = {**TASKS, STSB_ERRORS: "stsb"}
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -38,10 +41,11 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument(
         "--tasks",
-        type=_names("--tasks", [*TASKS, SAMPLE]),
+        type=_names("--tasks", [*DATA, SAMPLE]),
         required=True,
-        help=f"what is measured, with commas between: {', '.join(TASKS)}; or {SAMPLE}, which prints nearest sentences "
-        "and best replies of the shipped sample",
+        help=f"what is measured, with commas between: {', '.join(TASKS)}; or {STSB_ERRORS}, which prints the errors by "
+        f"kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest sentences and best "
+        "replies of the shipped sample",
     )
     parser.add_argument(
         "--data",
@@ -61,13 +65,20 @@ def build_parser() -> argparse.ArgumentParser:
         "--split",
         choices=("dev", "test", "both"),
         default="both",
-        help="both (default) gives stsb, stsb_tuned and cqa on dev and test, response_prediction and snli on test",
+        help="both (default) gives stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and snli "
+        "on test",
     )
     parser.add_argument(
         "--similarity",
         choices=("angular", "cosine"),
         default="angular",
-        help="score of the task stsb: the paper's angle, or the cosine (default: %(default)s)",
+        help="score of the tasks stsb and stsb_errors: the paper's angle, or the cosine (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--intervals", action="store_true", help="also 95 %% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
+    )
+    parser.add_argument(
+        "--worst", type=int, default=10, metavar="N", help="pairs that stsb_errors prints (default: %(default)s)"
     )
     parser.add_argument("--queries", type=int, help="response prediction queries, at most (default: 10,000)")
     parser.add_argument(
@@ -105,7 +116,7 @@ def load_data(args: argparse.Namespace) -> Corpora:
     Raises:
         InputError: one of them is not there.
     """
-    needed = {TASKS[task] for task in args.tasks if task != SAMPLE}
+    needed = {DATA[task] for task in args.tasks if task != SAMPLE}
     if "pairs" in needed and not args.pairs:
         raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
     sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
@@ -131,22 +142,31 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"--baselines: none of --tasks is a ranking; add one of {','.join(RANKINGS)}")
     if args.queries is not None and args.queries < 1:
         raise InputError(f"--queries: {args.queries}; expected 1 or more")
+    if args.worst < 0:
+        raise InputError(f"--worst: {args.worst}; expected 0 or more")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; make it first")
     kept = read_results(args.update) if args.update else {}
     data = load_data(args)
+    if STSB_ERRORS in args.tasks and not splits_of(data, "stsb", args.split):
+        raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to judge it on")
     encoder = load_encoder(args.model)
-    tasks = [task for task in args.tasks if task != SAMPLE]
+    tasks = [task for task in args.tasks if task in TASKS]
     results: dict[str, Any] = {}
     if tasks:
-        results = evaluate_encoder(encoder, data, args.split, tasks, args.queries, args.similarity)
+        results = evaluate_encoder(encoder, data, args.split, tasks, args.queries, args.similarity, args.intervals)
     if args.baselines:
         results["baselines"] = {
-            name: evaluate_baseline(name, data, args.split, tasks, args.queries) for name in args.baselines
+            name: evaluate_baseline(name, data, args.split, tasks, args.queries, args.intervals)
+            for name in args.baselines
         }
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)
-    print(format_table(results))
+    if results:
+        print(format_table(results))
+    if STSB_ERRORS in args.tasks:  # has a table of its own
+        splits = splits_of(data, "stsb", args.split)
+        results[STSB_ERRORS] = evaluate_sts_errors(encoder, splits, args.similarity, args.worst)
     if destination := args.output or args.update:
         write_results(destination, merge_results(kept, results))
         print(f"saved in {destination}")

@@ -28,6 +28,7 @@ def evaluate_encoder(
     tasks: Iterable[str] | None = None,
     queries: int | None = None,
     similarity: Similarity = "angular",
+    intervals: bool = False,
 ) -> dict[str, dict]:
     """Judge an encoder; the result has a part of results.json for each task.
 
@@ -38,13 +39,15 @@ def evaluate_encoder(
         tasks: of `TASKS`. By default every one whose data is there; on dev without `stsb_tuned`, which takes a minute.
         queries: the largest number of response prediction queries; by default 10,000.
         similarity: the score of the task stsb.
+        intervals: put its 95 % bootstrap interval, [low, high], beside every Pearson's r, P@N, MAP and accuracy, as
+            "pearson_interval" and so on.
 
     Raises:
         InputError: a task's data is not there, it is too small, or the model cannot do the task.
     """
     results: dict[str, dict] = {}
     for task in tasks or [task for task in TASKS if split != "dev" or task != "stsb_tuned"]:
-        splits = _splits(data, task, split)
+        splits = splits_of(data, task, split)
         if not splits and tasks is None:
             continue
         if not splits:
@@ -53,43 +56,49 @@ def evaluate_encoder(
         match task:
             case "response_prediction":
                 built = _queries(rows, queries)
-                results[task] = response_prediction.evaluate_response_prediction(encoder, built, name)
+                results[task] = response_prediction.evaluate_response_prediction(encoder, built, name, intervals)
             case "snli":
-                results[task] = evaluate_snli(encoder, rows, name)
+                results[task] = evaluate_snli(encoder, rows, name, intervals)
             case "stsb":
-                results[task] = evaluate_stsb(encoder, splits, similarity)
+                results[task] = evaluate_stsb(encoder, splits, similarity, intervals)
             case "stsb_tuned":
                 train, dev = (_needed(data.stsb, part) for part in ("train", "validation"))
-                _, results[task] = tune_on_stsb(encoder, train, dev, splits)
+                _, results[task] = tune_on_stsb(encoder, train, dev, splits, intervals)
             case "cqa":
-                results[task] = cqa.evaluate_cqa(encoder, splits)
+                results[task] = cqa.evaluate_cqa(encoder, splits, intervals)
     return results
 
 
 def evaluate_baseline(
-    baseline: str, data: Corpora, split: Split, tasks: Iterable[str], queries: int | None = None
+    baseline: str,
+    data: Corpora,
+    split: Split,
+    tasks: Iterable[str],
+    queries: int | None = None,
+    intervals: bool = False,
 ) -> dict[str, dict]:
     """Those of `tasks` that are rankings, with a baseline of `BASELINES` instead of an encoder; the same queries."""
     results: dict[str, dict] = {}
     for task in tasks:
-        splits = _splits(data, task, split)
+        splits = splits_of(data, task, split)
         if task == "response_prediction" and splits:
             name, rows = list(splits.items())[-1]
             built = _queries(rows, queries)
             scores = BASELINES[baseline](built.inputs, built.responses, built.candidates)
-            results[task] = response_prediction.summarise(scores, name)
+            results[task] = response_prediction.summarise(scores, name, intervals)
         elif task == "cqa":
             results[task] = {
                 name: cqa.summarise(
                     BASELINES[baseline](rows["query"][:], rows["candidate"][:], np.arange(len(rows))[:, None])[:, 0],
                     rows,
+                    intervals,
                 )
                 for name, rows in splits.items()
             }
     return results
 
 
-def _splits(data: Corpora, task: str, split: Split) -> dict[str, Dataset]:
+def splits_of(data: Corpora, task: str, split: Split) -> dict[str, Dataset]:
     """Those that are there of the asked splits, under their names in results.json, test last."""
     test = "test2017" if task == "cqa" else "test"
     keys = {"dev": {"dev": "validation"}, "test": {test: test}, "both": {"dev": "validation", test: test}}[split]

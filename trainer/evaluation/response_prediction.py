@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_scripts.errors import InputError
+from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.encoders import SentenceEncoder
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
@@ -91,16 +92,22 @@ def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.n
     return scores
 
 
-def summarise(scores: np.ndarray, split: str) -> dict:
+def summarise(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
     """The entry of results.json for `scores` (queries, candidates) with the true response in column 0.
 
-    P@N is left out for an N above the number of candidates.
+    P@N is left out for an N above the number of candidates. With `intervals` also "p_at_N_interval" for each N.
     """
     queries, candidates = scores.shape
-    precision = precision_at_n(scores, np.zeros(queries, dtype=np.int64), [n for n in RANKS if n <= candidates])
-    return {**precision, "candidates": candidates, "queries": queries, "split": split}
+    true, ns = np.zeros(queries, dtype=np.int64), [n for n in RANKS if n <= candidates]
+    result = {**precision_at_n(scores, true, ns), "candidates": candidates, "queries": queries, "split": split}
+    if not intervals:
+        return result
+    ranks = true_ranks(scores, true)
+    return with_intervals(result, {f"p_at_{n}": mean_interval(ranks <= n) for n in ns})
 
 
-def evaluate_response_prediction(encoder: SentenceEncoder, queries: ResponseQueries, split: str) -> dict:
+def evaluate_response_prediction(
+    encoder: SentenceEncoder, queries: ResponseQueries, split: str, intervals: bool = False
+) -> dict:
     """P@1, P@3 and P@10 (0 to 1) of `encoder`, with the number of candidates and queries and the split's name."""
-    return summarise(score_candidates(encoder, queries), split)
+    return summarise(score_candidates(encoder, queries), split, intervals)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
+from trainer.evaluation.bootstrap import INTERVAL
 
 # Counts; every other number is a share or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
@@ -52,18 +53,22 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 
 
 def format_table(results: Mapping[str, Any]) -> str:
-    """One line for each number of `results`: where it stands, then the number to four decimals."""
+    """One line for each number of `results`: where it stands, the number to four decimals, its interval if it has one.
+
+    The interval of NAME is what stands beside it under NAME_interval.
+    """
     rows = list(_numbers(results))
-    width = max((len(name) for name, _ in rows), default=0)
-    return "\n".join(f"{name:<{width}}  {text:>10}" for name, text in rows)
+    width = max((len(name) for name, _, _ in rows), default=0)
+    return "\n".join(f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows)
 
 
-def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
     for key, value in results.items():
         name = f"{prefix}{key}"
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{name} ")
         elif isinstance(value, float):
-            yield name, f"{value:.4f}"
-        else:
-            yield name, f"{value:,}" if key in COUNTS else str(value)
+            interval = results.get(f"{key}{INTERVAL}")
+            yield name, f"{value:.4f}", f"  [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else ""
+        elif not key.endswith(INTERVAL):
+            yield name, f"{value:,}" if key in COUNTS else str(value), ""

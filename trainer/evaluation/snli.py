@@ -5,9 +5,9 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 from datasets import Dataset
-from sklearn.metrics import accuracy_score
 
 from data_scripts.errors import InputError
+from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.encoders import SentenceEncoder
 
 
@@ -20,8 +20,10 @@ class NliEncoder(Protocol):
         ...
 
 
-def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str) -> dict:
+def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str, intervals: bool = False) -> dict:
     """{"accuracy": 0 to 1, "pairs": their number, "split": `split`} over `pairs` (premise, hypothesis, label).
+
+    With `intervals` also "accuracy_interval".
 
     Raises:
         InputError: the model has no classifier.
@@ -32,8 +34,8 @@ def evaluate_snli(encoder: SentenceEncoder, pairs: Dataset, split: str) -> dict:
         logits = encoder.nli_logits(pairs["premise"][:], pairs["hypothesis"][:])
     except ValueError as error:
         raise InputError(f"task snli: {error}") from error
-    return {
-        "accuracy": float(accuracy_score(pairs["label"], logits.argmax(axis=1))),
-        "pairs": len(pairs),
-        "split": split,
-    }
+    right = logits.argmax(axis=1) == np.asarray(pairs["label"])
+    return with_intervals(
+        {"accuracy": float(right.mean()), "pairs": len(pairs), "split": split},
+        {"accuracy": mean_interval(right)} if intervals else {},
+    )

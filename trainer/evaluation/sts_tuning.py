@@ -74,12 +74,12 @@ def tune(train: EmbeddedPairs, dev: EmbeddedPairs, penalties: Sequence[float] = 
 
 
 def tune_on_stsb(
-    encoder: SentenceEncoder, train: Dataset, dev: Dataset, splits: Mapping[str, Dataset]
+    encoder: SentenceEncoder, train: Dataset, dev: Dataset, splits: Mapping[str, Dataset], intervals: bool = False
 ) -> tuple[np.ndarray, dict[str, dict]]:
     """The matrix trained on STS-B `train` and stopped on `dev`, and its correlations on each of `splits` by genre."""
     matrix = tune(_embed(encoder, train), _embed(encoder, dev))
     return matrix, {
-        name: correlation_by_genre(tuned_scores(matrix, _embed(encoder, pairs)), pairs)
+        name: correlation_by_genre(tuned_scores(matrix, _embed(encoder, pairs)), pairs, intervals)
         for name, pairs in splits.items()
     }
 

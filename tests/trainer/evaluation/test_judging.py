@@ -43,6 +43,29 @@ def test_all_tasks_on_both_splits_have_the_shape_of_results_json(data: Corpora) 
     assert {name: list(part) for name, part in results["cqa"].items()} == {"dev": ["map"], "test2017": ["map"]}
 
 
+def test_intervals_stand_beside_unchanged_numbers(data: Corpora) -> None:
+    def split_off(part: dict) -> tuple[dict, dict]:
+        """The part without intervals, and for each score how its interval lies: below, at or above it."""
+        numbers, places = {}, {}
+        for key, value in part.items():
+            if isinstance(value, dict):
+                numbers[key], places[key] = split_off(value)
+            elif key.endswith("_interval"):
+                places[key] = value[0] <= part[key.removesuffix("_interval")] <= value[1] and value[0] < value[1]
+            else:
+                numbers[key] = value
+        return numbers, places
+
+    tasks = ["response_prediction", "snli", "stsb", "stsb_tuned", "cqa"]
+    numbers, places = split_off(evaluate_encoder(Multitask(), data, "both", tasks, intervals=True))
+    assert numbers == evaluate_encoder(Multitask(), data, "both", tasks)
+    assert places["response_prediction"] == {f"p_at_{n}_interval": True for n in (1, 3, 10)}
+    assert places["snli"] == {"accuracy_interval": True}
+    by_genre = {genre: {"pearson_interval": True} for genre in GENRES}
+    assert places["stsb"] == places["stsb_tuned"] == {"dev": by_genre, "test": by_genre}
+    assert set(places["cqa"]["dev"]) == set(places["cqa"]["test2017"]) == {"map_interval"}
+
+
 def test_dev_leaves_tuning_out_and_never_looks_at_test(data: Corpora) -> None:
     encoder = Multitask()
     results = evaluate_encoder(encoder, data, "dev")
@@ -88,6 +111,11 @@ def test_a_baseline_ranks_the_candidates_of_the_encoder(data: Corpora) -> None:
     expected = precision_at_n(scores, np.zeros(120, int))
     assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
     assert list(results["cqa"]) == ["test2017"]
+
+
+def test_a_baseline_has_intervals_too(data: Corpora) -> None:
+    results = evaluate_baseline("bm25", data, "test", ["response_prediction", "cqa"], intervals=True)
+    assert "p_at_1_interval" in results["response_prediction"] and "map_interval" in results["cqa"]["test2017"]
 
 
 @pytest.mark.parametrize("baseline", ["bm25", "tfidf"])

@@ -62,6 +62,38 @@ def test_split_queries_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> 
     assert json.loads(output.read_text()) == expected
 
 
+def test_intervals_are_written_and_shown_for_encoder_and_baseline(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "results.json"
+    argv = ["--tasks", "stsb,cqa", "--split", "dev", "--baselines", "bm25", "--intervals", "--output", str(output)]
+    assert call(data, *argv) == 0
+    results = json.loads(output.read_text())
+    low, high = results["stsb"]["dev"]["news"]["pearson_interval"]
+    assert "map_interval" in results["baselines"]["bm25"]["cqa"]["dev"]
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    pearson = results["stsb"]["dev"]["news"]["pearson"]
+    assert ["stsb", "dev", "news", "pearson", f"{pearson:.4f}", f"[{low:.4f},", f"{high:.4f}]"] in rows
+
+
+def test_errors_by_kind_are_written_and_texts_only_shown(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "results.json"
+    assert call(data, "--tasks", "stsb_errors", "--split", "dev", "--worst", "4", "--output", str(output)) == 0
+    results = json.loads(output.read_text())["stsb_errors"]
+    assert list(results) == ["dev"] and sum(kind["pairs"] for kind in results["dev"].values()) >= 30
+    shown = capsys.readouterr().out
+    assert shown.count("  gold ") == 4 and "validation: a " in shown
+    assert "validation: a " not in output.read_text()
+
+
+def test_errors_on_test_come_without_texts(data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(data, "--tasks", "stsb_errors", "--split", "test") == 0
+    shown = capsys.readouterr().out
+    assert "STS-B test" in shown and "test: a " not in shown
+
+
 def test_update_puts_results_beside_what_is_there(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     kept: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
@@ -97,6 +129,8 @@ def test_update_replaces_a_part_that_was_judged_again(data: Path, tmp_path: Path
         (["--tasks", "response_prediction"], "name the conversation pairs with --pairs"),
         (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
         (["--tasks", "cqa", "--queries", "0"], "--queries: 0; expected 1 or more"),
+        (["--tasks", "stsb_errors", "--worst", "-1"], "--worst: -1; expected 0 or more"),
+        (["--tasks", "stsb_errors", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "snli"], "task snli: this model has no inference classifier"),
         (["--tasks", "sample"], "no train-*.parquet"),
@@ -126,6 +160,10 @@ def test_a_split_that_is_not_there_is_named(data: Path, tmp_path: Path, capsys: 
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
     assert "task cqa: there is no test split of cqa" in message
+    (tmp_path / "stsb").mkdir()
+    stsb("test").to_parquet(tmp_path / "stsb" / "test-00000-of-00001.parquet")
+    message = refused(capsys, tmp_path, "--tasks", "stsb_errors", "--split", "dev")
+    assert "task stsb_errors: there is no dev split of stsb" in message
 
 
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
@@ -143,7 +181,11 @@ def test_help_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="0"):
         command.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
-    assert "response_prediction, snli, stsb, stsb_tuned, cqa; or sample" in text and "example:" in text
+    assert (
+        "response_prediction, snli, stsb, stsb_tuned, cqa; or stsb_errors" in text
+        and "or sample" in text
+        and "example:" in text
+    )
 
 
 def test_the_sample_alone_is_judged_and_put_beside_the_runs_results(tmp_path: Path) -> None:

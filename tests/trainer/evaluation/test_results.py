@@ -30,6 +30,14 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
 
 
+def test_table_shows_an_interval_on_the_line_of_its_number() -> None:
+    table = format_table({"cqa": {"dev": {"map": 0.5, "map_interval": [0.41236, 0.6]}}, "snli": {"accuracy": 0.25}})
+    assert [line.split() for line in table.splitlines()] == [
+        ["cqa", "dev", "map", "0.5000", "[0.4124,", "0.6000]"],
+        ["snli", "accuracy", "0.2500"],
+    ]
+
+
 def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"results\.json: cannot be written"):
         write_results(tmp_path / "nowhere" / "results.json", {})

@@ -32,8 +32,13 @@ Returns:
 """
 
 
-def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: Sequence[str]) -> float:
-    """MAP, 0 to 1, of candidates with `scores` and `relevant` (both (candidates,)) that belong to `queries`.
+def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequence[str]) -> np.ndarray:
+    """Average precision (distinct queries,), 0 to 1, of each query, in the order of their names.
+
+    Args:
+        scores: of the candidates of all queries, (candidates,).
+        relevant: whether each is, (candidates,).
+        queries: which query each belongs to, (candidates,).
 
     Raises:
         ValueError: no candidate, or sizes that differ.
@@ -44,15 +49,24 @@ def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: Se
             f"expected a score, a relevance and a query for each candidate, got {scores.shape}, "
             f"{relevant.shape} and {names.shape}"
         )
-    average_precisions = []
+    result = []
     for name in np.unique(names):
         of_query = names == name
         # Stable, as the official scorer: among equal scores the given order stays.
         ranked = relevant[of_query][np.argsort(-scores[of_query], kind="stable")]
         places = np.flatnonzero(ranked) + 1
         precisions = np.arange(1, len(places) + 1) / places
-        average_precisions.append(precisions.mean() if len(places) else 0.0)
-    return float(np.mean(average_precisions))
+        result.append(precisions.mean() if len(places) else 0.0)
+    return np.array(result)
+
+
+def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: Sequence[str]) -> float:
+    """MAP, 0 to 1: the mean of `average_precisions`, which takes the same arguments.
+
+    Raises:
+        ValueError: no candidate, or sizes that differ.
+    """
+    return float(average_precisions(scores, relevant, queries).mean())
 
 
 class MeanAveragePrecision(evaluate.Metric):

@@ -1,0 +1,133 @@
+"""Bootstrap intervals against a loop, the normal theory, and what 95 % means; on the right items of every task."""
+
+import math
+from collections.abc import Iterable
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from data_scripts.errors import InputError
+from tests.trainer.evaluation.corpora import cqa, snli, stsb
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.bootstrap import mean_interval, pearson_interval, with_intervals
+from trainer.evaluation.cqa import summarise as summarise_cqa
+from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import mean_average_precision
+from trainer.evaluation.response_prediction import summarise as summarise_ranking
+from trainer.evaluation.snli import evaluate_snli
+from trainer.evaluation.stsb import correlation_by_genre, evaluate_stsb
+
+
+def correlated(pairs: int, seed: int, r: float = 0.7) -> tuple[np.ndarray, np.ndarray]:
+    x, noise = np.random.default_rng(seed).normal(size=(2, pairs))
+    return x, r * x + math.sqrt(1 - r * r) * noise
+
+
+def interval_in_a_loop(statistic, *columns: np.ndarray, resamples: int = 4000) -> list[float]:  # type: ignore[no-untyped-def]
+    random = np.random.RandomState(7)
+    drawn = []
+    for _ in range(resamples):
+        rows = random.randint(len(columns[0]), size=len(columns[0]))
+        drawn.append(statistic(*(column[rows] for column in columns)))
+    drawn.sort()
+    return [drawn[round(0.025 * resamples)], drawn[round(0.975 * resamples)]]
+
+
+def test_pearson_interval_equals_a_loop() -> None:
+    x, y = correlated(150, 0)
+    expected = interval_in_a_loop(lambda a, b: np.corrcoef(a, b)[0, 1], x, y)
+    assert pearson_interval(x, y) == pytest.approx(expected, abs=0.012)
+
+
+def test_mean_interval_equals_the_binomial() -> None:
+    hits = np.arange(2000) % 10 < 3
+    expected = stats.binom.ppf([0.025, 0.975], 2000, 0.3) / 2000
+    assert mean_interval(hits) == pytest.approx(expected, abs=0.003)
+
+
+def test_95_of_100_intervals_hold_the_true_correlation() -> None:
+    intervals = [pearson_interval(*correlated(60, seed)) for seed in range(100)]
+    held = sum(low <= 0.7 <= high for low, high in intervals)
+    assert 88 <= held <= 99  # 95 expected, standard deviation 2; the percentile method is a little narrow
+
+
+def test_same_data_same_interval() -> None:
+    pair = correlated(80, 0)
+    assert pearson_interval(*pair) == pearson_interval(*pair)
+
+
+def test_resamples_without_a_correlation_are_left_out() -> None:
+    """Of two pairs every other resample holds one of them twice."""
+    assert pearson_interval(np.array([1.0, 2.0]), np.array([0.0, 3.0])) == pytest.approx([1, 1])
+
+
+def test_one_item_has_no_interval() -> None:
+    with pytest.raises(InputError, match="measured on one item only"):
+        mean_interval(np.array([1.0]))
+
+
+def test_an_interval_stands_right_after_its_score() -> None:
+    scores = with_intervals({"map": 0.5, "queries": 3}, {"map": [0.4, 0.6]})
+    assert list(scores.items()) == [("map", 0.5), ("map_interval", [0.4, 0.6]), ("queries", 3)]
+
+
+def test_stsb_draws_from_each_genre_and_the_whole() -> None:
+    pairs = stsb("test")
+    scores, gold, genres = np.random.default_rng(0).normal(size=30), np.array(pairs["score"]), np.array(pairs["genre"])
+    with_them, without = correlation_by_genre(scores, pairs, intervals=True), correlation_by_genre(scores, pairs)
+    assert with_them["all"].pop("pearson_interval") == pearson_interval(scores, gold)
+    for genre in ("captions", "forums", "news"):
+        rows = genres == genre
+        assert with_them[genre].pop("pearson_interval") == pearson_interval(scores[rows], gold[rows])
+    assert with_them == without
+
+
+def test_stsb_without_genres_has_the_interval_of_the_whole() -> None:
+    pairs = stsb("test").remove_columns("genre").add_column("genre", [None] * 30)
+    assert list(evaluate_stsb(FakeEncoder(), {"dev": pairs}, intervals=True)["dev"]) == ["all"]
+
+
+def test_ranking_draws_queries() -> None:
+    scores = np.random.default_rng(0).normal(size=(400, 20))
+    scores[:, 0] += 2
+    result = summarise_ranking(scores, "test", intervals=True)
+    assert list(result) == [
+        *("p_at_1", "p_at_1_interval", "p_at_3", "p_at_3_interval", "p_at_10", "p_at_10_interval"),
+        *("candidates", "queries", "split"),
+    ]
+    better = (scores[:, 1:] >= scores[:, :1]).sum(axis=1)
+    for n in (1, 3, 10):
+        share = float((better < n).mean())
+        assert result[f"p_at_{n}"] == share
+        expected = stats.binom.ppf([0.025, 0.975], 400, share) / 400
+        assert result[f"p_at_{n}_interval"] == pytest.approx(expected, abs=0.01)
+
+
+def test_cqa_draws_questions_with_all_their_candidates() -> None:
+    rows = cqa("dev")
+    random = np.random.default_rng(0)
+    names = [f"q{i:02}" for i in range(40) for _ in range(3)]
+    rows = type(rows).from_dict({"query_id": names, "relevant": (random.random(120) < 0.4).tolist()})
+    scores, relevant = random.normal(size=120), np.array(rows["relevant"])
+
+    def map_of(questions: np.ndarray) -> float:
+        """MAP of whole questions, each as often as it was drawn."""
+        taken = [(3 * question + place, str(draw)) for draw, question in enumerate(questions) for place in range(3)]
+        places = [place for place, _ in taken]
+        return mean_average_precision(scores[places], relevant[places], [name for _, name in taken])
+
+    result = summarise_cqa(scores, rows, intervals=True)
+    expected = interval_in_a_loop(map_of, np.arange(40), resamples=1000)
+    assert list(result) == ["map", "map_interval"]
+    assert result["map_interval"] == pytest.approx(expected, abs=0.02)
+
+
+def test_snli_draws_pairs() -> None:
+    class Contradiction(FakeEncoder):
+        def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+            return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
+
+    result = evaluate_snli(Contradiction(), snli("test"), "test", intervals=True)
+    assert list(result) == ["accuracy", "accuracy_interval", "pairs", "split"]
+    expected = stats.binom.ppf([0.025, 0.975], 30, 1 / 3) / 30
+    assert result["accuracy_interval"] == pytest.approx(expected, abs=0.034)  # one pair more or less

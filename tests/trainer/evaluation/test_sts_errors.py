@@ -1,0 +1,169 @@
+"""Kinds of STS pairs on made-up sentences, their errors against numpy and scipy; texts stay on the terminal."""
+
+import json
+
+import numpy as np
+import pytest
+from datasets import Dataset
+from scipy import stats
+
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation.sts_errors import (
+    RULES,
+    errors_by_kind,
+    evaluate_sts_errors,
+    has_negation,
+    kinds,
+    names,
+    numbers,
+    overlap,
+    predictions,
+)
+from trainer.evaluation.stsb import evaluate_stsb
+
+EXAMPLES = [
+    ("A man is not singing.", "A man is singing.", 1.0, ["negation", "high_overlap_low_gold"]),
+    ("He doesn’t sing.", "She never sings.", 3.0, ["rest"]),  # both negate
+    ("Two cats sleep here.", "Three cats sleep here.", 3.0, ["numbers"]),
+    ("Two cats sleep here.", "2 cats sleep here.", 4.5, ["rest"]),
+    ("The mayor met Ann today.", "The mayor met Ben today.", 3.0, ["names"]),
+    ("The mayor met Ann today.", "Ann met the mayor today.", 4.5, ["word_order"]),
+    ("A cat sleeps.", "A cat sleeps in the warm sun of June again.", 3.0, ["names", "length"]),
+    ("A dog bites a man.", "A man bites a dog.", 1.5, ["word_order", "high_overlap_low_gold"]),
+    ("A dog runs fast.", "A dog runs quickly.", 2.0, ["high_overlap_low_gold"]),
+    ("A dog runs fast.", "A dog runs quickly.", 2.1, ["rest"]),
+    ("They purchased a vehicle.", "A car was bought.", 4.0, ["low_overlap_high_gold"]),
+    ("They purchased a vehicle.", "A car was bought.", 3.9, ["rest"]),
+]
+
+
+@pytest.mark.parametrize(("first", "second", "gold", "expected"), EXAMPLES)
+def test_kinds_of_made_up_pairs(first: str, second: str, gold: float, expected: list[str]) -> None:
+    assert kinds(first, second, gold) == expected
+    assert kinds(second, first, gold) == expected
+
+
+def test_every_rule_has_an_example() -> None:
+    assert {kind for *_, expected in EXAMPLES for kind in expected} == {*RULES, "rest"}
+
+
+@pytest.mark.parametrize(
+    ("text", "negates"),
+    [("It isn't so", True), ("It can’t be", True), ("do n't", True), ("Nobody came", True), ("a knot, noted", False)],
+)
+def test_negation_words(text: str, negates: bool) -> None:
+    assert has_negation(text) == negates
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("1,000 of 4.20 and 14/32", {1000, 4.2, 14, 32}),
+        ("Eleven, the 5th", {11, 5}),
+        ("M31 and nobody", set()),
+        ("one of them", set()),
+        ("6-3 4-6, 2003.", {6, 3, 4, 2003}),
+    ],
+)
+def test_numbers_in_digits_and_words(text: str, expected: set[float]) -> None:
+    assert numbers(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The man saw Rome.", {"rome"}),
+        ('He left. Then "Ann\'s" dog came', {"ann"}),
+        ("Yes! I think I'm late, said Ben", {"ben"}),
+        ('"No," she said.', set()),
+        ("The U.S. and NASA", {"u", "nasa"}),  # a letter after a full stop begins a sentence
+    ],
+)
+def test_names_are_capitalised_inside_a_sentence(text: str, expected: set[str]) -> None:
+    assert names(text) == expected
+
+
+def test_longer_needs_both_half_as_much_again_and_four_words() -> None:
+    def kinds_of(short: int, long: int) -> list[str]:
+        return kinds(" ".join("abcdefghijklmnop"[:short]), " ".join("abcdefghijklmnop"[:long]), 3)
+
+    assert kinds_of(8, 12) == kinds_of(1, 5) == ["length"]
+    assert kinds_of(9, 13) == kinds_of(2, 5) == ["rest"]
+
+
+def test_overlap_is_of_distinct_words() -> None:
+    assert overlap("the cat, the dog", "The dog's bed") == 2 / 4
+    assert overlap("?", "!") == 0
+
+
+def test_predictions_are_the_least_squares_line() -> None:
+    random = np.random.default_rng(0)
+    gold = random.uniform(0, 5, 50)
+    scores = -3 + 0.4 * gold + random.normal(size=50)
+    line = stats.linregress(scores, gold)
+    predicted = predictions(scores, gold)
+    assert predicted == pytest.approx(line.slope * scores + line.intercept)
+    assert predicted.mean() == pytest.approx(gold.mean())
+
+
+def test_errors_of_a_kind_are_those_of_its_pairs() -> None:
+    random = np.random.default_rng(0)
+    gold, predicted = random.uniform(0, 5, (2, 60))
+    found = [["negation", "names"]] * 20 + [["names"]] * 20 + [["rest"]] * 20
+    result = errors_by_kind(predicted, gold, found)
+    assert list(result) == ["negation", "names", "rest"]
+    for kind, rows in (("negation", slice(20)), ("names", slice(40)), ("rest", slice(40, 60))):
+        assert result[kind] == {
+            "pairs": len(gold[rows]),
+            "pearson": pytest.approx(stats.pearsonr(predicted[rows], gold[rows])[0]),
+            "error": pytest.approx(np.mean(predicted[rows] - gold[rows])),
+            "absolute_error": pytest.approx(np.mean(abs(predicted[rows] - gold[rows]))),
+        }
+
+
+def test_a_kind_whose_gold_does_not_vary_has_no_correlation() -> None:
+    result = errors_by_kind(np.array([1.0, 2.0]), np.array([5.0, 5.0]), [["numbers"]] * 2)
+    assert result["numbers"] == {"pairs": 2, "pearson": None, "error": -3.5, "absolute_error": 3.5}
+
+
+@pytest.fixture
+def pairs() -> Dataset:
+    first, second, gold, _ = zip(*EXAMPLES, strict=True)
+    return Dataset.from_dict(
+        {"sentence1": first, "sentence2": second, "score": gold, "genre": ["news"] * len(EXAMPLES)}
+    )
+
+
+def test_worst_pairs_of_dev_are_printed_worst_first(pairs: Dataset, capsys: pytest.CaptureFixture[str]) -> None:
+    encoder = FakeEncoder()
+    evaluate_sts_errors(encoder, {"dev": pairs}, "cosine", worst=3)
+    first, second = (encoder.encode(pairs[name]).astype(float) for name in ("sentence1", "sentence2"))
+    gold = np.array(pairs["score"])
+    line = stats.linregress(scores := (first * second).sum(axis=1), gold)
+    errors = abs(line.slope * scores + line.intercept - gold)
+    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
+    expected = [pairs[int(row)][name] for row in np.argsort(-errors)[:3] for name in ("sentence1", "sentence2")]
+    assert [line.strip() for line in shown] == expected
+
+
+def test_no_text_of_the_test_split_is_shown_and_none_is_returned(
+    pairs: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = evaluate_sts_errors(FakeEncoder(), {"dev": pairs, "test": pairs}, worst=0)
+    texts = {*pairs["sentence1"], *pairs["sentence2"]}
+    assert not any(text in capsys.readouterr().out or text in json.dumps(results) for text in texts)
+    evaluate_sts_errors(FakeEncoder(), {"test": pairs}, worst=5)
+    assert not any(text in capsys.readouterr().out for text in texts)
+
+
+def test_results_hold_the_errors_of_the_untuned_score(pairs: Dataset) -> None:
+    everything = evaluate_sts_errors(FakeEncoder(), {"dev": pairs}, worst=0)["dev"]
+    assert everything["rest"]["pairs"] == sum(expected == ["rest"] for *_, expected in EXAMPLES)
+    same_kind = pairs.select([row for row, (*_, expected) in enumerate(EXAMPLES) if expected == ["rest"]])
+    assert everything["length"]["pearson"] is None  # one pair
+    alone = evaluate_sts_errors(FakeEncoder(), {"dev": same_kind}, worst=0)["dev"]["rest"]
+    # Pearson's r does not change under the line, whichever pairs it was fitted to.
+    expected = evaluate_stsb(FakeEncoder(), {"dev": same_kind})["dev"]["all"]["pearson"]
+    assert abs(everything["rest"]["pearson"]) == pytest.approx(abs(expected))
+    assert alone["pearson"] == pytest.approx(abs(expected))
+    assert alone["error"] == pytest.approx(0, abs=1e-9)

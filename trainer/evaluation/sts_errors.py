@@ -1,0 +1,188 @@
+"""Where an encoder errs on the STS Benchmark: pairs sorted into kinds by simple rules, the error of each kind.
+
+The rules look at words and not at meaning, and a pair can be of several kinds. A word is a run of letters and digits,
+in lower case, without `'s`; the overlap of two sentences is the share of their distinct words that both have.
+
+| kind | the rule |
+|---|---|
+| negation | one side has a negation word (`NEGATIONS`, or one that ends in n't), the other has none |
+| numbers | the sets of numbers differ: digits (1,000 is 1000, 4.20 is 4.2) and the words two to twelve |
+| names | a capitalised word inside a sentence of one side is none of the other's words; I is no name |
+| length | one side is at least 1.5 times as long and 4 words longer |
+| word_order | the same words as often, in another order |
+| high_overlap_low_gold | overlap of a half or more, gold 2 or less |
+| low_overlap_high_gold | overlap of a third or less, gold 4 or more |
+| rest | none of these |
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from trainer.evaluation.encoders import SentenceEncoder
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+from trainer.evaluation.stsb import Similarity, untuned_scores
+
+NEGATIONS = frozenset(
+    "no not never none nobody nothing nowhere neither nor cannot without hardly barely scarcely".split()
+)
+# Not "one", which is a pronoun more often than a number.
+NUMBER_WORDS = {
+    word: float(number)
+    for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), start=2)
+}
+LONGER, MORE_WORDS = 1.5, 4
+HIGH_OVERLAP, LOW_GOLD = 1 / 2, 2.0
+LOW_OVERLAP, HIGH_GOLD = 1 / 3, 4.0
+REST = "rest"
+
+WORD = re.compile(r"\w+(?:'\w+)*")
+NUMBER = re.compile(r"\b\d+(?:,\d{3})*(?:\.\d+)?")
+SENTENCE_END = re.compile(r"(?:^|[.!?:…])[\s\"'(\[]*$")
+
+
+def words(text: str) -> list[str]:
+    """The words of `text` in order, in lower case, without `'s`."""
+    return [word.lower().removesuffix("'s") for word in WORD.findall(_straight(text))]
+
+
+def has_negation(text: str) -> bool:
+    """Whether one of the words negates."""
+    return any(word in NEGATIONS or word.endswith("n't") for word in words(text))
+
+
+def numbers(text: str) -> set[float]:
+    """The numbers in `text`, written in digits or as one of the words two to twelve."""
+    written = {float(number.replace(",", "")) for number in NUMBER.findall(text)}
+    return written | {NUMBER_WORDS[word] for word in words(text) if word in NUMBER_WORDS}
+
+
+def names(text: str) -> set[str]:
+    """The capitalised words of `text`, in lower case, without those that begin a sentence and I, I'm, I've, …"""
+    return set(_names(_straight(text)))
+
+
+def overlap(first: str, second: str) -> float:
+    """Distinct words that both have, over those that either has: 0 to 1; 0 where neither has a word."""
+    one, other = set(words(first)), set(words(second))
+    return len(one & other) / max(1, len(one | other))
+
+
+def _names(text: str) -> Iterator[str]:
+    for match in WORD.finditer(text):
+        word = match.group()
+        if word[0].isupper() and word.partition("'")[0] != "I" and not SENTENCE_END.search(text[: match.start()]):
+            yield word.lower().removesuffix("'s")
+
+
+def _straight(text: str) -> str:
+    return text.replace("’", "'")
+
+
+def _differ_in_names(first: str, second: str) -> bool:
+    # Against all words of the other side: there the name may begin the sentence.
+    return bool(names(first) - set(words(second)) or names(second) - set(words(first)))
+
+
+def _differ_in_length(first: str, second: str) -> bool:
+    short, long = sorted((len(words(first)), len(words(second))))
+    return long >= LONGER * short and long - short >= MORE_WORDS
+
+
+def _differ_in_order(first: str, second: str) -> bool:
+    one, other = words(first), words(second)
+    return one != other and sorted(one) == sorted(other)
+
+
+RULES: dict[str, Callable[[str, str, float], bool]] = {
+    "negation": lambda first, second, gold: has_negation(first) != has_negation(second),
+    "numbers": lambda first, second, gold: numbers(first) != numbers(second),
+    "names": lambda first, second, gold: _differ_in_names(first, second),
+    "length": lambda first, second, gold: _differ_in_length(first, second),
+    "word_order": lambda first, second, gold: _differ_in_order(first, second),
+    "high_overlap_low_gold": lambda first, second, gold: gold <= LOW_GOLD and overlap(first, second) >= HIGH_OVERLAP,
+    "low_overlap_high_gold": lambda first, second, gold: gold >= HIGH_GOLD and overlap(first, second) <= LOW_OVERLAP,
+}
+
+
+def kinds(first: str, second: str, gold: float) -> list[str]:
+    """The kinds of a pair with the score `gold` (0 to 5), in the order of `RULES`; `rest` where no rule fits."""
+    return [name for name, rule in RULES.items() if rule(first, second, gold)] or [REST]
+
+
+def predictions(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
+    """`scores` (pairs,) on the range of `gold` (pairs,), by the line that fits it best (least squares); not clipped."""
+    slope, intercept = np.polyfit(scores, gold, 1)
+    return slope * scores + intercept
+
+
+def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list[list[str]]) -> dict[str, dict]:
+    """What results.json has of one split: kind -> "pairs", "pearson", "error", "absolute_error".
+
+    Args:
+        predicted: (pairs,), on gold's range.
+        gold: (pairs,), 0 to 5.
+        kinds_of_pairs: the kinds of each pair.
+
+    Returns:
+        Of every kind that has pairs: their number, Pearson's r (None where it is not defined: one side does not vary),
+        the mean of predicted minus gold ("error": above 0 where the model takes pairs for more alike than people do)
+        and of its absolute value.
+    """
+    result: dict[str, dict] = {}
+    for kind in [*RULES, REST]:
+        rows = np.array([kind in of_pair for of_pair in kinds_of_pairs])
+        if not rows.any():
+            continue
+        difference = predicted[rows] - gold[rows]
+        both_vary = np.ptp(predicted[rows]) > 0 and np.ptp(gold[rows]) > 0
+        result[kind] = {
+            "pairs": int(rows.sum()),
+            "pearson": sts_correlation(predicted[rows], gold[rows])["pearson"] if both_vary else None,
+            "error": float(difference.mean()),
+            "absolute_error": float(np.abs(difference).mean()),
+        }
+    return result
+
+
+def evaluate_sts_errors(
+    encoder: SentenceEncoder, splits: Mapping[str, Dataset], similarity: Similarity = "angular", worst: int = 10
+) -> dict[str, dict]:
+    """Print the errors of each kind on each of `splits`, and the pairs of dev with the largest; no text is returned.
+
+    Args:
+        encoder: the model, untuned.
+        splits: their names in results.json, with the pairs.
+        similarity: the score.
+        worst: how many pairs to print, of dev only: test is not for looking at.
+
+    Returns:
+        `errors_by_kind` of each split.
+    """
+    results = {}
+    for name, pairs in splits.items():
+        first, second, gold = pairs["sentence1"][:], pairs["sentence2"][:], np.asarray(pairs["score"], np.float64)
+        predicted = predictions(untuned_scores(encoder, pairs, similarity), gold)
+        found = [kinds(*pair) for pair in zip(first, second, gold, strict=True)]
+        results[name] = errors_by_kind(predicted, gold, found)
+        print(f"\nSTS-B {name}: predicted minus gold\n{format_errors(results[name])}")
+        if name != "dev":
+            continue
+        for row in np.argsort(-np.abs(predicted - gold), kind="stable")[:worst]:
+            print(f"\n  predicted {predicted[row]:5.2f}  gold {gold[row]:4.2f}  {', '.join(found[row])}")
+            print(f"    {first[row]}\n    {second[row]}")
+    return results
+
+
+def format_errors(kinds_with_errors: Mapping[str, Mapping[str, Any]]) -> str:
+    """A table with a line for each kind of `errors_by_kind`; blank where a kind has no correlation."""
+    lines = [f"  {'kind':<21} {'pairs':>6} {'pearson':>8} {'error':>7} {'absolute':>9}"]
+    for kind, values in kinds_with_errors.items():
+        pearson = "" if values["pearson"] is None else f"{values['pearson']:.3f}"
+        lines.append(
+            f"  {kind:<21} {values['pairs']:>6,} {pearson:>8} {values['error']:>+7.2f} {values['absolute_error']:>9.2f}"
+        )
+    return "\n".join(lines)
