@@ -2,8 +2,7 @@
 
 import logging
 import os
-import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -34,16 +33,14 @@ def cached_word_vectors(
     path = cache_dir / f"{digest.hexdigest()}.npy"
     if not path.exists():
         cache_dir.mkdir(parents=True, exist_ok=True)
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, available_threads(), cache_dir)
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, available_threads())
         temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
         np.save(temporary, vectors)
         os.replace(temporary, path)
     return np.load(path)
 
 
-def train_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int, folder: Path
-) -> np.ndarray:
+def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int) -> np.ndarray:
     """Skip-gram with negative sampling (Mikolov et al., 2013), centred, each of length one.
 
     Frequent words point in a common direction, which says nothing of a sentence: the mean is taken out. Lengths of
@@ -55,7 +52,6 @@ def train_word_vectors(
         size: numbers in a vector.
         seed: of the draws; with one thread the same texts give the same vectors.
         threads: how many gensim uses.
-        folder: where the texts are written while gensim reads them.
 
     Returns:
         (vocab_size, size) float32; a row of zeros for a token seen fewer than five times and for `[UNK]`.
@@ -63,59 +59,49 @@ def train_word_vectors(
     tokens = sum(len(column.ids) for column in columns)
     step = max(1, -(-tokens // MAX_TOKENS))
     epochs = int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
-    with tempfile.NamedTemporaryFile("w", dir=folder, prefix=".texts-", suffix=".txt", encoding="ascii") as file:
-        with tqdm(total=tokens // step, delay=1, unit=" tokens", unit_scale=True, desc="word vectors: texts") as bar:
-            for text in _texts(columns, step):
-                file.write(" ".join(map(str, text)) + "\n")
-                bar.update(len(text))
-        file.flush()
-        progress = _Progress(epochs)
-        gensim_logger = logging.getLogger("gensim.models.word2vec")
-        level, propagates = gensim_logger.level, gensim_logger.propagate
-        gensim_logger.addHandler(progress)
-        gensim_logger.setLevel(logging.INFO)
-        gensim_logger.propagate = False
-        try:
-            model = Word2Vec(
-                corpus_file=file.name, vector_size=size, seed=seed, workers=threads, epochs=epochs, **SKIP_GRAM
-            )
-        finally:
-            gensim_logger.removeHandler(progress)
-            gensim_logger.setLevel(level)
-            gensim_logger.propagate = propagates
-            progress.bar.close()
+    model = Word2Vec(vector_size=size, seed=seed, workers=threads, epochs=epochs, **SKIP_GRAM)
+    gensim_logger = logging.getLogger("gensim")
+    level = gensim_logger.level
+    gensim_logger.setLevel(logging.WARNING)  # it logs its every step
+    try:
+        with tqdm(total=(1 + epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
+            texts = _Texts(columns, step, bar)
+            bar.set_description("word vectors: counting")
+            model.build_vocab(texts)
+            bar.set_description("word vectors")
+            model.train(texts, total_examples=model.corpus_count, epochs=epochs)
+    finally:
+        gensim_logger.setLevel(level)
     vectors = np.zeros((vocab_size, size), dtype=np.float32)
     found = np.array([int(word) for word in model.wv.index_to_key])
     centred = model.wv.vectors - model.wv.vectors.mean(axis=0)
     vectors[found] = centred / np.linalg.norm(centred, axis=1, keepdims=True)
     vectors[UNK_TOKEN_ID] = 0
-    logger.info("word vectors for %d of %d tokens, from %d passes over %d", len(found), vocab_size, epochs, tokens)
+    logger.info(
+        "word vectors for %d of %d tokens, from %d passes over %d tokens",
+        len(found),
+        vocab_size,
+        epochs,
+        tokens // step,
+    )
     return vectors
+
+
+class _Texts:
+    """Every `step`-th text of some columns as its token ids, which gensim wants as strings; moves a progress bar."""
+
+    def __init__(self, columns: list[TokenColumn], step: int, bar: tqdm) -> None:
+        self.columns, self.step, self.bar = columns, step, bar
+
+    def __iter__(self) -> Iterator[list[str]]:
+        for column in self.columns:
+            starts, ends = column.offsets[: -1 : self.step].tolist(), column.offsets[1 :: self.step].tolist()
+            for start, end in zip(starts, ends, strict=True):
+                yield list(map(str, column.ids[start:end].tolist()))
+                self.bar.update(end - start)
 
 
 def _digest(column: TokenColumn) -> str:
     digest = xxhash.xxh3_128(column.ids.tobytes())
     digest.update(column.offsets.tobytes())
     return digest.hexdigest()
-
-
-def _texts(columns: Iterable[TokenColumn], step: int) -> Iterator[list[int]]:
-    """Every `step`-th text as its token ids."""
-    for column in columns:
-        for start, end in zip(column.offsets[:-1:step].tolist(), column.offsets[1::step].tolist(), strict=True):
-            yield column.ids[start:end].tolist()
-
-
-class _Progress(logging.Handler):
-    """Makes a progress bar of what gensim logs."""
-
-    def __init__(self, epochs: int) -> None:
-        super().__init__()
-        bar_format = "{l_bar}{bar}| {elapsed}<{remaining}"
-        self.bar = tqdm(total=epochs, delay=1, desc="word vectors", bar_format=bar_format)
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Move the bar to where a record of progress says that training is."""
-        if "PROGRESS" in str(record.msg) and isinstance(record.args, tuple):
-            epoch, percent, *_ = record.args
-            self.bar.update(max(0.0, float(str(epoch)) + float(str(percent)) / 100 - self.bar.n))
