@@ -79,7 +79,7 @@ class Arguments:
     captions: list[str] = _option([], "folders or Hub ids of captions by image, as `data_scripts captions` writes them")
     paraphrases: list[str] = _option([], "folders or Hub ids of pairs that say the same, or are judged whether they do")
     texts: list[str] = _option(
-        [], "folders or Hub ids of further texts, of any of our commands: for the tokenizer and the word vectors only"
+        [], "folders or Hub ids of further texts, of any of our commands: for the word vectors only"
     )
     teacher: str | None = _option(
         None, "folder or Hub id of the SentenceTransformer whose similarities the task distillation teaches"

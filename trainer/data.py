@@ -119,8 +119,10 @@ def training_sets(corpora: Corpora) -> dict[str, tuple[Dataset, list[str]]]:
 
 
 def training_texts(corpora: Corpora) -> Iterator[str]:
-    """The texts of `training_sets`."""
-    for rows, columns in training_sets(corpora).values():
+    """The texts of `training_sets`, but for those that no task reads."""
+    for name, (rows, columns) in training_sets(corpora).items():
+        if name.startswith("texts/"):
+            continue
         for batch in rows.select_columns(columns).iter(batch_size=1000):
             yield from itertools.chain.from_iterable(batch.values())
 

@@ -259,16 +259,20 @@ def test_texts_that_say_the_same_are_trained_beside_the_conversations(preset, si
         assert accuracies[-1] > accuracies[0]
 
 
-def test_further_texts_are_for_the_tokenizer_and_the_word_vectors_alone(preset, corpora, tmp_path, monkeypatch):
+def test_further_texts_are_for_the_word_vectors_alone(preset, corpora, tmp_path, monkeypatch):
     sentences = [{"book": "one", "sentence": f"the quokka {number} of a red kitchen"} for number in range(50)]
     write(corpora / "books", "train", [*sentences, {"book": "one", "sentence": "A red kitchen"}])
+    read = []
+    monkeypatch.setattr(
+        "trainer.building.cached_word_vectors",
+        lambda columns, rows, size, *_: read.extend(map(len, columns)) or np.zeros((rows, size), np.float32),
+    )
     settings = {"texts": [str(corpora / "books")], "word_vectors": "skip_gram", "tasks": {"response_prediction": 1}}
     assert call(monkeypatch, preset(**settings, max_steps=1)) == 0
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["run"]["rows"] == {"pairs": 240} and results["leakage"]["texts/books"]["removed"] == 1
-    quokka = AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()["quokka"]
-    table = AutoModel.from_pretrained(tmp_path / "run" / "model").embed_tokens.weight
-    assert table[quokka].norm().item() == pytest.approx(1, abs=1e-5)  # a vector, and one that no step has moved
+    assert read == [240, 240, 50]
+    assert "quokka" not in AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
 
 
 def test_half_precision_is_stored_judged_and_loaded_as_float32(preset, tmp_path, monkeypatch):
