@@ -13,8 +13,8 @@ from tqdm import tqdm
 from trainer.cache import TokenColumn
 from trainer.machine import available_threads
 
-MAX_TOKENS = 100_000_000  # read in one pass; of more text, evenly spread parts
-PASS_TOKENS = 60_000_000  # what all passes together read of less text
+MAX_TOKENS = 300_000_000  # read in one pass; of more text, evenly spread parts
+PASS_TOKENS = 100_000_000  # what all passes together read of less text
 UNK_TOKEN_ID = 1
 # What gensim is told beside sizes and threads; part of the cache's key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
