@@ -94,9 +94,11 @@ def write_card(
             `snli`), `{evaluation set: rows, "removed": rows in all}`, and `run.rows` how many rows it trained on.
         settings: the run's settings, as in config.yaml.
         config: the model's config.
-        model_id: what the card's examples load, `ORG/NAME`.
+        model_id: what the card's examples load, `ORG/NAME`. What model_cards/NAME/errors.md says of the errors' table,
+            where there is one, is taken over.
     """
     rows = list(scores(results, settings))
+    examples = TEMPLATE.parent / model_id.rpartition("/")[2] / "errors.md"
     base = settings.get("initialise_from")
     data = ModelCardData(
         language="en",
@@ -130,6 +132,7 @@ def write_card(
         full_precision=[_score_row(row) for row in scores(results.get("full_precision", {}), settings)],
         seeds=[_seed_row(name, values) for name, values in results.get("seeds", {}).items()],
         errors=results.get("stsb_errors", {}).get("dev", {}),
+        examples=examples.read_text(encoding="utf-8").strip() if examples.is_file() else "",
         data_rows=[_data_row(name, results, settings) for name in results.get("leakage", {})],
         sources=", ".join(_shown(name) for name in _sources(settings)) or "not recorded",
         settings={key: _cell(value) for key, value in published_settings(settings).items() if value is not None},
