@@ -116,9 +116,7 @@ def start_from_texts(
         for rows, names in (training_sets(corpora)[f"texts/{name}"] for name in corpora.texts):
             cache_dir, most = Path(arguments.cache_dir), arguments.max_tokens
             further += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
-        vectors = cached_word_vectors(
-            columns + further, len(table), table.shape[1], arguments.seed, Path(arguments.cache_dir)
-        )
+        vectors = cached_word_vectors(columns + further, len(table), table.shape[1], Path(arguments.cache_dir))
         # As long as a random start is on average: one, unless the config says otherwise.
         length = (model.config.initializer_range or table.shape[1] ** -0.5) * table.shape[1] ** 0.5
         known = torch.from_numpy(vectors.any(axis=1))

@@ -16,24 +16,26 @@ from trainer.machine import available_threads
 MAX_TOKENS = 300_000_000  # read in one pass; of more text, evenly spread parts
 PASS_TOKENS = 100_000_000  # what all passes together read of less text
 UNK_TOKEN_ID = 1
+SEED = 0
 # What gensim is told beside sizes and threads; part of the cache's key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
 
 logger = logging.getLogger(__name__)
 
 
-def cached_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, seed: int, cache_dir: Path
-) -> np.ndarray:
-    """`train_word_vectors`, from the cache where the same texts were there before: (vocab_size, size) float32."""
+def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path) -> np.ndarray:
+    """`train_word_vectors`, from the cache where the same texts were there before: (vocab_size, size) float32.
+
+    Like the tokenizer they belong to the texts: runs of any seed share them.
+    """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
-        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
+        f"{vocab_size}/{size}/{SEED}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
     path = cache_dir / f"{digest.hexdigest()}.npy"
     if not path.exists():
         cache_dir.mkdir(parents=True, exist_ok=True)
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, available_threads())
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, SEED, available_threads())
         temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
         np.save(temporary, vectors)
         os.replace(temporary, path)

@@ -47,9 +47,9 @@ def test_the_seed_decides(column):
 
 def test_the_same_texts_are_read_once_whatever_their_order(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
-    first = cached_word_vectors([column, other, column], VOCABULARY, 10, 0, tmp_path)
+    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
     monkeypatch.setattr(word_vectors, "train_word_vectors", lambda *_: pytest.fail("trained again"))
-    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, 0, tmp_path), first)
+    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
 
 
 def test_of_more_text_than_it_reads_it_takes_evenly_spread_parts(column, monkeypatch):
