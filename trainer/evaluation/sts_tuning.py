@@ -1,8 +1,10 @@
 """Tuning to the STS Benchmark: one matrix on top of a fixed encoder (Yang et al. 2018, section 4.3).
 
-The paper says only that a transformation matrix is trained on STS-B. Ours: u* = W u starts at the identity; the angular
-similarity of W u and W v, on the range of the labels, is fitted to gold by least squares with L-BFGS. Pearson's r on
-dev decides where to stop and how much a penalty holds W near the identity.
+The paper says only that a transformation matrix is trained on STS-B. Ours: u* = W u starts at the identity and stays
+symmetric, for a rotation after it changes no angle; the angular similarity of W u and W v is fitted to gold with
+L-BFGS, in Pearson's r and, a little, in squares. Pearson's r on dev decides where to stop and how much a penalty
+holds W near the identity. In cross-validation within train and dev this generalised better than squares alone, for a
+DAN of ours and for all-MiniLM-L6-v2.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,7 +21,8 @@ from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_corre
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.stsb import correlation_by_genre
 
-PENALTIES = (0.0, 0.001, 0.01)
+PENALTIES = (0.001, 0.003, 0.01)
+MISFIT = 0.3  # weight of the squares
 MAX_ITERATIONS = 100
 PATIENCE = 10
 
@@ -41,7 +44,9 @@ def tuned_scores(matrix: np.ndarray, pairs: EmbeddedPairs) -> np.ndarray:
 def objective(
     matrix: torch.Tensor, first: torch.Tensor, second: torch.Tensor, gold: torch.Tensor, penalty: float
 ) -> torch.Tensor:
-    """mean((5 (1 - angle(W u, W v) / pi) - gold)^2) + penalty * |W - I|^2, a scalar.
+    """1 - r(s, gold) + 0.3 mean((s - gold)^2) / var(gold) + penalty |W - I|^2, a scalar.
+
+    The scores s are 5 (1 - angle(W u, W v) / pi).
 
     Args:
         matrix: W, (d, d).
@@ -55,8 +60,10 @@ def objective(
     # Kahan's form of the angle: the arc cosine's gradient is infinite where u = v, and STS-B pairs sentences with
     # themselves.
     angle = 2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))
-    fit = (5 * (1 - angle / torch.pi) - gold).square().mean()
-    return fit + penalty * (matrix - torch.eye(len(matrix), dtype=matrix.dtype)).square().sum()
+    scores = 5 * (1 - angle / torch.pi)
+    pearson = torch.corrcoef(torch.stack([scores, gold]))[0, 1]
+    misfit = (scores - gold).square().mean() / gold.var(correction=0)
+    return 1 - pearson + MISFIT * misfit + penalty * (matrix - torch.eye(len(matrix)).to(matrix)).square().sum()
 
 
 def tune(train: EmbeddedPairs, dev: EmbeddedPairs, penalties: Sequence[float] = PENALTIES) -> np.ndarray:
@@ -97,7 +104,7 @@ def _fit(train: EmbeddedPairs, dev: EmbeddedPairs, penalty: float) -> tuple[np.n
 
     def loss_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
         matrix = torch.tensor(flat.reshape(size, size), dtype=first.dtype, requires_grad=True)
-        loss = objective(matrix, first, second, gold, penalty)
+        loss = objective((matrix + matrix.T) / 2, first, second, gold, penalty)
         (gradient,) = torch.autograd.grad(loss, matrix)
         return loss.item(), gradient.double().numpy().ravel()
 

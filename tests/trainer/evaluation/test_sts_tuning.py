@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from scipy import stats
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
@@ -30,12 +31,15 @@ def pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
 
 
 def loss_in_a_loop(matrix: np.ndarray, pairs: EmbeddedPairs, penalty: float) -> float:
-    total = 0.0
-    for first, second, gold in zip(pairs.first.astype(float), pairs.second.astype(float), pairs.gold, strict=True):
+    scores = []
+    for first, second in zip(pairs.first.astype(float), pairs.second.astype(float), strict=True):
         u, v = matrix @ first, matrix @ second
         cosine_of_pair = float(u @ v) / math.hypot(*u) / math.hypot(*v)
-        total += (5 * (1 - math.acos(max(-1, min(1, cosine_of_pair))) / math.pi) - float(gold)) ** 2
-    return total / len(pairs.gold) + penalty * float(((matrix - np.eye(len(matrix))) ** 2).sum())
+        scores.append(5 * (1 - math.acos(max(-1, min(1, cosine_of_pair))) / math.pi))
+    gold = pairs.gold.astype(float)
+    misfit = np.mean((np.array(scores) - gold) ** 2) / np.var(gold)
+    distance = float(((matrix - np.eye(len(matrix))) ** 2).sum())
+    return 1 - float(stats.pearsonr(scores, gold).statistic) + 0.3 * misfit + penalty * distance
 
 
 def loss_and_gradient(matrix: np.ndarray, pairs: EmbeddedPairs, penalty: float) -> tuple[float, np.ndarray]:
