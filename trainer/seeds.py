@@ -12,6 +12,7 @@ from typing import Any
 import yaml
 from transformers import AutoConfig
 
+import modeling_convsim  # noqa: F401 (registers the configs)
 from data_scripts.errors import InputError
 from trainer.evaluation.results import read_results, write_results
 from trainer.model_card import scores, write_card
