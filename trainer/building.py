@@ -109,7 +109,8 @@ def start_from_texts(
     show_progress: bool,
 ) -> None:
     """Give a new encoder's word table and token weights the start that the arguments ask for."""
-    columns = [column for task in tasks.values() for column in task.columns]
+    # What is distilled is texts of the other sets again.
+    columns = [column for name, task in tasks.items() if name != "distillation" for column in task.columns]
     table = model.get_parameter("encoder.embed_tokens.weight")
     if arguments.word_vectors == "skip_gram":
         further: list[TokenColumn] = []
