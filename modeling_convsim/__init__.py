@@ -15,6 +15,7 @@ from .modeling_base import (
     NliHead,
     ResponseHead,
 )
+from .modeling_bilstm import ConvSimBilstmConfig, ConvSimBilstmForMultitask, ConvSimBilstmModel
 from .modeling_cbow import ConvSimCbowConfig, ConvSimCbowForMultitask, ConvSimCbowModel
 from .modeling_dan import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimDanModel
 from .modeling_transformer import (
@@ -24,6 +25,9 @@ from .modeling_transformer import (
 )
 
 __all__ = [
+    "ConvSimBilstmConfig",
+    "ConvSimBilstmForMultitask",
+    "ConvSimBilstmModel",
     "ConvSimCbowConfig",
     "ConvSimCbowForMultitask",
     "ConvSimCbowModel",
@@ -47,6 +51,7 @@ for _config, _encoder, _multitask in (
     (ConvSimDanConfig, ConvSimDanModel, ConvSimDanForMultitask),
     (ConvSimTransformerConfig, ConvSimTransformerModel, ConvSimTransformerForMultitask),
     (ConvSimCbowConfig, ConvSimCbowModel, ConvSimCbowForMultitask),
+    (ConvSimBilstmConfig, ConvSimBilstmModel, ConvSimBilstmForMultitask),
 ):
     AutoConfig.register(_config.model_type, _config, exist_ok=True)
     AutoModel.register(_config, _encoder, exist_ok=True)

@@ -13,7 +13,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
@@ -25,7 +25,7 @@ from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
 from modeling_convsim.files import count_texts, read_texts, write_vectors
 from modeling_convsim.hardware import bfloat16_pays, use_onednn
 
-Side = Literal["input", "response"]
+Side = Literal["input", "query", "response"]
 Dtype = Literal["float32", "bfloat16", "auto"]
 # A worker takes so many batches of texts at a time. Encoders that pad get many, sorted by length, so that padding is
 # small; for the others one batch at a time keeps token ids and sums in the processor's cache.
@@ -78,7 +78,7 @@ class Encoder:
         name = os.fspath(folder_or_id)
         if Path(name).is_dir():
             for needed in ("config.json", "model.safetensors", "tokenizer.json"):
-                if not Path(name, needed).is_file():
+                if not (Path(name, needed).is_file() or Path(name, f"{needed}.index.json").is_file()):  # in several
                     raise ValueError(
                         f"{name} holds no {needed}: expected the folder of a saved model and its tokenizer"
                     )
@@ -120,15 +120,16 @@ class Encoder:
 
         Args:
             texts: Any number of texts, each cut to the tokenizer's `model_max_length` tokens.
-            side: "input" gives sentence embeddings of length one; "response" the vectors v' of replies. The score of a
-                reply is the dot product of the two.
+            side: "input" gives sentence embeddings of length one; "response" the vectors v' of replies; "query" the
+                vectors that score replies by their dot product: those of "input" unless the model has an
+                `input_network`.
             batch_size: Texts encoded together, by default what suits the encoder; no effect but for rounding.
             show_progress: Shows texts per second and the time left.
             convert_to_tensor: Returns a `torch.Tensor` instead of a `numpy.ndarray`.
             processes: As in `stream`.
 
         Raises:
-            ValueError: An option is out of range, or `side` is "response" where the model has no response head.
+            ValueError: An option is out of range, or the model lacks the network that `side` needs.
             TypeError: `texts` is one string.
         """
         parts = self.stream(texts, side, batch_size, show_progress, processes)
@@ -161,10 +162,13 @@ class Encoder:
                 with its part of the threads on a CPU. Starting one takes seconds; a script that asks for them needs
                 the usual `if __name__ == "__main__":`.
         """
-        if side not in ("input", "response"):
-            raise ValueError(f"side is {side!r}, expected 'input' or 'response'")
-        if side == "response" and not isinstance(self.model, ConvSimForMultitask):
-            raise ValueError("this model is a bare encoder, without the response head that side='response' needs")
+        if side not in get_args(Side):
+            raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
+        if side == "query" and not self.model.config.input_network:
+            side = "input"
+        if side != "input" and not isinstance(self.model, ConvSimForMultitask):
+            needed = "response head" if side == "response" else "input network"
+            raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
             batch_size = 128 if self._pads else 1024
         if batch_size < 1:
@@ -265,6 +269,8 @@ class Encoder:
         ).pooler_output
         if side == "response":
             vectors = self.model.response_head(vectors)
+        elif side == "query":
+            vectors = self.model.input_head(vectors)
         return vectors.float().cpu().numpy()
 
 
@@ -338,10 +344,10 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument(
         "--side",
-        choices=("input", "response"),
+        choices=get_args(Side),
         default="input",
-        help="input: sentence embeddings; response: vectors of replies, whose dot product with those is the score "
-        "(default: input)",
+        help="input: sentence embeddings; response: vectors of replies, whose dot product with those is the score; "
+        "query: what scores replies where the model has an input network, else as input (default: input)",
     )
     parser.add_argument("--batch-size", type=int, help="texts encoded together (default: what suits the encoder)")
     parser.add_argument("--processes", type=int, default=1, help="processes that share the work (default: 1)")

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import ModelOutput
+from transformers.utils import ModelOutput, can_return_tuple
 
 
 @strict
@@ -38,6 +38,8 @@ class ConvSimConfig(PreTrainedConfig):
             are ReLU (so that it can be written as plain dense layers) in place of tanh.
         normalize_response: The response vector has length one, times a learned scale.
         logit_scale_init: Start of that scale; above 0.
+        input_network: A network like the response side's, but for the scale, makes what scores responses of an input:
+            u' = DNN(u), normalised where v' is (Yang et al. 2018, footnote 1). The sentence embedding stays u.
         nli_hidden_size: Hidden units of the inference classifier.
 
     Raises:
@@ -56,6 +58,7 @@ class ConvSimConfig(PreTrainedConfig):
     response_residual: bool = False
     normalize_response: bool = False
     logit_scale_init: float | int = 20.0
+    input_network: bool = False
     nli_hidden_size: int = 512
 
     def require_positive(self, *names: str) -> None:
@@ -67,8 +70,8 @@ class ConvSimConfig(PreTrainedConfig):
 
     def validate_base_sizes(self) -> None:
         """Every size is above zero, and the response network has a hidden layer."""
-        self.require_positive("vocab_size", "embedding_size", "nli_hidden_size", "logit_scale_init")
-        self.require_positive("response_hidden_sizes")
+        self.require_positive("vocab_size", "embedding_size", "response_hidden_sizes")
+        self.require_positive("nli_hidden_size", "logit_scale_init")
         if not self.response_hidden_sizes:
             raise ValueError("response_hidden_sizes is [], expected the size of at least one hidden layer")
         if self.initializer_range is not None:
@@ -125,13 +128,9 @@ class _SparseBagSums(torch.autograd.Function):
         keys = torch.sort(ids * len(ids) + places).values
         order = keys % max(len(ids), 1)
         rows, occurrences = torch.unique_consecutive(ids[order], return_counts=True)
-        values = F.embedding_bag(
-            bags[order],
-            gradient,
-            occurrences.cumsum(0) - occurrences,
-            mode="sum",
-            per_sample_weights=None if weights is None else weights[order],
-        )
+        in_order = None if weights is None else weights[order]
+        starts = occurrences.cumsum(0) - occurrences
+        values = F.embedding_bag(bags[order], gradient, starts, mode="sum", per_sample_weights=in_order)
         table_gradient = torch.sparse_coo_tensor(
             rows.unsqueeze(0), values, table.shape, is_coalesced=True, check_invariants=False
         )
@@ -150,22 +149,16 @@ class ConvSimPreTrainedModel(PreTrainedModel):
     base_model_prefix = "encoder"
 
     def _init_weights(self, module: nn.Module) -> None:
-        if isinstance(module, ZeroLinear):
-            init.zeros_(module.weight)
+        if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
             init.zeros_(module.bias)
+        if isinstance(module, (ZeroLinear, ZeroEmbedding)):
+            init.zeros_(module.weight)
+        elif isinstance(module, (TokenWeights, nn.LayerNorm)):
+            init.ones_(module.weight)
         elif isinstance(module, nn.Linear):
             init.xavier_uniform_(module.weight)
-            if module.bias is not None:
-                init.zeros_(module.bias)
-        elif isinstance(module, TokenWeights):
-            init.ones_(module.weight)
-        elif isinstance(module, ZeroEmbedding):
-            init.zeros_(module.weight)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
-        elif isinstance(module, nn.LayerNorm):
-            init.ones_(module.weight)
-            init.zeros_(module.bias)
         elif isinstance(module, ResponseHead) and module.logit_scale is not None:
             init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
 
@@ -187,13 +180,14 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     `forward(input_ids, attention_mask=None, cu_seqlens=None) -> BaseModelOutputWithPooling`, in which `pooler_output
     (batch, embedding_size)` is the sentence embedding and `last_hidden_state (batch, tokens, width)` holds the token
     vectors, zero at padding, for padded input only. A text of no tokens gets a defined vector: the network's output for
-    zeros, or zeros.
+    zeros, or zeros. On request (`output_hidden_states`) `hidden_states` are the word embeddings and the output of every
+    layer that reads tokens, each like `last_hidden_state`, which is the last of them.
     """
 
     # Whether texts of like length are better encoded together, because some part of the work is done on padding.
     pads_batches: ClassVar[bool] = False
     # A folder saved from a multitask model opens as a bare encoder too: its heads are then left out on purpose.
-    _keys_to_ignore_on_load_unexpected = [r"^response_head\.", r"^nli_head\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\."]  # noqa: RUF012
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves weights, config and the code files; a bare encoder's folder offers no `AutoModelForPreTraining`."""
@@ -233,10 +227,6 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         # Under autocast the last layer gives half precision: normalise, and score later, in the weights' own.
         return BaseModelOutputWithPooling(pooler_output=normalize(sentence.to(self.dtype)), **fields)
 
-    def look_up(self, table: nn.Embedding, ids: Tensor) -> Tensor:
-        """Rows (*ids.shape, width) of a table."""
-        return F.embedding(ids, table.weight, sparse=table.sparse)
-
     def look_up_sums(
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None
     ) -> Tensor:
@@ -247,16 +237,16 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
 
 
 class ResponseHead(nn.Module):
-    """The feed-forward network on the response side only: v' = DNN(v) (Yang et al. 2018, section 2.2, figure 3)."""
+    """The feed-forward network on the response side, v' = DNN(v) (Yang et al. 2018, figure 3); `input_network` too."""
 
-    def __init__(self, config: ConvSimConfig) -> None:
+    def __init__(self, config: ConvSimConfig, scaled: bool = True) -> None:
         super().__init__()
-        self.residual = config.response_residual
+        self.residual, self.normalized = config.response_residual, config.normalize_response
         widths = [config.embedding_size, *config.response_hidden_sizes]
         last_class = ZeroLinear if self.residual else nn.Linear
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.layers.append(last_class(widths[-1], config.embedding_size))
-        self.logit_scale: nn.Parameter | None = nn.Parameter(torch.empty(1)) if config.normalize_response else None
+        self.logit_scale = nn.Parameter(torch.empty(1)) if scaled and self.normalized else None
 
     def forward(self, embeddings: Tensor) -> Tensor:
         """Sentence embeddings to response vectors, both (batch, embedding_size).
@@ -269,9 +259,9 @@ class ResponseHead(nn.Module):
         response = self.layers[-1](hidden)
         if self.residual:
             response = embeddings + response
-        if self.logit_scale is not None:
-            response = torch.exp(self.logit_scale) * normalize(response)
-        return response
+        if self.normalized:
+            response = normalize(response)
+        return response if self.logit_scale is None else torch.exp(self.logit_scale) * response
 
     @torch.no_grad()
     def as_dense_layers(self) -> tuple[list[tuple[Tensor, Tensor, str]], float | None]:
@@ -285,8 +275,7 @@ class ResponseHead(nn.Module):
         if self.residual:
             layers = self._carry_input(layers)
         activation = "relu" if self.residual else "tanh"
-        dense = [(weight, bias, activation) for weight, bias in layers[:-1]]
-        dense.append((*layers[-1], "identity"))
+        dense = [*((weight, bias, activation) for weight, bias in layers[:-1]), (*layers[-1], "identity")]
         return dense, None if self.logit_scale is None else float(torch.exp(self.logit_scale))
 
     @staticmethod
@@ -324,13 +313,15 @@ class ConvSimMultitaskOutput(ModelOutput):
 
     Args:
         pooler_output: Embeddings u (batch, embedding_size) of the inputs, or of the premises, of length one.
-        response_embeds: Response vectors v' (batch, embedding_size); the score of a pair is u . v'.
+        response_embeds: Response vectors v' (batch, embedding_size); the score of a pair is u . v', or u' . v'.
+        query_embeds: With responses, the vectors u' (batch, embedding_size) of a model with an `input_network`.
         hypothesis_embeds: Embeddings (batch, embedding_size) of the hypotheses, of length one.
         nli_logits: (batch, 3): entailment, neutral, contradiction.
     """
 
     pooler_output: Tensor | None = None
     response_embeds: Tensor | None = None
+    query_embeds: Tensor | None = None
     hypothesis_embeds: Tensor | None = None
     nli_logits: Tensor | None = None
 
@@ -345,6 +336,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         self.encoder = self.encoder_class(config)
         self.response_head = ResponseHead(config)
         self.nli_head = NliHead(config)
+        self.input_head = ResponseHead(config, scaled=False) if config.input_network else None
         self.post_init()
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
@@ -353,6 +345,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         self.config.auto_map = {"AutoModel": f"{module}.{self.encoder_class.__name__}"}
         super().save_pretrained(save_directory, *args, **kwargs)
 
+    @can_return_tuple
     def forward(
         self,
         input_ids: Tensor,
@@ -372,10 +365,11 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         if hypothesis_input_ids is not None:
             batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
         pooled, *others = self._encode(batches)
-
         output = ConvSimMultitaskOutput(pooler_output=pooled)
         if response_input_ids is not None:
             output.response_embeds = self.response_head(others.pop(0))
+            # Only where they are scored: DistributedDataParallel waits for a gradient of whatever is in the output.
+            output.query_embeds = None if self.input_head is None else self.input_head(pooled)
         if hypothesis_input_ids is not None:
             output.hypothesis_embeds = others.pop(0)
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
@@ -385,12 +379,12 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         """Embeddings of each batch; packed batches go through the encoder as one, for one sparse gradient a table."""
         offsets = [cu_seqlens for _, _, cu_seqlens in batches if cu_seqlens is not None]
         if len(offsets) < len(batches):
-            return [self.encoder(*batch).pooler_output for batch in batches]
+            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
         joined = offsets[0]
         for cu_seqlens in offsets[1:]:
             joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
         input_ids = torch.cat([ids.long() for ids, _, _ in batches])
-        pooled = self.encoder(input_ids, cu_seqlens=joined).pooler_output
+        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
         return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
 
 

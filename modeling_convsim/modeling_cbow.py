@@ -34,7 +34,11 @@ class ConvSimCbowModel(ConvSimEncoder):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; a sentence without a known word gives zeros.
 
@@ -49,9 +53,12 @@ class ConvSimCbowModel(ConvSimEncoder):
         else:
             input_ids, mask = self.check_padded(input_ids, attention_mask)
             known = (input_ids != self.config.unk_token_id) & mask
-            words = self.look_up(self.embed_tokens, input_ids) * known.unsqueeze(-1)
+            words = self.embed_tokens(input_ids) * known.unsqueeze(-1)
             sums, counts = words.sum(1), known.sum(1)
-        return self.build_output(sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype), last_hidden_state=words)
+        means = sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype)
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        hidden_states = (words,) if wanted and words is not None else None
+        return self.build_output(means, last_hidden_state=words, hidden_states=hidden_states)
 
 
 class ConvSimCbowForMultitask(ConvSimForMultitask):

@@ -95,20 +95,26 @@ class ConvSimDanModel(ConvSimEncoder):
 
     @can_return_tuple
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; `last_hidden_state` holds the (weighted) word embeddings."""
         if cu_seqlens is not None:
             averages = self._sum_packed(self.check_packed(input_ids, attention_mask), cu_seqlens)
             return self.build_output(self._apply_layers(averages))
         averages, words = self._sum_padded(*self.check_padded(input_ids, attention_mask))
-        return self.build_output(self._apply_layers(averages), last_hidden_state=words)
+        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
+        hidden_states = (words,) if wanted else None
+        return self.build_output(self._apply_layers(averages), last_hidden_state=words, hidden_states=hidden_states)
 
     def _sum_packed(self, input_ids: Tensor, cu_seqlens: Tensor) -> Tensor:
         lengths = cu_seqlens.diff()
         weights = self._drop_tokens(input_ids)
         if self.token_weights is not None:
-            learned = self.look_up(self.token_weights, input_ids).squeeze(-1)
+            learned = self.token_weights(input_ids).squeeze(-1)
             weights = learned if weights is None else weights * learned
         averages = divide_by_sqrt(self.look_up_sums(self.embed_tokens, input_ids, cu_seqlens, weights), lengths)
         if self.embed_bigrams is None:
@@ -125,9 +131,9 @@ class ConvSimDanModel(ConvSimEncoder):
 
     def _sum_padded(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The same sums with no shape that depends on the data, so that they compile and export."""
-        words = self.look_up(self.embed_tokens, input_ids) * mask.unsqueeze(-1)
+        words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)
         if self.token_weights is not None:
-            words = words * self.look_up(self.token_weights, input_ids)
+            words = words * self.token_weights(input_ids)
         if (kept := self._drop_tokens(input_ids)) is not None:
             words = words * kept.unsqueeze(-1)
         averages = divide_by_sqrt(words.sum(1), mask.sum(1))
@@ -135,7 +141,7 @@ class ConvSimDanModel(ConvSimEncoder):
             return averages, words
         bigram_mask = mask[:, :-1] & mask[:, 1:]
         bigram_ids = hash_bigrams(input_ids[:, :-1], input_ids[:, 1:], self.config.bigram_buckets)
-        bigrams = self.look_up(self.embed_bigrams, bigram_ids) * bigram_mask.unsqueeze(-1)
+        bigrams = self.embed_bigrams(bigram_ids) * bigram_mask.unsqueeze(-1)
         if (kept := self._drop_tokens(bigram_ids)) is not None:
             bigrams = bigrams * kept.unsqueeze(-1)
         return averages + divide_by_sqrt(bigrams.sum(1), bigram_mask.sum(1)), words

@@ -1,7 +1,7 @@
 """The Transformer encoder (Yang et al. 2018, section 2.3), built as Tensor2Tensor's base: pre-layer-norm and ReLU."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -89,6 +89,13 @@ class SentenceGroup:
         # A softmax over no key at all is not a number: a text without tokens attends to its own padding, unread.
         mask = (kept | ~kept.any(1, keepdim=True))[:, None, None, :]
         return cls(len(lengths), width, len(places), places, mask)
+
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
+        """The same on a device; Accelerate calls it for layers that `device_map` puts on another one."""
+        places, mask = (
+            None if each is None else each.to(device, non_blocking=non_blocking) for each in (self.places, self.mask)
+        )
+        return replace(self, places=places, mask=mask)
 
     def pad(self, flat: Tensor) -> Tensor:
         """(tokens, size) to (sentences, width, size), zeros where there is no token."""
@@ -263,8 +270,8 @@ class ConvSimTransformerModel(ConvSimEncoder):
             lengths = cu_seqlens.diff()
         else:
             input_ids, mask = self.check_padded(input_ids, attention_mask)
-            if torch.compiler.is_compiling():
-                return self._forward_padded(input_ids, mask)
+            if torch.compiler.is_compiling() or output_attentions:  # weights for the places as they are
+                return self._forward_padded(input_ids, mask, bool(output_hidden_states), bool(output_attentions))
             flat_ids, lengths = input_ids[mask], mask.sum(1)
         layout = TokenLayout.from_lengths(lengths, in_one_group=output_attentions)
 
@@ -273,6 +280,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
             places = lengths.unsqueeze(1) > torch.arange(int(lengths.max()), device=lengths.device)
             places = places if mask is None else mask
             where = places.flatten().nonzero().squeeze(1)[layout.source]
+            flat = flat.to(places.device)  # from that of a layer elsewhere
             padded = flat.new_zeros(places.numel(), flat.shape[1]).index_copy(0, where, flat)
             return padded.view(*places.shape, flat.shape[1])
 
@@ -283,7 +291,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
                 hidden_states.append(pad(hidden))
             hidden, weights = layer(hidden, layout.groups, output_attentions)
             attentions.append(weights)
-        hidden = self.norm(hidden)
+        hidden = self.norm(hidden).to(lengths.device)
         means = layout.sums(hidden) / lengths.clamp_min(1).unsqueeze(1).to(hidden.dtype)
         last_hidden_state = pad(hidden) if mask is not None or output_hidden_states else None
         return self.build_output(
@@ -293,7 +301,9 @@ class ConvSimTransformerModel(ConvSimEncoder):
             attentions=tuple(attentions) if output_attentions else None,
         )
 
-    def _forward_padded(self, input_ids: Tensor, mask: Tensor) -> BaseModelOutputWithPooling:
+    def _forward_padded(
+        self, input_ids: Tensor, mask: Tensor, output_hidden_states: bool, output_attentions: bool
+    ) -> BaseModelOutputWithPooling:
         """The same with no shape that depends on the data, padding and all, so that it compiles and exports."""
         batch, width = input_ids.shape
         keys = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
@@ -301,19 +311,27 @@ class ConvSimTransformerModel(ConvSimEncoder):
         # Counted over real tokens, so that padding on the left does not shift them.
         positions = (mask.cumsum(1) - 1).clamp_min(0)
         hidden = self._embed(input_ids.flatten(), positions.flatten(), width)
+        hidden_states, attentions = [], []
         for layer in self.layers:
-            hidden, _ = layer(hidden, [group], False)
-        last_hidden_state = group.pad(self.norm(hidden)) * mask.unsqueeze(-1)
-        counts = mask.sum(1, keepdim=True).clamp_min(1).to(last_hidden_state.dtype)
-        sentence = self.projection(last_hidden_state.sum(1) / counts)
-        return self.build_output(sentence, last_hidden_state=last_hidden_state)
+            hidden_states.append(hidden)
+            hidden, weights = layer(hidden, [group], output_attentions)
+            attentions.append(weights)
+        hidden_states.append(self.norm(hidden))
+        hidden_states = [group.pad(states).to(mask.device) * mask.unsqueeze(-1) for states in hidden_states]
+        counts = mask.sum(1, keepdim=True).clamp_min(1).to(hidden_states[-1].dtype)
+        return self.build_output(
+            self.projection(hidden_states[-1].sum(1) / counts),
+            last_hidden_state=hidden_states[-1],
+            hidden_states=tuple(hidden_states) if output_hidden_states else None,
+            attentions=tuple(attentions) if output_attentions else None,
+        )
 
     def _embed(self, flat_ids: Tensor, positions: Tensor, width: int | None = None) -> Tensor:
         """Flat ids (tokens,) at their positions, below `width`, to the first layer's input (tokens, hidden_size)."""
         if width is None:
             width = int(positions.max()) + 1 if len(positions) else 1
         signal = timing_signal(width, self.config.hidden_size, flat_ids.device)[positions]
-        embeddings = self.look_up(self.embed_tokens, flat_ids) * math.sqrt(self.config.hidden_size)
+        embeddings = self.embed_tokens(flat_ids) * math.sqrt(self.config.hidden_size)
         return self.dropout(embeddings + signal.to(embeddings.dtype))
 
 

@@ -43,20 +43,22 @@ TOLERANCE = 1e-6  # of vectors of length one
 
 
 class Vectors(NamedTuple):
-    """Both sides' vectors of the same texts, float32 (texts, embedding_size)."""
+    """Every side's vectors of the same texts, float32 (texts, embedding_size); see `Encoder.encode`."""
 
     inputs: np.ndarray
+    queries: np.ndarray
     responses: np.ndarray
 
 
 def embed(
     model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str] = CHECK_TEXTS
 ) -> Vectors:
-    """The input embeddings u (of length one) and the response vectors v' of some texts, in one padded batch."""
+    """The vectors of some texts on every side, in one padded batch."""
     batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
         inputs = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
-        return Vectors(inputs.numpy(), model.response_head(inputs).numpy())
+        queries = inputs if model.input_head is None else model.input_head(inputs)
+        return Vectors(inputs.numpy(), queries.numpy(), model.response_head(inputs).numpy())
 
 
 def build_folder(
@@ -106,7 +108,11 @@ def build_folder(
 
 
 def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path) -> None:
-    """Its Transformer on the folder itself, then a Router: inputs as they are, replies through the response network."""
+    """Its Transformer on the folder itself, then a Router: inputs as they are, replies through the response network.
+
+    The queries are sentence embeddings, to compare with one another: an `input_network`, which only scores replies, is
+    not carried into sentence-transformers, so that there its model's dot products of the two routes are no scores.
+    """
     layers, scale = model.response_head.as_dense_layers()
     activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
     document: list[Module] = [
@@ -174,6 +180,7 @@ def check_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vec
         document = document / np.maximum(np.linalg.norm(document, axis=1, keepdims=True), TOLERANCE)
     found = {
         "AutoModelForPreTraining, inputs": (read.inputs, expected.inputs),
+        "AutoModelForPreTraining, queries": (read.queries, expected.queries),
         "AutoModelForPreTraining, responses": (read.responses, expected.responses),
         "AutoModel": (pooled, expected.inputs),
         "SentenceTransformer.encode": (
@@ -189,6 +196,7 @@ def check_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vec
             document,
         ),
         "Encoder, inputs": (own.encode(texts), expected.inputs),
+        "Encoder, queries": (own.encode(texts, side="query"), expected.queries),
         "Encoder, responses": (own.encode(texts, side="response"), expected.responses),
     }
     for reader, (vectors, wanted) in found.items():

@@ -55,7 +55,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer"])
+@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer", "bilstm"])
 @pytest.mark.parametrize("count", [1, 3])
 def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny_tokenizer):
     encoder = Encoder(build(kind), tiny_tokenizer)
@@ -95,7 +95,7 @@ def test_tensor_on_request(encoder):
     np.testing.assert_array_equal(vectors.numpy(), encoder.encode(TEXTS))
 
 
-@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer"])
+@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer", "bilstm"])
 def test_bfloat16_computes_nearly_the_same_vectors(kind, tiny_tokenizer, tmp_path):
     build(kind).save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)
@@ -158,6 +158,21 @@ def test_linear_layers_stay_with_torch_where_that_is_as_fast(monkeypatch):
 def test_response_side_is_the_response_head_of_the_embedding(encoder):
     expected = torch.cat([encoder.model.response_head(reference(encoder, text)) for text in TEXTS]).detach().numpy()
     np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_query_side_is_the_input_side_of_a_model_without_input_network(encoder):
+    np.testing.assert_array_equal(encoder.encode(TEXTS, side="query"), encoder.encode(TEXTS))
+
+
+def test_query_side_is_the_input_network_of_the_embedding(tiny_tokenizer):
+    encoder = Encoder(build("dan_input_network"), tiny_tokenizer)
+    embeddings = torch.cat([reference(encoder, text) for text in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), embeddings.numpy(), atol=1e-6)
+    expected = encoder.model.input_head(embeddings).detach().numpy()
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="query"), expected, atol=1e-6)
+    bare = Encoder(encoder.model.encoder, tiny_tokenizer)
+    with pytest.raises(ValueError, match="bare encoder, without the input network that side='query' needs"):
+        bare.encode(TEXTS, side="query")
 
 
 def test_nli_logits_are_those_of_the_head(encoder):

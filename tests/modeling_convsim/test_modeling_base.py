@@ -137,6 +137,42 @@ def test_normalized_response_has_the_learned_scale_as_its_length():
     torch.testing.assert_close(response.norm(dim=1), torch.full((5,), 7.0))
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("normalize", [False, True])
+def test_score_with_an_input_network_is_a_product_of_two_networks(normalize):
+    torch.manual_seed(2)
+    sizes = {"embedding_size": 12, "input_network": True, "normalize_response": normalize, "logit_scale_init": 7.0}
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, **sizes)).eval()
+    responses = [[20, 21], [], [22]]
+    output = model(**pack(SENTENCES[:3]), **{f"response_{name}": value for name, value in pack(responses).items()})
+    sides = []
+    for sentences, head in ((SENTENCES[:3], "input_head"), (responses, "response_head")):
+        vectors = embed(model, pack(sentences)).double()
+        for layer in range(3):
+            linear = model.get_submodule(f"{head}.layers.{layer}").double()
+            vectors = vectors @ linear.weight.T + linear.bias
+            vectors = vectors if layer == 2 else torch.tanh(vectors)
+        sides.append(F.normalize(vectors, dim=1) if normalize else vectors)
+    expected = (7.0 if normalize else 1.0) * sides[0] @ sides[1].T
+    scores = output.query_embeds @ output.response_embeds.T
+    torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(output.pooler_output, embed(model, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
+
+
+def test_input_network_is_there_on_request_and_used_where_there_are_responses():
+    plain, more = (
+        ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=network))
+        for network in (False, True)
+    )
+    names = plain.state_dict().keys()
+    assert not any(name.startswith("input_head") for name in names)
+    added = more.state_dict().keys() - names
+    assert added == {name.replace("response_", "input_") for name in names if name.startswith("response_head")}
+    pairs = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
+    assert plain(**pairs).query_embeds is None
+    assert more(**pack(SENTENCES)).query_embeds is None  # nothing to score
+
+
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_response_head_as_dense_layers_is_the_same_function(residual, normalize):
@@ -193,7 +229,7 @@ def test_resizing_the_vocabulary_keeps_known_words_and_takes_new_ones(multitask)
 def test_compiles_without_a_graph_break_for_padded_input(multitask):
     batch = pad(SENTENCES)
     compiled = torch.compile(multitask.encoder, backend="eager", fullgraph=True)
-    with torch.no_grad():
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):  # which the LSTM needs
         torch.testing.assert_close(compiled(**batch).pooler_output, embed(multitask, batch), rtol=0, atol=1e-6)
     torch.compiler.reset()
 

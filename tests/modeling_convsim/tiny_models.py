@@ -5,6 +5,8 @@ from collections.abc import Callable
 import torch
 
 from modeling_convsim import (
+    ConvSimBilstmConfig,
+    ConvSimBilstmForMultitask,
     ConvSimCbowConfig,
     ConvSimCbowForMultitask,
     ConvSimDanConfig,
@@ -20,6 +22,9 @@ BEST = {"residual": True, "learned_token_weights": True, "response_residual": Tr
 BUILDERS: dict[str, Callable[[], ConvSimForMultitask]] = {
     "dan": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12)),
     "dan_best": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=8, **BEST)),
+    "dan_input_network": lambda: ConvSimDanForMultitask(
+        ConvSimDanConfig(**DAN, embedding_size=8, **BEST, input_network=True)
+    ),
     "dan_words": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=12)),
     "transformer": lambda: ConvSimTransformerForMultitask(
         ConvSimTransformerConfig(
@@ -34,6 +39,9 @@ BUILDERS: dict[str, Callable[[], ConvSimForMultitask]] = {
         )
     ),
     "cbow": lambda: ConvSimCbowForMultitask(ConvSimCbowConfig(**HEADS, embedding_size=12)),
+    "bilstm": lambda: ConvSimBilstmForMultitask(
+        ConvSimBilstmConfig(**HEADS, embedding_size=12, word_embedding_size=8, hidden_size=7, num_layers=2)
+    ),
 }
 # Ids 0 and 1 are padding and unknown. A sentence of one word, empty ones at all three places, an unknown word.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]

@@ -18,6 +18,8 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 
 from data_scripts.errors import InputError
 from modeling_convsim import (
+    ConvSimBilstmConfig,
+    ConvSimBilstmForMultitask,
     ConvSimCbowConfig,
     ConvSimCbowForMultitask,
     ConvSimDanConfig,
@@ -43,11 +45,15 @@ SIZES = {"embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size":
 
 def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
     torch.manual_seed(0)
-    if kind == "dan":
+    if kind.startswith("dan"):
         sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50}
-        model = ConvSimDanForMultitask(ConvSimDanConfig(vocab_size=vocab_size, **sizes, **SIZES))
+        head = {"input_network": kind == "dan_input_network"}
+        model = ConvSimDanForMultitask(ConvSimDanConfig(vocab_size=vocab_size, **sizes, **head, **SIZES))
     elif kind == "cbow":
         model = ConvSimCbowForMultitask(ConvSimCbowConfig(vocab_size=vocab_size, **SIZES))
+    elif kind == "bilstm":
+        sizes = {"word_embedding_size": 8, "hidden_size": 7}
+        model = ConvSimBilstmForMultitask(ConvSimBilstmConfig(vocab_size=vocab_size, **sizes, **SIZES))
     else:
         sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
         head = {"response_residual": True, "normalize_response": True}
@@ -61,7 +67,7 @@ def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=["dan", "cbow", "transformer"])
+@pytest.fixture(scope="module", params=["dan", "dan_input_network", "cbow", "transformer", "bilstm"])
 def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """A model in memory, its vectors, and the folder made of it."""
     model = make_model(request.param, len(tiny_tokenizer))
@@ -133,6 +139,7 @@ def test_sentence_transformers_takes_an_empty_text_alone(published):
 def test_encoder_gives_the_same_vectors(published):
     encoder = Encoder.from_pretrained(published.folder)
     assert close(encoder.encode(TEXTS), published.vectors.inputs)
+    assert close(encoder.encode(TEXTS, side="query"), published.vectors.queries)
     assert close(encoder.encode(TEXTS, side="response"), published.vectors.responses)
 
 

@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+import torch
+from huggingface_hub.errors import StrictDataclassClassValidationError
+
+from modeling_convsim import ConvSimBilstmConfig, ConvSimBilstmModel, modeling_bilstm
+from tests.modeling_convsim.tiny_models import HEADS, SENTENCES, build, pack, pad
+
+SIZES = HEADS | {"embedding_size": 12, "word_embedding_size": 8, "hidden_size": 7}
+
+
+def build_model(**values: object) -> ConvSimBilstmModel:
+    torch.manual_seed(0)
+    return ConvSimBilstmModel(ConvSimBilstmConfig(**SIZES, **values)).eval()
+
+
+def sigmoid(x: np.ndarray) -> np.ndarray:
+    return 1 / (1 + np.exp(-x))
+
+
+def read(weights: dict[str, np.ndarray], lstm: str, words: np.ndarray) -> np.ndarray:
+    """Hochreiter and Schmidhuber's cell with forget gates, a token at a time, in float64: (tokens, hidden_size)."""
+    size = weights[f"{lstm}.weight_hh_l0"].shape[1]
+    hidden, cell, states = np.zeros(size), np.zeros(size), np.empty((len(words), size))
+    for step, word in enumerate(words):
+        gates = weights[f"{lstm}.weight_ih_l0"] @ word + weights[f"{lstm}.bias_ih_l0"]
+        gates += weights[f"{lstm}.weight_hh_l0"] @ hidden + weights[f"{lstm}.bias_hh_l0"]
+        entering, kept, candidate, shown = np.split(gates, 4)
+        cell = sigmoid(kept) * cell + sigmoid(entering) * np.tanh(candidate)
+        hidden = states[step] = sigmoid(shown) * np.tanh(cell)
+    return states
+
+
+def reference(model: ConvSimBilstmModel, sentence: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Token vectors (tokens, directions x hidden_size) and the sentence embedding, by a loop in float64."""
+    weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
+    config = model.config
+    tokens = weights["embed_tokens.weight"][np.array(sentence, dtype=int)]
+    for layer in range(config.num_layers):
+        directions = [read(weights, f"layers.{layer}.directions.0", tokens)]
+        if config.bidirectional:
+            directions.append(read(weights, f"layers.{layer}.directions.1", tokens[::-1])[::-1])
+        tokens = np.concatenate(directions, axis=1)
+    if not sentence:
+        pooled = np.zeros(tokens.shape[1])
+    elif config.pooling == "last":
+        size = config.hidden_size
+        pooled = np.concatenate([tokens[-1, :size], tokens[0, size:]])
+    else:
+        pooled = {"max": tokens.max, "mean": tokens.mean}[config.pooling](axis=0)
+    vector = weights["projection.weight"] @ pooled + weights["projection.bias"]
+    return tokens, vector / (np.linalg.norm(vector) or 1)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
+@pytest.mark.parametrize("bidirectional", [True, False])
+@pytest.mark.parametrize("num_layers", [1, 2])
+def test_agrees_with_a_loop_over_tokens_in_float64(pooling, bidirectional, num_layers):
+    model = build_model(pooling=pooling, bidirectional=bidirectional, num_layers=num_layers)
+    for parameter in model.parameters():
+        parameter.copy_(torch.randn_like(parameter) * 0.5)
+    expected = np.stack([reference(model, sentence)[1] for sentence in SENTENCES])
+    for batch in (pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)):
+        np.testing.assert_allclose(model(**batch).pooler_output.numpy(), expected, atol=1e-6)
+
+
+@torch.no_grad()
+def test_last_hidden_state_is_the_loops_where_the_tokens_stand():
+    model = build("bilstm").encoder
+    batch = pad(SENTENCES, width=9, left=True)
+    states = model(**batch).last_hidden_state
+    for row, sentence in enumerate(SENTENCES):
+        tokens = reference(model, sentence)[0]
+        np.testing.assert_allclose(states[row, 9 - len(sentence) :].numpy(), tokens, atol=1e-6)
+
+
+@torch.no_grad()
+def test_sentences_in_several_groups_are_read_as_in_one(monkeypatch):
+    model = build("bilstm").encoder
+    together = model(**pack(SENTENCES)).pooler_output
+    monkeypatch.setattr(modeling_bilstm, "SENTENCES_TOGETHER", 2)
+    torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, together, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("pooling", ["max", "mean", "last"])
+def test_gradients_are_those_of_sentences_one_by_one(pooling):
+    model = build_model(pooling=pooling).double()
+    gradients = []
+    for batches in ([pack(SENTENCES)], [pad(SENTENCES, left=True)], [pack([sentence]) for sentence in SENTENCES]):
+        model.zero_grad()
+        for batch in batches:
+            model(**batch).pooler_output.cos().sum().backward()
+        gradients.append([parameter.grad.clone() for parameter in model.parameters()])
+    torch.testing.assert_close(gradients[0], gradients[2])
+    torch.testing.assert_close(gradients[1], gradients[2])
+
+
+def test_autocast_to_bfloat16_gives_float32_vectors_near_the_exact_ones():
+    model = build_model()
+    exact = model(**pack(SENTENCES)).pooler_output
+    with torch.autocast("cpu", torch.bfloat16):
+        for batch in (pack(SENTENCES), pad(SENTENCES)):
+            vectors = model(**batch).pooler_output
+            assert vectors.dtype == torch.float32
+            torch.testing.assert_close(vectors, exact, rtol=0, atol=0.03)
+    vectors.cos().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
+
+
+def test_dropout_is_on_in_training_only():
+    model = build_model(hidden_dropout=0.5)
+    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert not torch.allclose(once, twice)
+    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert torch.equal(once, twice)
+
+
+def test_recurrent_weights_start_as_torchs():
+    model = ConvSimBilstmModel(ConvSimBilstmConfig(vocab_size=20, hidden_size=100))
+    for parameter in model.layers.parameters():
+        assert 0.09 < parameter.abs().max() <= 0.1
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
+        ({"num_layers": 0}, "num_layers is 0, expected numbers above 0"),
+        ({"hidden_dropout": 1.0}, "hidden_dropout is 1.0, expected at least 0 and below 1"),
+    ],
+)
+def test_config_refuses_values_out_of_range(values, message):
+    with pytest.raises(StrictDataclassClassValidationError, match=message):
+        ConvSimBilstmConfig(**values)
