@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, get_args
 
 from datasets import Dataset
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
@@ -16,7 +16,7 @@ from data_scripts.errors import InputError
 from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 
-Kind = Literal["word", "wordpiece"]
+Kind = Literal["word", "bare_word", "wordpiece"]
 SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
 MAX_ALPHABET = 1000  # characters a WordPiece vocabulary may spend ids on, as BERT's trainer has it
 
@@ -26,13 +26,13 @@ def train_tokenizer(
 ) -> PreTrainedTokenizerFast:
     """Train a lower-casing (NFKC) tokenizer that splits punctuation off and adds no token around a text.
 
-    `word` keeps the most frequent words, ties in the order of their letters; `wordpiece` learns subwords (Schuster and
-    Nakajima, 2012) and keeps the 1,000 most frequent characters at most. The same texts give the same tokenizer, bit
-    for bit, in any order.
+    `word` keeps the most frequent words, ties in the order of their letters; `bare_word` is that with punctuation and
+    symbols left out; `wordpiece` learns subwords (Schuster and Nakajima, 2012) and keeps the 1,000 most frequent
+    characters at most. The same texts give the same tokenizer, bit for bit, in any order.
 
     Args:
         texts: what to count words in, read once.
-        kind: "word" or "wordpiece".
+        kind: "word", "bare_word" or "wordpiece".
         vocab_size: ids in all, `[PAD]` (0) and `[UNK]` (1) among them; fewer where the texts have fewer words.
         min_count: a word (a merge of two subwords) seen less often gets no id.
         max_length: tokens kept, from its start, of a text where truncation is asked for (`model_max_length`).
@@ -43,9 +43,9 @@ def train_tokenizer(
     _check_options(kind, vocab_size, min_count, max_length)
     checked = _strings(texts)
     tokenizer = (
-        _train_words(checked, vocab_size, min_count)
-        if kind == "word"
-        else _train_subwords(checked, vocab_size, min_count)
+        _train_subwords(checked, vocab_size, min_count)
+        if kind == "wordpiece"
+        else _train_words(checked, vocab_size, min_count, bare=kind == "bare_word")
     )
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise InputError(
@@ -90,8 +90,11 @@ def _untrained(model: models.Model) -> Tokenizer:
     return tokenizer
 
 
-def _train_words(texts: Iterable[str], vocab_size: int, min_count: int) -> Tokenizer:
+def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bool) -> Tokenizer:
     tokenizer = _untrained(models.WordLevel(unk_token="[UNK]"))
+    if bare:
+        leave_out = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}]+"), "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, leave_out])
     trainer = trainers.WordLevelTrainer(
         vocab_size=vocab_size, min_frequency=min_count, special_tokens=SPECIAL_TOKENS, show_progress=False
     )
@@ -147,7 +150,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "-o", "--output", type=Path, required=True, help="folder to save to, for example data/tokenizer"
     )
     parser.add_argument(
-        "--kind", choices=get_args(Kind), default="word", help="whole words or subwords (default: word)"
+        "--kind",
+        choices=get_args(Kind),
+        default="word",
+        help="whole words, those without punctuation, or subwords (default: word)",
     )
     parser.add_argument(
         "--vocab-size", type=int, default=30000, help="ids in all, [PAD] and [UNK] included (default: 30000)"

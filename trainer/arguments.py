@@ -1,23 +1,17 @@
-"""What a run can be told: one dataclass; a preset is a YAML file of its fields, and the command line wins."""
+"""What a run can be told: one dataclass, and what its values must satisfy."""
 
-import argparse
 import dataclasses
-import difflib
-import functools
-import json
 import math
-import types
-import typing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-import yaml
 
 from data_scripts.errors import InputError
 
-MODEL_TYPES = ("dan", "transformer", "cbow")
+TOKENIZERS = ("word", "bare_word", "wordpiece")
+MODEL_TYPES = ("dan", "transformer", "cbow", "bilstm")
 # Task -> the option that names its data.
 TASKS = {
     "response_prediction": "pairs",
@@ -27,7 +21,10 @@ TASKS = {
     "paraphrases": "paraphrases",
     "ranking": "paraphrases",
     "distillation": "teacher",
+    "neighbours": "documents",
 }
+# Those that pick the true text among those of the batch.
+IN_BATCH_TASKS = ("response_prediction", "entailment", "captions", "paraphrases")
 
 
 def _option(default: Any, help: str, **rules: Any) -> Any:
@@ -43,7 +40,7 @@ class Arguments:
     """The settings of one run. Where a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05)."""
 
     # The model
-    model_type: str = _option("dan", "encoder: dan, transformer or cbow", choices=MODEL_TYPES)
+    model_type: str = _option("dan", "encoder: dan, transformer, cbow or bilstm", choices=MODEL_TYPES)
     model_config: dict = _option({}, "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'")
     token_weights: str = _option(
         "ones",
@@ -52,32 +49,31 @@ class Arguments:
         choices=("ones", "sif"),
     )
     word_vectors: str = _option(
-        "random",
-        "start of the word table: random, or skip_gram, trained on the training texts first (Mikolov et al., 2013; the "
-        "paper's footnote 5 has word vectors from elsewhere)",
-        choices=("random", "skip_gram"),
+        "random", "start of the word table: random, skip_gram (of the texts trained on) or word vectors' file or folder"
     )
     initialise_from: str | None = _option(None, "folder or Hub id of a saved multitask model to start from")
     tokenizer: str | None = _option(
         None, "folder or Hub id of a tokenizer; by default the one of initialise_from, else one trained on the pairs"
     )
-    tokenizer_kind: str = _option(
-        "word", "kind of tokenizer to train: word or wordpiece", choices=("word", "wordpiece")
-    )
+    tokenizer_kind: str = _option("word", f"tokenizer to train: {', '.join(TOKENIZERS)}", choices=TOKENIZERS)
+    min_count: int = _option(2, "a word seen less often in the texts of a tokenizer trained here is unknown", least=1)
     vocab_size: int = _option(30_000, "largest vocabulary of a tokenizer trained here", least=10)
     max_tokens: int = _option(64, "tokens of a text that are read; the rest is cut off", least=1)
 
     # The data
-    pairs: list[str] = _option(
-        [], "folders (or Hub ids) of conversation pairs, as `python -m data_scripts` writes them"
-    )
+    pairs: list[str] = _option([], "folders or Hub ids of conversation pairs, as `data_scripts reddit` writes them")
     snli: str | None = _option(None, "folder or Hub id of SNLI")
-    snli_share: float = _option(1.0, "share of the SNLI training pairs that is used", least=0, most=1)
+    snli_share: float = _option(1.0, "share of the SNLI training pairs that is used; 0: none", least=0, most=1)
     nli: list[str] = _option(
         [], "folders or Hub ids of inference (SNLI, MultiNLI …) whose entailed pairs the task entailment trains on"
     )
     captions: list[str] = _option([], "folders or Hub ids of captions by image, as `data_scripts captions` writes them")
     paraphrases: list[str] = _option([], "folders or Hub ids of pairs that say the same, or are judged whether they do")
+    documents: list[str] = _option(
+        [],
+        "folders or Hub ids of sentences in order, as `data_scripts books` writes them, or of pairs, whose "
+        "neighbours the task neighbours predicts (Siamese CBOW)",
+    )
     texts: list[str] = _option(
         [], "folders or Hub ids of further texts, of any of our commands: for the word vectors only"
     )
@@ -87,6 +83,7 @@ class Arguments:
     teacher_texts: int = _option(200_000, "training texts, at most, that the teacher encodes (once)", least=2)
     stsb: str | None = _option(None, "folder or Hub id of the STS Benchmark: judged on, and kept out of training")
     cqa: str | None = _option(None, "folder of SemEval CQA subtask B: judged on, and kept out of training")
+    sts: str | None = _option(None, "folder of SemEval STS sets: judged on, and kept out of training")
     cache_dir: str = _option("runs/cache", "where token ids are kept between runs")
 
     # The tasks
@@ -98,13 +95,24 @@ class Arguments:
         False, "take the same response, and other replies to the same input, out of the negatives"
     )
     symmetric_loss: bool = _option(False, "predict the input from the response too")
+    matryoshka_dims: list[int] = _option(
+        [],
+        "sizes below embedding_size to which vectors may be cut: the tasks that pick a text among those of the batch "
+        "add the loss of the first numbers alone, for each size (Matryoshka: Kusupati et al., 2022)",
+    )
+    negatives: int = _option(
+        2, "random sentences that the task neighbours sets beside the true ones; Siamese CBOW: 2", least=1
+    )
     late_tasks: dict = _option({}, "odds of the tasks after late_from, as JSON; by default as before")
     similarity_scale: float = _option(
-        20.0, "what cosines are multiplied by in the tasks that train the similarity of texts", above=0
+        20.0, "what cosines are multiplied by in the tasks that train the similarity of texts; Siamese CBOW: 1", above=0
     )
 
     # The schedule
     max_steps: int = _option(1000, "number of training steps", least=1)
+    epochs: int | None = _option(
+        None, "in place of max_steps: as many steps of batch_size as go so often through the rows of all tasks", least=1
+    )
     batch_size: int = _option(128, "pairs a step, over all processes", least=2)
     mini_batch_size: int | None = _option(
         None,
@@ -139,7 +147,8 @@ class Arguments:
     eval_queries: int = _option(2000, "queries of the response prediction judged during training", least=1)
     best_metric: str = _option(
         "response_prediction.p_at_1",
-        "dev result that picks the best checkpoint: response_prediction.p_at_1, snli.accuracy, stsb.dev.all.pearson …",
+        "dev result that picks the best checkpoint: response_prediction.p_at_1, snli.accuracy, stsb.dev.all.pearson …; "
+        "or last, which takes the last",
     )
     final_split: str = _option(
         "both", "what the finished model is judged on: dev and test (both), or dev alone", choices=("both", "dev")
@@ -184,7 +193,8 @@ class Arguments:
 
     def trains(self, task: str) -> bool:
         """Whether some step may draw the task."""
-        return bool(self.tasks.get(task) or self.late_tasks.get(task))
+        has_odds = bool(self.tasks.get(task) or self.late_tasks.get(task))
+        return has_odds and not (task == "snli" and self.snli_share == 0)
 
     def table_ratio(self) -> float:
         """Learning rate of the tables over that of the layers, the same at every step."""
@@ -211,141 +221,8 @@ class Arguments:
         return self.learning_rate
 
 
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are ours to report."""
-
-    def error(self, message: str) -> NoReturn:
-        raise InputError(message)
-
-
-def _build_parser() -> _Parser:
-    """The command line of `Arguments`: one option a field, its type read from the annotation."""
-    parser = _Parser(
-        prog="trainer/run.py",
-        description="Train an encoder as a preset says.",
-        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
-        allow_abbrev=False,
-    )
-    parser.add_argument("preset", help="YAML file of the options below, for example trainer/presets/quickstart.yaml")
-    for option in dataclasses.fields(Arguments):
-        optional = isinstance(option.type, types.UnionType)
-        kind: Any = typing.get_args(option.type)[0] if optional else option.type
-        nargs = "*" if typing.get_origin(kind) is list else None
-        kind = typing.get_args(kind)[0] if nargs else kind
-        default = option.default_factory() if callable(option.default_factory) else option.default
-        parser.add_argument(
-            f"--{option.name}",
-            type=functools.partial(_convert, kind, optional),
-            nargs=nargs,
-            metavar={bool: "true|false", dict: "JSON"}.get(kind, kind.__name__.upper()),
-            default=default,
-            help=option.metadata["help"],
-        )
-    return parser
-
-
-def _convert(kind: type, optional: bool, text: str) -> Any:
-    if optional and text.lower() in ("null", "none"):
-        return None
-    try:
-        if kind is bool:
-            return {"true": True, "false": False}[text.lower()]
-        value = json.loads(text) if kind is dict else kind(text)
-        if not isinstance(value, kind):
-            raise ValueError
-        return value
-    except (KeyError, ValueError):
-        expected = {bool: "true or false", dict: "a JSON mapping", int: "a whole number", float: "a number"}[kind]
-        raise argparse.ArgumentTypeError(f"expected {expected}, got '{text}'") from None
-
-
-def parse_arguments(argv: list[str]) -> Arguments:
-    """Arguments of `PRESET.yaml [--key value …]`.
-
-    Raises:
-        InputError: for a missing or unreadable preset, an unknown key, or a value of the wrong type or out of range.
-    """
-    parser = _build_parser()
-    if not argv or argv[0].startswith("-"):
-        parser.parse_args(["--help"] if "--help" in argv or "-h" in argv else [])
-    preset, *overrides = argv
-    try:
-        arguments = _parse(parser, preset, _preset_as_options(Path(preset)))
-    except InputError as error:
-        raise InputError(f"{preset}: {error}") from None
-    if overrides:
-        try:
-            arguments = _parse(
-                parser, preset, [*_as_options(dataclasses.asdict(arguments)), *_merged(arguments, overrides)]
-            )
-        except InputError as error:
-            raise InputError(f"command line: {error}") from None
-    if arguments.table_learning_rate is None:
-        # Last, so that an override of learning_rate moves both; written out, so that config.yaml says all.
-        arguments.table_learning_rate = arguments.learning_rate * arguments.table_ratio()
-    return arguments
-
-
-def _parse(parser: argparse.ArgumentParser, preset: str, options: list[str]) -> Arguments:
-    namespace = vars(parser.parse_args([preset, *options]))
-    namespace.pop("preset")
-    arguments = Arguments(**namespace)
-    _validate(arguments)
-    return arguments
-
-
-def _preset_as_options(path: Path) -> list[str]:
-    """A preset in the form of the command line, so that both are converted and checked in one way."""
-    if not path.is_file():
-        presets = ", ".join(sorted(preset.stem for preset in (Path(__file__).parent / "presets").glob("*.yaml")))
-        raise InputError(f"no such preset file; the project's own are in trainer/presets: {presets}")
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise InputError(f"not readable as YAML: {error}") from None
-    if not isinstance(values, dict):
-        raise InputError(f"expected a mapping of options, found {type(values).__name__}")
-    known = {option.name for option in dataclasses.fields(Arguments)}
-    for key in values:
-        if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"; did you mean '{near[0]}'?" if near else "; `python trainer/run.py --help` lists the options"
-            raise InputError(f"unknown key '{key}'{hint}")
-    return _as_options(values)
-
-
-def _as_options(values: dict[str, Any]) -> list[str]:
-    options: list[str] = []
-    for key, value in values.items():
-        if value is None:
-            continue
-        if isinstance(value, dict):
-            value = json.dumps(value)
-        items = value if isinstance(value, list) else [value]
-        options += [f"--{key}", *(str(item) for item in items)]
-    return options
-
-
-def _merged(arguments: Arguments, overrides: list[str]) -> list[str]:
-    """Overrides in which `--model_config` adds to the preset's mapping instead of replacing it."""
-    option = "--model_config"
-    # `--key=value` is two words like any other.
-    merged = [word for text in overrides for word in (text.split("=", 1) if text.startswith(f"{option}=") else [text])]
-    for index, word in enumerate(merged[:-1]):
-        if word == option:
-            addition = _convert_or_refuse(merged[index + 1], option)
-            merged[index + 1] = json.dumps({**arguments.model_config, **addition})
-    return merged
-
-
-def _convert_or_refuse(text: str, option: str) -> dict:
-    try:
-        return _convert(dict, False, text)
-    except argparse.ArgumentTypeError as error:
-        raise InputError(f"argument {option}: {error}") from None
-
-
-def _validate(arguments: Arguments) -> None:
+def validate(arguments: Arguments) -> None:
+    """Raises InputError for values that are out of range or do not fit one another."""
     for option in dataclasses.fields(Arguments):
         value, rules = getattr(arguments, option.name), option.metadata["rules"]
         if value is None:
@@ -361,9 +238,18 @@ def _validate(arguments: Arguments) -> None:
     _validate_odds("tasks", arguments)
     if arguments.late_tasks:
         _validate_odds("late_tasks", arguments)
+    if not any(map(arguments.trains, TASKS)):
+        raise InputError("snli_share is 0, but the tasks train on snli alone: give it a share, or another task odds")
+    if arguments.matryoshka_dims and not any(map(arguments.trains, IN_BATCH_TASKS)):
+        raise InputError(f"matryoshka_dims is for the tasks {', '.join(IN_BATCH_TASKS)}: give one of them odds")
     weighted = arguments.model_config.get("learned_token_weights") or arguments.model_type == "cbow"
     if arguments.token_weights != "ones" and not weighted:
         raise InputError("token_weights is sif, so model_config needs learned_token_weights: true (a DAN has it)")
+    start = arguments.word_vectors  # a path may name what another run is still to make
+    if start not in ("random", "skip_gram") and "/" not in start and not Path(start).exists():
+        raise InputError(f"word_vectors is '{start}'; expected random, skip_gram, or a file or folder that is there")
+    if arguments.best_metric.startswith("sts."):
+        raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:

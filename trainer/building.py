@@ -13,6 +13,8 @@ from transformers import AutoConfig, AutoTokenizer, PreTrainedConfig, PreTrained
 from data_scripts.errors import InputError
 from data_scripts.tokenizer import Kind, train_tokenizer
 from modeling_convsim import (
+    ConvSimBilstmConfig,
+    ConvSimBilstmForMultitask,
     ConvSimCbowConfig,
     ConvSimCbowForMultitask,
     ConvSimDanConfig,
@@ -24,19 +26,18 @@ from modeling_convsim.modeling_base import ConvSimConfig, ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.cache import TokenColumn, token_columns
 from trainer.data import Corpora, training_sets, training_texts
+from trainer.neighbours import find_neighbours, order_sentences
 from trainer.similar_texts import from_captions, from_nli, from_paraphrases, scored_nli, scored_paraphrases
-from trainer.tasks import Contrastive, Distillation, Ranking, ResponsePrediction, Snli, Task
+from trainer.tasks import Contrastive, Distillation, NeighbouringSentences, Ranking, ResponsePrediction, Snli, Task
 from trainer.teacher import teacher_vectors, texts_to_distill
-from trainer.word_vectors import cached_word_vectors
+from trainer.word_vectors import cached_word_vectors, read_word_vectors, sif_weights
 
 _MODELS: dict[str, tuple[type[ConvSimConfig], type[ConvSimForMultitask]]] = {
     "dan": (ConvSimDanConfig, ConvSimDanForMultitask),
     "transformer": (ConvSimTransformerConfig, ConvSimTransformerForMultitask),
     "cbow": (ConvSimCbowConfig, ConvSimCbowForMultitask),
+    "bilstm": (ConvSimBilstmConfig, ConvSimBilstmForMultitask),
 }
-
-
-SIF_A = 1e-3  # Arora et al. (2017), section 4.1
 
 
 def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) -> PreTrainedTokenizerFast:
@@ -47,8 +48,9 @@ def build_tokenizer(arguments: Arguments, corpora: Corpora, run_folder: Path) ->
         source = str(trained)  # by another process, or before the run was resumed
     if source is not None:
         return _limited(_load(AutoTokenizer, source, "tokenizer"), arguments.max_tokens)
-    texts = training_texts(corpora)
-    tokenizer = train_tokenizer(texts, cast(Kind, arguments.tokenizer_kind), arguments.vocab_size)
+    tokenizer = train_tokenizer(
+        training_texts(corpora), cast(Kind, arguments.tokenizer_kind), arguments.vocab_size, arguments.min_count
+    )
     temporary = run_folder / ".tokenizer"
     tokenizer.save_pretrained(temporary)
     os.replace(temporary, trained)
@@ -97,6 +99,11 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
             f"the tokenizer has {len(tokenizer)} entries, the model room for {model.config.vocab_size}: "
             "use the tokenizer that the model was trained with (drop --tokenizer)"
         )
+    if not all(0 < size < model.config.embedding_size for size in arguments.matryoshka_dims):
+        raise InputError(
+            f"matryoshka_dims is {arguments.matryoshka_dims}; expected sizes above 0 and below the model's "
+            f"embedding_size {model.config.embedding_size}"
+        )
     return model
 
 
@@ -118,26 +125,28 @@ def start_from_texts(
             cache_dir, most = Path(arguments.cache_dir), arguments.max_tokens
             further += token_columns(rows, names, tokenizer, cache_dir, most, show_progress).values()
         vectors = cached_word_vectors(columns + further, len(table), table.shape[1], Path(arguments.cache_dir))
+    elif arguments.word_vectors != "random":
+        vectors = read_word_vectors(Path(arguments.word_vectors), tokenizer, len(table))
+        if (given := vectors.shape[1]) != table.shape[1]:
+            sizes = ("word_embedding_size", "hidden_size", "embedding_size")
+            option = next(name for name in sizes if hasattr(model.config, name))
+            raise InputError(
+                f"word_vectors: {arguments.word_vectors} has vectors of {given} numbers, but a row of the model's word "
+                f"table has {table.shape[1]}: set {option} to {given} in model_config"
+            )
+    if arguments.word_vectors != "random":
         # As long as a random start is on average: one, unless the config says otherwise.
         length = (model.config.initializer_range or table.shape[1] ** -0.5) * table.shape[1] ** 0.5
         known = torch.from_numpy(vectors.any(axis=1))
         with torch.no_grad():
             table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)
     if arguments.token_weights == "sif":
-        weights = torch.from_numpy(_sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
+        weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
         with torch.no_grad():
             if arguments.model_type == "cbow":
                 table.mul_(weights)  # an average of vectors of these lengths is the weighted average
             else:
                 model.get_parameter("encoder.token_weights.weight").copy_(weights)
-
-
-def _sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
-    """a / (a + p(w)) of each token, (vocab_size,), p(w) the token's share of the columns' tokens."""
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for column in columns:
-        counts += np.bincount(column.ids, minlength=vocab_size)
-    return SIF_A / (SIF_A + counts / counts.sum())
 
 
 def build_tasks(
@@ -153,7 +162,12 @@ def build_tasks(
     if arguments.trains("response_prediction") and corpora.pairs:
         found = columns(corpora.pairs["train"], ["input", "response"])
         tasks["response_prediction"] = ResponsePrediction(
-            found["input"], found["response"], arguments.mask_false_negatives, arguments.symmetric_loss, size
+            found["input"],
+            found["response"],
+            arguments.mask_false_negatives,
+            arguments.symmetric_loss,
+            size,
+            arguments.matryoshka_dims,
         )
     if arguments.trains("snli") and corpora.snli:
         found = columns(corpora.snli["train"], ["premise", "hypothesis"])
@@ -167,12 +181,20 @@ def build_tasks(
         for name, rows in named.items() if arguments.trains(task) else ():
             similar = read(rows, arguments.seed)
             texts = columns(similar.texts, ["text"])["text"]
-            tasks[f"{task}/{name}"] = Contrastive(f"{task}/{name}", texts, similar, arguments.similarity_scale, size)
+            tasks[f"{task}/{name}"] = Contrastive(
+                f"{task}/{name}", texts, similar, arguments.similarity_scale, size, arguments.matryoshka_dims
+            )
     for named, read_scored in ((corpora.nli, scored_nli), (corpora.paraphrases, scored_paraphrases)):
         for name, rows in named.items() if arguments.trains("ranking") else ():
             if (scored := read_scored(rows)) is not None:
                 texts = columns(scored.texts, ["text"])["text"]
                 tasks[f"ranking/{name}"] = Ranking(f"ranking/{name}", texts, scored, arguments.similarity_scale, size)
+    for name, rows in corpora.documents.items() if arguments.trains("neighbours") else ():
+        sentences = order_sentences(rows, f"documents/{name}")
+        texts = columns(sentences.texts, ["text"])["text"]
+        found = find_neighbours(sentences, texts, cast(int, tokenizer.unk_token_id), f"documents/{name}")
+        task = f"neighbours/{name}"
+        tasks[task] = NeighbouringSentences(task, texts, found, arguments.negatives, arguments.similarity_scale, size)
     if arguments.trains("distillation") and arguments.teacher:
         distinct = texts_to_distill(corpora, arguments.teacher_texts)
         vectors = teacher_vectors(arguments.teacher, distinct, Path(arguments.cache_dir))
@@ -190,7 +212,9 @@ def odds_by_set(odds: dict[str, float], tasks: dict[str, Task]) -> dict[str, flo
     shared: dict[str, float] = {}
     for task, share in odds.items():
         sets = {name: len(rows) ** 0.5 for name, rows in tasks.items() if name.partition("/")[0] == task}
-        shared |= {name: share * part / sum(sets.values()) for name, part in sets.items()}
+        total = sum(sets.values())
+        # A task without any row keeps its odds, so that `BatchPlan` refuses it.
+        shared |= {name: share * part / total if total else share for name, part in sets.items()}
     return shared
 
 

@@ -15,6 +15,7 @@ from scipy import stats
 
 from data_scripts.errors import InputError
 from trainer.evaluation.results import read_results
+from trainer.jobs import last_line
 from trainer.study import Run
 
 # Title, name in rows.jsonl, place in results.json and format of what is shown of a run.
@@ -31,12 +32,6 @@ FIGURES = (
 )
 # Those that are compared -> the setting that names the items.
 COMPARED = {"stsb": "stsb", "p_at_1": "pairs"}
-
-
-def last_line(log: Path) -> str:
-    """The last line that a run printed."""
-    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()  # at "\r" too, as progress bars have
-    return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
 def try_scores(run: Run, threads: int) -> str:

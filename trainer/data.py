@@ -16,15 +16,17 @@ from data_scripts.leakage import remove_leaked, text_columns
 from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
+from data_scripts.sts_sets import load_sts_sets
 from trainer.arguments import Arguments
 
-# Field of `Corpora` -> the columns of its training texts; of `texts` they are found by their names.
+# Field of `Corpora` -> the columns of its training texts; of the last two they are found by their names.
 _TEXTS = {
     "pairs": ["input", "response"],
     "snli": ["premise", "hypothesis"],
     "nli": ["premise", "hypothesis"],
     "captions": ["caption"],
     "paraphrases": ["sentence1", "sentence2"],
+    "documents": [],
     "texts": [],
 }
 
@@ -39,12 +41,16 @@ class Corpora:
     snli: DatasetDict | None = None
     stsb: DatasetDict | None = None
     cqa: DatasetDict | None = None
+    sts: dict[str, dict[str, Dataset]] | None = None
+    """Year -> SemEval set -> test pairs `sentence1`, `sentence2`, `score`."""
     nli: dict[str, Dataset] = field(default_factory=dict)
     """Name of a set -> its training rows `premise`, `hypothesis`, `label`."""
     captions: dict[str, Dataset] = field(default_factory=dict)
     """Name of a set -> its training rows `group`, `caption`."""
     paraphrases: dict[str, Dataset] = field(default_factory=dict)
     """Name of a set -> its training rows `sentence1`, `sentence2`, `score`."""
+    documents: dict[str, Dataset] = field(default_factory=dict)
+    """Name of a set -> its training rows, of sentences in order or of pairs."""
     texts: dict[str, Dataset] = field(default_factory=dict)
     """Name of a set -> its training rows, with any of `data_scripts.leakage.TEXT_COLUMNS`."""
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -62,6 +68,7 @@ def load_corpora(arguments: Arguments) -> Corpora:
         snli=load_nli(arguments.snli) if arguments.snli else None,
         stsb=load_stsb(arguments.stsb) if arguments.stsb else None,
         cqa=load_cqa(arguments.cqa) if arguments.cqa else None,
+        sts=load_sts_sets(arguments.sts) if arguments.sts else None,
         nli=_training_sets("nli", arguments.nli, load_nli),
         captions={
             name: _one_caption_a_row(rows)
@@ -74,6 +81,7 @@ def load_corpora(arguments: Arguments) -> Corpora:
             arguments.paraphrases,
             lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
         ),
+        documents=_training_sets("documents", arguments.documents, lambda source: load_columns(source, ())),
         texts=_training_sets("texts", arguments.texts, lambda source: load_columns(source, ())),
     )
     evaluation = _evaluation_sentences(corpora)
@@ -168,6 +176,9 @@ def _evaluation_sentences(corpora: Corpora) -> dict[str, Iterable[str]]:
         for split, rows in (sets or {}).items():
             if split != "train":
                 sentences[f"{name} {'dev' if split == 'validation' else split}"] = _texts(rows, columns)
+    for year, names in (corpora.sts or {}).items():
+        for name, rows in names.items():
+            sentences[f"sts {year} {name}"] = _texts(rows, ("sentence1", "sentence2"))
     return sentences
 
 

@@ -1,11 +1,15 @@
 """What processes exchange: vectors as further negatives, and the rows of the embedding tables' gradients."""
 
+import logging
+
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from trainer.optimisers import sum_by_row
+
+logger = logging.getLogger(__name__)
 
 
 def world_size() -> int:
@@ -113,3 +117,12 @@ def megabytes_received(processes: int, layers: int, tables: list[tuple[int, Tens
         "negatives": 2 * (processes - 1) * vectors * 4,
     }
     return {name: size / 1e6 for name, size in received.items()}
+
+
+def tell_exchange(processes: int, share: int, layers: int, tables: list[tuple[int, Tensor]], vectors: int) -> None:
+    """Log `megabytes_received` with so many processes, each of `share` pairs, and with others."""
+    for count in sorted({processes, 8, 64}):
+        parts = megabytes_received(count, layers, tables, vectors)
+        shown = ", ".join(f"{name} {size:,.1f}" for name, size in parts.items())
+        total = f"{sum(parts.values()):,.1f}"
+        logger.info("with %d processes of %d pairs each a step brings every one %s MB: %s", count, share, total, shown)

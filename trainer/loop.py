@@ -3,8 +3,9 @@
 import copy
 import json
 import logging
+import math
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,9 +26,9 @@ from trainer.arguments import Arguments
 from trainer.batching import BatchPlan
 from trainer.building import build_model, build_tasks, build_tokenizer, odds_by_set, start_from_texts
 from trainer.data import Corpora, load_corpora
-from trainer.distributed import average_tables, leave_out_tables, megabytes_received
+from trainer.distributed import average_tables, leave_out_tables, tell_exchange
 from trainer.evaluation.judging import evaluate_encoder
-from trainer.evaluation.results import write_results
+from trainer.evaluation.results import flatten, write_results
 from trainer.machine import available_threads, fastest_threads, start_accelerator
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, publish
@@ -62,6 +63,9 @@ def train(arguments: Arguments) -> dict[str, Any]:
     if not arguments.initialise_from:
         with accelerator.main_process_first():
             start_from_texts(arguments, model, tasks, corpora, tokenizer, accelerator.is_main_process)
+    if arguments.epochs:
+        rows = arguments.epochs * sum(len(task) for task in tasks.values())
+        arguments = replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
     batch_sizes = arguments.batch_sizes()
     if (batch_sizes % accelerator.num_processes).any():
         raise InputError(
@@ -205,15 +209,8 @@ class _Run:
         self.losses.clear()
         share = self.arguments.batch_size // processes
         vectors = share * self.whole.config.embedding_size
-        if not self.accelerator.is_main_process:
-            return
-        for count in sorted({processes, 8, 64}):
-            parts = megabytes_received(count, layers, held, vectors)
-            shown = ", ".join(f"{name} {size:,.1f}" for name, size in parts.items())
-            logger.info(
-                "with %d processes of %d pairs each a step brings every one %s MB: %s",
-                count, share, f"{sum(parts.values()):,.1f}", shown,
-            )  # fmt: skip
+        if self.accelerator.is_main_process:
+            tell_exchange(processes, share, layers, held, vectors)
 
     def _step(self, step: int) -> None:
         self._set_learning_rate(step)
@@ -291,7 +288,7 @@ class _Run:
             file.write(json.dumps(row) + "\n")
         if self.trackers:
             flat = {
-                key: value for key, value in _flatten(row).items() if isinstance(value, (int, float)) and key != "step"
+                key: value for key, value in flatten(row).items() if isinstance(value, (int, float)) and key != "step"
             }
             self.accelerator.log(flat, step=row["step"])
 
@@ -306,7 +303,7 @@ class _Run:
         arguments, progress = self.arguments, self.progress
         results = self._evaluate("dev", queries=arguments.eval_queries)
         self._write({"step": progress["step"], "dev": results})
-        flat = _flatten(results)
+        flat = flatten(results) | {"last": float(progress["step"])}
         if arguments.best_metric not in flat:
             known = ", ".join(key for key, value in flat.items() if isinstance(value, float))
             raise InputError(
@@ -402,10 +399,3 @@ class _Run:
                 parameter.copy_(parameter.half())
         full.pop("stsb_tuned", None)  # fitted anew, it differs by more than rounding
         return {**self._evaluate(split, intervals=True), "full_precision": full}
-
-
-def _flatten(value: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, item in value.items():
-        flat |= _flatten(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
-    return flat

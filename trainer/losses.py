@@ -4,6 +4,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from modeling_convsim.modeling_base import normalize
+
 
 def false_negatives(
     input_keys: Tensor, response_keys: Tensor, all_input_keys: Tensor, all_response_keys: Tensor, targets: Tensor
@@ -25,6 +27,21 @@ def false_negatives(
     return mask
 
 
+def truncate(vectors: Tensor, size: int | None, keep_length: bool = True) -> Tensor:
+    """The first `size` numbers of vectors (rows, numbers), a smaller embedding (Kusupati et al., 2022, section 3).
+
+    Args:
+        vectors: (rows, numbers).
+        size: how many numbers are left; None leaves the vectors as they are.
+        keep_length: stretch what is left to the length that the vector had: one where that was one, the learned scale
+            where that was the scale. Without, what is left is left as it is, for vectors whose lengths carry meaning.
+    """
+    if size is None:
+        return vectors
+    first = vectors[:, :size]
+    return normalize(first) * torch.linalg.vector_norm(vectors, dim=1, keepdim=True) if keep_length else first
+
+
 def in_batch_softmax(scores: Tensor, targets: Tensor, masked: Tensor | None = None) -> Tensor:
     """Mean negative log-likelihood of the true response among all candidates (Yang et al., 2018, section 2.2).
 
@@ -36,6 +53,21 @@ def in_batch_softmax(scores: Tensor, targets: Tensor, masked: Tensor | None = No
     if masked is not None:
         scores = scores.masked_fill(masked, float("-inf"))
     return F.cross_entropy(scores.float(), targets)
+
+
+def neighbour_cross_entropy(scores: Tensor, is_neighbour: Tensor, is_candidate: Tensor) -> Tensor:
+    """Mean cross-entropy of the softmax over each row's candidates, its neighbours sharing a target of one equally.
+
+    Kenter et al. (2016), section 2.1, equation 1.
+
+    Args:
+        scores: (rows, candidates) cosine of a sentence with each candidate.
+        is_neighbour: (rows, candidates) boolean; true for one at least in every row.
+        is_candidate: (rows, candidates) boolean; what is false does not count.
+    """
+    log_probabilities = scores.float().masked_fill(~is_candidate, float("-inf")).log_softmax(dim=1)
+    shares = is_neighbour / is_neighbour.sum(dim=1, keepdim=True)
+    return -(shares * log_probabilities.masked_fill(~is_neighbour, 0.0)).sum(dim=1).mean()
 
 
 def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:

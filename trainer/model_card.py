@@ -31,7 +31,7 @@ PARTS = {
     "stsb": Part("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
     "stsb_tuned": Part("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
     "cqa": Part("text-ranking", "question similarity", "semeval-2017-task3-b", "SemEval CQA, subtask B"),
-    "sts": Part("sentence-similarity", "textual similarity", "semeval-sts", "SemEval STS"),
+    "sts": Part("sentence-similarity", "textual similarity, cosine", "semeval-sts", "SemEval STS"),
 }
 METRICS = {"accuracy": "accuracy", "pearson": "Pearson", "spearman": "Spearman", "map": "MAP",
            "p_at_1": "P@1", "p_at_3": "P@3", "p_at_10": "P@10"}  # fmt: skip
@@ -214,6 +214,7 @@ _TASKS_OF = {
     "nli": ("entailment", "ranking"),
     "captions": ("captions",),
     "paraphrases": ("paraphrases", "ranking"),
+    "documents": ("neighbours",),
     "texts": (),
 }
 

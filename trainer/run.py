@@ -4,7 +4,7 @@ import logging
 import sys
 
 from data_scripts.errors import InputError
-from trainer.arguments import parse_arguments
+from trainer.command_line import parse_arguments
 
 
 def main() -> None:

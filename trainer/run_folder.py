@@ -35,10 +35,12 @@ def prepare_folder(folder: Path, arguments: Arguments) -> None:
     if arguments.resume:
         if not (config.is_file() and any(folder.glob("checkpoint-*"))):
             raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
-        before, now = yaml.safe_load(config.read_text(encoding="utf-8")), asdict(arguments)
-        changed = [key for key in now if key not in MAY_CHANGE and before.get(key) != now[key]]
+        # What the run began with knew fewer options, perhaps: those had their defaults.
+        before = asdict(Arguments()) | yaml.safe_load(config.read_text(encoding="utf-8"))
+        now = asdict(arguments)
+        changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
         if changed:
-            listed = "; ".join(f"{key} was {before.get(key)}, is {now[key]}" for key in changed)
+            listed = "; ".join(f"{key} was {before[key]}, is {now[key]}" for key in changed)
             raise InputError(f"resume: settings differ from those the run began with ({listed}): give the same ones")
         return
     # A run that stopped before its first checkpoint left nothing that anyone would miss.

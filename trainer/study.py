@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from data_scripts.errors import InputError
-from trainer.arguments import Arguments, parse_arguments
+from trainer.arguments import Arguments
+from trainer.command_line import parse_arguments
 from trainer.run_folder import MAY_CHANGE
 
 # A study never looks at test data, and publishes nothing.

@@ -5,21 +5,17 @@ python -m trainer.sweep PRESET --vary KEY=A,B [--vary KEY2=X,Y] [--key value ...
 
 import argparse
 import json
-import os
 import re
 import shlex
-import signal
-import subprocess
 import sys
-import time
-from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from trainer.comparison import draw, format_table, last_line, make_rows, measured_as_text, try_scores
+from trainer.comparison import draw, format_table, make_rows, measured_as_text, try_scores
+from trainer.jobs import Job, run_jobs, threads_each
 from trainer.study import Run, as_options, check_agreement, parse_variation, plan
 
 TRAINER = Path(__file__).with_name("run.py")
@@ -27,44 +23,23 @@ TRAINER = Path(__file__).with_name("run.py")
 
 def execute(preset: str, runs: Iterable[Run], jobs: int, threads: int) -> dict[str, str]:
     """Train runs, `jobs` at a time with so many threads each, and score each on dev; name -> what went wrong."""
-    waiting = deque(runs)
-    running: dict[Run, subprocess.Popen] = {}
-    failures: dict[str, str] = {}
-    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        with tqdm(total=len(waiting), unit=" runs", smoothing=0, disable=not waiting) as bar:
-            while waiting or running:
-                while waiting and len(running) < jobs:
-                    run = waiting.popleft()
-                    running[run] = _start(preset, run, threads)
-                for run in [run for run, process in running.items() if process.poll() is not None]:
-                    code = running.pop(run).returncode
-                    failed = f"failed (exit code {code}): {last_line(run.log)}" if code else try_scores(run, threads)
-                    if failed:
-                        failures[run.name] = failed
-                    tqdm.write(f"{run.name}: {failed or measured_as_text(run)}")
-                    bar.update()
-                time.sleep(0.1)
-    finally:
-        for process in running.values():
-            process.terminate()
-        for process in running.values():
-            process.wait()
-        signal.signal(signal.SIGTERM, before)
-    return failures
+    named = {run.name: run for run in runs}
+
+    def ended(job: Job, failed: str) -> str:
+        run = named[job.name]
+        failed = failed or try_scores(run, threads)
+        tqdm.write(f"{run.name}: {failed or measured_as_text(run)}")
+        return failed
+
+    return run_jobs([_job(preset, run) for run in named.values()], jobs, threads, ended, "runs")
 
 
-def _start(preset: str, run: Run, threads: int) -> subprocess.Popen:
+def _job(preset: str, run: Run) -> Job:
     go_on = run.can_resume
+    if not go_on:
+        run.log.unlink(missing_ok=True)
     how = {"resume": str(go_on).lower(), "overwrite": str(not go_on).lower()}
-    with run.log.open("ab" if go_on else "wb") as log:
-        return subprocess.Popen(
-            [sys.executable, str(TRAINER), preset, *run.options, *as_options(how)],
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "OMP_NUM_THREADS": str(threads)},
-        )
+    return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *as_options(how)], run.log)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -120,8 +95,7 @@ def sweep(argv: list[str]) -> int:
     except OSError as error:
         raise InputError(f"-o {args.output}: the folder cannot be made ({error})") from error
     own = [] if args.table_only else runs[int(part[1]) - 1 :: int(part[2])]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    threads = max(1, cores // args.jobs)
+    threads = threads_each(args.jobs)
     failures = execute(args.preset, [run for run in own if not run.is_finished], args.jobs, threads)
 
     rows = make_rows(runs, reference, failures, threads)

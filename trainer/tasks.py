@@ -1,6 +1,6 @@
 """The tasks: each owns its rows, its batches and its loss."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, Protocol
 
@@ -13,7 +13,15 @@ from torch.utils.checkpoint import checkpoint
 from modeling_convsim.modeling_base import ConvSimMultitaskOutput
 from trainer.cache import TokenColumn
 from trainer.distributed import gather_rows, rank
-from trainer.losses import cosine_ranking, false_negatives, in_batch_softmax, similarity_divergence
+from trainer.losses import (
+    cosine_ranking,
+    false_negatives,
+    in_batch_softmax,
+    neighbour_cross_entropy,
+    similarity_divergence,
+    truncate,
+)
+from trainer.neighbours import NONE, Neighbours
 from trainer.similar_texts import ScoredTexts, SimilarTexts
 
 
@@ -48,10 +56,12 @@ class ResponsePrediction:
         mask_false_negatives: bool = False,
         symmetric: bool = False,
         mini_batch_size: int | None = None,
+        matryoshka_dims: Sequence[int] = (),
     ) -> None:
         self._inputs, self._responses = inputs, responses
         self.columns = [inputs, responses]
         self._mask, self._symmetric, self._mini_batch_size = mask_false_negatives, symmetric, mini_batch_size
+        self._sizes = matryoshka_dims
 
     def __len__(self) -> int:
         return len(self._inputs)
@@ -68,20 +78,32 @@ class ResponsePrediction:
         """Softmax over the responses of all processes; `accuracy` is P@1 within the batch."""
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
         output = embed(model, batch, self._mini_batch_size)
-        inputs, responses = output.pooler_output, output.response_embeds
+        inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
+        responses = output.response_embeds
         assert inputs is not None and responses is not None
         all_responses = gather_rows(responses)
+        all_inputs = gather_rows(inputs) if self._symmetric else inputs
         first = len(inputs) * rank()
         targets = torch.arange(first, first + len(inputs), device=inputs.device)
         masked = None
         if input_keys is not None and response_keys is not None:
             all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
             masked = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
-        scores = inputs @ all_responses.T
-        loss = in_batch_softmax(scores, targets, masked)
-        if self._symmetric:
-            loss = (loss + in_batch_softmax(responses @ gather_rows(inputs).T, targets, masked)) / 2
-        return loss, {"accuracy": (scores.detach().argmax(dim=1) == targets).float().mean()}
+        unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
+        # u has length one; u' and v' have one length where the config says so, and elsewhere lengths that they learn.
+        normalized = unwrapped.config.normalize_response
+        unit_inputs = normalized or output.query_embeds is None
+
+        def score(size: int | None) -> tuple[Tensor, Tensor]:
+            u, all_u = (truncate(vectors, size, unit_inputs) for vectors in (inputs, all_inputs))
+            v, all_v = (truncate(vectors, size, normalized) for vectors in (responses, all_responses))
+            scores = u @ all_v.T
+            loss = in_batch_softmax(scores, targets, masked)
+            if self._symmetric:
+                loss = (loss + in_batch_softmax(v @ all_u.T, targets, masked)) / 2
+            return loss, _accuracy(scores, targets)
+
+        return _at_every_size(score, self._sizes)
 
 
 class Contrastive:
@@ -92,10 +114,17 @@ class Contrastive:
     """
 
     def __init__(
-        self, name: str, texts: TokenColumn, rows: SimilarTexts, scale: float, mini_batch_size: int | None = None
+        self,
+        name: str,
+        texts: TokenColumn,
+        rows: SimilarTexts,
+        scale: float,
+        mini_batch_size: int | None = None,
+        matryoshka_dims: Sequence[int] = (),
     ) -> None:
         self.name, self.columns = name, [texts]
         self._texts, self._rows, self._scale, self._mini_batch_size = texts, rows, scale, mini_batch_size
+        self._sizes = matryoshka_dims
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -117,11 +146,16 @@ class Contrastive:
         targets = torch.arange(start, start + count, device=vectors.device)
         masked = groups[:, None] == gather_rows(groups)
         masked[torch.arange(count, device=masked.device), targets] = False
-        scores = self._scale * first @ gather_rows(second).T
-        with_negatives = torch.cat([scores, self._scale * first @ negatives.T], dim=1)
-        loss = in_batch_softmax(with_negatives, targets, F.pad(masked, (0, len(negatives))))
-        loss = (loss + in_batch_softmax(self._scale * second @ gather_rows(first).T, targets, masked)) / 2
-        return loss, {"accuracy": (with_negatives.detach().argmax(dim=1) == targets).float().mean()}
+        sides = (first, second, negatives, gather_rows(first), gather_rows(second))
+
+        def score(size: int | None) -> tuple[Tensor, Tensor]:
+            u, v, others, all_u, all_v = (truncate(vectors, size) for vectors in sides)
+            scores = torch.cat([self._scale * u @ all_v.T, self._scale * u @ others.T], dim=1)
+            loss = in_batch_softmax(scores, targets, F.pad(masked, (0, len(others))))
+            loss = (loss + in_batch_softmax(self._scale * v @ all_u.T, targets, masked)) / 2
+            return loss, _accuracy(scores, targets)
+
+        return _at_every_size(score, self._sizes)
 
 
 class Ranking:
@@ -183,6 +217,59 @@ class Distillation:
         return similarity_divergence(cosines, wanted, self._scale), {"difference": difference}
 
 
+class NeighbouringSentences:
+    """Tell the sentences before and after a sentence from random ones (Kenter et al., 2016, section 2.1)."""
+
+    def __init__(
+        self,
+        name: str,
+        texts: TokenColumn,
+        rows: Neighbours,
+        negatives: int,
+        scale: float,
+        mini_batch_size: int | None = None,
+    ) -> None:
+        self.name, self.columns = name, [texts]
+        self._texts, self._rows, self._negatives = texts, rows, negatives
+        self._scale, self._mini_batch_size = scale, mini_batch_size
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Some sentences, the two around each and as many random ones as asked for, packed.
+
+        `is_neighbour` and `is_candidate` (rows, 2 + negatives) say what a sentence's candidates are: a neighbour that
+        is not there is none, nor is a draw that is the sentence itself or next to it.
+        """
+        sentence = self._rows.sentences[rows][:, None]
+        neighbours = np.stack([self._rows.before[rows], self._rows.after[rows]], axis=1)
+        others = self._rows.others
+        # Torch's generator, which the loop seeds for every step and process.
+        drawn = others[torch.randint(len(others), (len(rows), self._negatives)).numpy()]
+        is_random = (drawn != sentence) & (drawn[:, :, None] != neighbours[:, None, :]).all(axis=2)
+        is_neighbour = np.pad(neighbours != NONE, ((0, 0), (0, self._negatives)))
+        candidates = np.concatenate([np.where(neighbours == NONE, sentence, neighbours), drawn], axis=1)
+        is_candidate = is_neighbour | np.pad(is_random, ((0, 0), (2, 0)))
+        places = np.concatenate([sentence[:, 0], candidates.ravel()])
+        return _packed("", self._texts, places) | {
+            "is_neighbour": torch.from_numpy(is_neighbour),
+            "is_candidate": torch.from_numpy(is_candidate),
+        }
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """`neighbour_cross_entropy` over cosines; `accuracy`: how often the nearest candidate is a neighbour."""
+        is_neighbour, is_candidate = batch.pop("is_neighbour"), batch.pop("is_candidate")
+        vectors = embed(model, batch, self._mini_batch_size).pooler_output
+        assert vectors is not None
+        count = len(is_neighbour)
+        candidates = vectors[count:].view(count, -1, vectors.shape[1])
+        scores = self._scale * torch.einsum("rd,rcd->rc", vectors[:count], candidates)
+        best = scores.detach().masked_fill(~is_candidate, float("-inf")).argmax(dim=1, keepdim=True)
+        loss = neighbour_cross_entropy(scores, is_neighbour, is_candidate)
+        return loss, {"accuracy": is_neighbour.gather(1, best).float().mean()}
+
+
 class Snli:
     """Entailment, neutral or contradiction (Yang et al., 2018, section 2.4)."""
 
@@ -210,6 +297,27 @@ class Snli:
         assert logits is not None
         logits = logits.float()
         return F.cross_entropy(logits, labels), {"accuracy": (logits.detach().argmax(dim=1) == labels).float().mean()}
+
+
+def _at_every_size(
+    score: Callable[[int | None], tuple[Tensor, Tensor]], sizes: Sequence[int]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of whole vectors plus that of their first numbers at each size, and the accuracy at each.
+
+    Kusupati et al. (2022), "Matryoshka representation learning", equation 1, every size weighing one, as
+    sentence-transformers' `MatryoshkaLoss` does it.
+    """
+    loss, accuracy = score(None)
+    figures = {"accuracy": accuracy}
+    for size in sizes:
+        added, figures[f"accuracy_{size}"] = score(size)
+        loss = loss + added
+    return loss, figures
+
+
+def _accuracy(scores: Tensor, targets: Tensor) -> Tensor:
+    """How often the target (rows,) has the highest of the scores (rows, candidates)."""
+    return (scores.detach().argmax(dim=1) == targets).float().mean()
 
 
 def embed(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> ConvSimMultitaskOutput:

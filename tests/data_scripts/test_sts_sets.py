@@ -103,6 +103,16 @@ def test_real_2015_pairs_keep_the_score_of_their_own_line(data_dir: Path) -> Non
         assert math.isclose(row["score"], score, abs_tol=1e-6)
 
 
+def test_first_scored_pairs_of_the_real_answers_forums_are_those_aligned_by_hand(data_dir: Path) -> None:
+    """The gold file has 3.00 on line 1, 0.60 on line 5, 1.00 on line 8, and blank lines between."""
+    rows = load_sts_sets(str(data_dir / "sts"))["2015"]["answ-forums"].select(range(3)).to_list()
+    assert [(row["sentence1"][:18], row["sentence2"][:18], round(row["score"], 2)) for row in rows] == [
+        ("You'll need to che", "If you need to pub", 3.0),
+        ("I am not aware of ", "At the universitie", 0.6),
+        ("Apart from admissi", "Age is not a PhD a", 1.0),
+    ]
+
+
 SOURCES_2016 = "Red barn\tA barn\tplaces\ttrees\nOld oak\tA tree\tx\ty\nHot tea\tA drink\tx\ty\n"
 
 

@@ -58,7 +58,15 @@ def test_text_is_lower_cased_nfkc_normalised_and_split_at_punctuation() -> None:
     assert tokenizer.tokenize("FINE ﬁsh,cat?") == ["fine", "fish", ",", "cat", "?"]
 
 
-@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+def test_bare_words_are_the_same_words_without_punctuation_and_symbols() -> None:
+    tokenizer = train_tokenizer([*TEXTS, "it's 5 é_x (Ωμ) — «oui»…"], "bare_word", vocab_size=200, min_count=1)
+    assert tokenizer.tokenize('"FINE ﬁsh", It\'s 5_é—«oui»… ☺') == ["fine", "fish", "it", "s", "5", "é", "oui"]
+    words = set(train_tokenizer(TEXTS, "word", vocab_size=200, min_count=1).get_vocab())
+    bare = set(train_tokenizer(TEXTS, "bare_word", vocab_size=200, min_count=1).get_vocab())
+    assert bare == {word for word in words if word.isalnum()} | {"[PAD]", "[UNK]"}
+
+
+@pytest.mark.parametrize("kind", ["word", "bare_word", "wordpiece"])
 def test_no_token_is_added_around_a_text_and_an_empty_text_has_none(kind: str) -> None:
     tokenizer = train_tokenizer(TEXTS, kind, vocab_size=100, min_count=1)
     assert tokenizer("the cat")["input_ids"] == tokenizer("the cat", add_special_tokens=False)["input_ids"]
@@ -94,7 +102,7 @@ def test_wordpiece_vocabulary_never_exceeds_the_size_asked_for() -> None:
             assert size == 3
 
 
-@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+@pytest.mark.parametrize("kind", ["word", "bare_word", "wordpiece"])
 def test_training_again_gives_the_same_tokenizer_whatever_the_order_of_the_texts(kind: str) -> None:
     """The library's own WordPiece trainer gives another vocabulary each time, within one process too."""
     texts = random_texts(3)

@@ -40,8 +40,9 @@ def main() -> None:
     if task_name == "snli":
         task = Snli(first, second, generator.integers(0, 3, ROWS))
     else:
+        sizes = [6, 3] if task_name == "matryoshka" else []
         task = ResponsePrediction(
-            first, second, mask_false_negatives=True, symmetric=True, mini_batch_size=mini_batch or None
+            first, second, True, symmetric=True, mini_batch_size=mini_batch or None, matryoshka_dims=sizes
         )
     torch.manual_seed(0)
     config = ConvSimDanConfig(

@@ -3,6 +3,7 @@ import pytest
 import torch
 from datasets import Dataset, DatasetDict
 
+from data_scripts.errors import InputError
 from data_scripts.tokenizer import train_tokenizer
 from trainer import building
 from trainer.arguments import Arguments
@@ -18,7 +19,7 @@ def started(model_type: str, tmp_path, monkeypatch, **settings):
     monkeypatch.setattr(
         building, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
-    sizes = {"embedding_size": 4} | ({"word_embedding_size": 4} if model_type == "dan" else {})
+    sizes = {"embedding_size": 4} | ({} if model_type == "cbow" else {"word_embedding_size": 4})
     sizes |= {"learned_token_weights": True} if model_type == "dan" else {}
     arguments = Arguments(
         model_type=model_type, model_config=sizes, tasks={"response_prediction": 1}, cache_dir=str(tmp_path), **settings
@@ -55,10 +56,29 @@ def test_word_vectors_of_a_cbow_start_with_lengths_of_sif(tmp_path, monkeypatch)
         torch.testing.assert_close(table[vocabulary[word]].detach(), expected)
 
 
-def test_word_vectors_of_a_dan_start_at_length_one(tmp_path, monkeypatch):
-    model, vocabulary = started("dan", tmp_path, monkeypatch, word_vectors="skip_gram")
+@pytest.mark.parametrize("model_type", ["dan", "bilstm"])
+def test_word_vectors_start_at_length_one(model_type, tmp_path, monkeypatch):
+    model, vocabulary = started(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
     table = model.get_parameter("encoder.embed_tokens.weight")
     torch.testing.assert_close(table[vocabulary["cat"]].detach(), torch.full((4,), 0.5))
+
+
+def test_word_vectors_of_a_file_start_at_an_average_length_of_one(tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("Cat 3 0 0 0\nthe 0 1 0 0\nzebra 9 9 9 9\n")
+    model, vocabulary = started("dan", tmp_path, monkeypatch, word_vectors=str(path))
+    table = model.get_parameter("encoder.embed_tokens.weight").detach()
+    expected = torch.tensor([[1.5, 0, 0, 0], [0, 0.5, 0, 0]])
+    torch.testing.assert_close(table[[vocabulary["cat"], vocabulary["the"]]], expected)
+    assert table[vocabulary["dog"]].any()  # not in the file: as it was drawn
+
+
+@pytest.mark.parametrize(("model_type", "option"), [("dan", "word_embedding_size"), ("cbow", "embedding_size")])
+def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("cat 3 0 0\n")
+    with pytest.raises(InputError, match=rf"vectors of 3 numbers, but .* has 4: set {option} to 3 in model_config"):
+        started(model_type, tmp_path, monkeypatch, word_vectors=str(path))
 
 
 def test_odds_are_shared_by_the_root_of_the_rows():

@@ -2,7 +2,13 @@ import numpy as np
 import torch
 from scipy.special import rel_entr, softmax
 
-from trainer.losses import cosine_ranking, false_negatives, in_batch_softmax, similarity_divergence
+from trainer.losses import (
+    cosine_ranking,
+    false_negatives,
+    in_batch_softmax,
+    neighbour_cross_entropy,
+    similarity_divergence,
+)
 
 
 def test_in_batch_softmax_is_the_papers_formula():
@@ -33,6 +39,32 @@ def test_false_negatives_against_a_loop():
         *(torch.tensor(x) for x in (inputs[targets], responses[targets], inputs, responses, targets))
     )
     np.testing.assert_array_equal(mask.numpy(), expected)
+
+
+# One neighbour or two, before or after; draws that do not count; a neighbour among three that are left.
+NEIGHBOURS = np.array([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=bool)
+CANDIDATES = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 1, 1, 0, 1], [1, 1, 0, 0, 0]], dtype=bool)
+
+
+def test_neighbour_cross_entropy_is_equation_1_with_its_target_shared_by_the_neighbours():
+    cosines = np.random.default_rng(7).uniform(-1, 1, (4, 5))
+    losses = []
+    for row, true, counted in zip(cosines, NEIGHBOURS, CANDIDATES, strict=True):
+        total = sum(np.exp(row[j]) for j in range(5) if counted[j])
+        # L = -sum over S+ and S- of p(s_i, s_j) log p_theta(s_i, s_j), where p is 1 / |S+| for s_j in S+ and 0 in S-.
+        losses.append(-sum(np.log(np.exp(row[j]) / total) / true.sum() for j in range(5) if true[j]))
+    loss = neighbour_cross_entropy(*map(torch.tensor, (cosines, NEIGHBOURS, CANDIDATES)))
+    np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-6)
+
+
+def test_the_gradient_of_neighbour_cross_entropy_is_softmax_less_target_and_zero_where_nothing_counts():
+    cosines = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (4, 5)), requires_grad=True)
+    neighbour_cross_entropy(cosines, torch.tensor(NEIGHBOURS), torch.tensor(CANDIDATES)).backward()
+    weights = np.where(CANDIDATES, np.exp(cosines.detach().numpy()), 0)
+    probabilities = weights / weights.sum(axis=1, keepdims=True)
+    expected = (probabilities - NEIGHBOURS / NEIGHBOURS.sum(axis=1, keepdims=True)) / len(NEIGHBOURS)
+    np.testing.assert_allclose(cosines.grad.numpy(), expected, atol=1e-7)
+    assert not cosines.grad.numpy()[~CANDIDATES].any()
 
 
 def test_cosine_ranking_against_a_loop():

@@ -238,6 +238,27 @@ def test_a_head_that_was_not_trained_is_not_judged(preset, tmp_path, monkeypatch
     assert "snli" not in results and "response_prediction" in results and "stsb" in results
 
 
+def test_vectors_that_may_be_cut_are_trained_at_every_size(preset, similar, tmp_path, monkeypatch):
+    odds = {"response_prediction": 1, "captions": 1, "snli": 1}
+    assert call(monkeypatch, preset(**similar, tasks=odds, matryoshka_dims=[8, 4])) == 0
+    folder = tmp_path / "run"
+    assert yaml.safe_load((folder / "config.yaml").read_text())["matryoshka_dims"] == [8, 4]
+    names = set().union(*map(json.loads, (folder / "metrics.jsonl").read_text().splitlines()))
+    for task in ("response_prediction", "captions/captions"):
+        assert {f"{task}/accuracy", f"{task}/accuracy_8", f"{task}/accuracy_4"} <= names
+    assert {name for name in names if name.startswith("snli/")} == {"snli/loss", "snli/accuracy"}
+
+
+def test_a_run_of_before_an_option_was_there_is_resumed_with_its_default(preset, tmp_path, monkeypatch, capsys):
+    assert call(monkeypatch, preset(max_steps=4)) == 0
+    config = tmp_path / "run" / "config.yaml"
+    settings = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({key: value for key, value in settings.items() if key != "matryoshka_dims"}))
+    message = refused(monkeypatch, capsys, preset(max_steps=4, matryoshka_dims=[8]), "--resume", "true")
+    assert "matryoshka_dims was [], is [8]" in message
+    assert call(monkeypatch, preset(max_steps=4), "--resume", "true") == 0
+
+
 def test_texts_that_say_the_same_are_trained_beside_the_conversations(preset, similar, tmp_path, monkeypatch):
     odds = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
     settings = dict(similar, tasks=odds, word_vectors="skip_gram", max_steps=60, eval_every=60, final_split="dev")
@@ -332,6 +353,113 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
     assert results["run"]["rows"]["snli"] == len(rows) - results["leakage"]["snli"]["removed"]
 
 
+@pytest.fixture
+def siamese(corpora, tmp_path, monkeypatch):
+    """Runs the preset of Siamese CBOW on made-up books, tiny, with further options; returns the run's results."""
+    rows = [
+        {"book": book, "position": position, "sentence": f"{THINGS[(position + shift) // 8]} {colour}"}
+        for book, shift in (("one", 0), ("two", 9), ("three", 20))
+        for position in range(70)
+        if position % 23 != 22  # a gap, as where a sentence was removed
+        for colour in [COLOURS[position % len(COLOURS)]]
+    ]
+    write(corpora / "in_order", "train", rows)
+
+    def train(*options: str, name: str = "run") -> dict:
+        own = {"documents": corpora / "in_order", "stsb": "none", "sts": "none", "cache_dir": corpora / "cache"}
+        own |= {"model_config": '{"embedding_size": 8}', "batch_size": 32, "learning_rate": 1, "eval_every": 2}
+        own |= {"log_every": 1, "trackers": "none", "device": "cpu", "output_dir": tmp_path / name}
+        words = [word for key, value in own.items() for word in (f"--{key}", str(value))]
+        preset = Path(run.__file__).parent / "presets" / "siamese_cbow.yaml"
+        assert call(monkeypatch, str(preset), *words, *options) == 0
+        return json.loads((tmp_path / name / "results.json").read_text())
+
+    return train
+
+
+def losses(folder: Path) -> list[float]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [row["neighbours/in_order/loss"] for row in rows if "neighbours/in_order/loss" in row]
+
+
+def test_siamese_cbow_trains_for_one_epoch_and_keeps_its_last_step(siamese, tmp_path):
+    results = siamese()
+    # Positions 22, 45 and 68 are not there: of each book's 67 sentences the last, at 69, stands alone.
+    rows = 3 * sum(
+        any(other % 23 != 22 and 0 <= other < 70 for other in (position - 1, position + 1))
+        for position in range(70)
+        if position % 23 != 22
+    )
+    steps = -(-rows // 32)
+    assert rows == 3 * 66 and steps == 7
+    assert results["run"]["rows"] == {"neighbours/in_order": rows}
+    assert results["run"]["steps"] == results["run"]["best_step"] == steps
+    assert len(losses(tmp_path / "run")) == steps
+    last = load_file(tmp_path / "run" / f"checkpoint-{steps}" / "model.safetensors")
+    saved = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert all(torch.equal(saved[name], last[name]) for name in saved)
+    assert yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["epochs"] == 1
+    assert Encoder.from_pretrained(tmp_path / "run" / "model").encode(["the red dog"]).shape == (1, 8)
+
+
+def test_more_epochs_of_siamese_cbow_are_as_many_steps_and_lower_the_loss(siamese, tmp_path):
+    assert siamese("--epochs", "20", "--eval_every", "1000", "--learning_rate", "0.1")["run"]["steps"] == -(
+        -20 * 3 * 66 // 32
+    )
+    found = losses(tmp_path / "run")
+    assert np.mean(found[-30:]) < found[0] - 0.2
+
+
+def test_siamese_cbow_resumes_to_the_same_weights_bit_for_bit(siamese, tmp_path, monkeypatch):
+    siamese(name="whole")
+    original = _Run._step
+
+    def stop(self, step):
+        if step == 5:
+            raise KeyboardInterrupt
+        original(self, step)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer.loop._Run._step", stop)
+        with pytest.raises(KeyboardInterrupt):
+            siamese(name="stopped")
+    assert [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == ["checkpoint-4"]
+    siamese("--resume", "true", name="stopped")
+    expected, found = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "stopped"))
+    assert expected.keys() == found.keys() and all(torch.equal(expected[name], found[name]) for name in expected)
+    assert losses(tmp_path / "whole") == losses(tmp_path / "stopped")
+
+
+def test_siamese_cbow_trains_on_pairs_as_documents_of_two(siamese, corpora):
+    results = siamese("--documents", str(corpora / "pairs"))
+    # Every text of the 240 pairs has one neighbour, the other text of its pair.
+    assert results["run"]["rows"] == {"neighbours/pairs": 480} and results["run"]["steps"] == 480 // 32
+
+
+def test_evaluation_sentences_are_taken_out_of_books_and_part_those_around_them(siamese, corpora, tmp_path):
+    sentences = ["the dog in the dog", "a red kitchen", "the cat in the dog", "the dog in the cat"] * 10
+    rows = [{"book": "one", "position": place, "sentence": text} for place, text in enumerate(sentences)]
+    write(tmp_path / "leaky", "train", rows)
+    results = siamese("--documents", str(tmp_path / "leaky"), "--stsb", str(corpora / "sts"), "--batch_size", "16")
+    assert results["leakage"]["documents/leaky"]["removed"] == 10
+    # What is left is the first sentence, alone, and nine times three in a row; at the end two.
+    assert results["run"]["rows"] == {"neighbours/leaky": 9 * 3 + 2}
+
+
+def test_a_task_that_no_row_is_left_of_is_refused(preset, monkeypatch, capsys):
+    message = refused(monkeypatch, capsys, preset(snli_share=0.001))  # of 270 rows
+    assert "snli has 0 training pairs, fewer than a batch of 16" in message
+
+
+@pytest.mark.parametrize("share", [0, 0.5])
+def test_snli_is_trained_on_by_its_share_and_with_none_not_at_all(preset, tmp_path, monkeypatch, share):
+    assert call(monkeypatch, preset(snli_share=share, eval_every=100)) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert results["run"]["rows"] == {"pairs": 240} | ({"snli": 270 // 2} if share else {})
+    assert ("snli" in results) == any("snli/loss" in row for row in rows) == bool(share)
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -340,6 +468,8 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
         ({"tasks": {"captions": 1}}, "tasks trains on 'captions', so captions is needed"),
         ({"late_tasks": {"distillation": 1}}, "late_tasks trains on 'distillation', so teacher is needed"),
         ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of response_prediction"),
+        ({"tasks": {"neighbours": 1}}, "tasks trains on 'neighbours', so documents is needed"),
+        ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the tasks train on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
@@ -347,6 +477,9 @@ def test_evaluation_sentences_are_taken_out_of_training(preset, corpora, tmp_pat
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_siz": 3}}, "model_config has embedding_siz; expected some of"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
+        ({"matryoshka_dims": [8, 0]}, r"matryoshka_dims is \[8, 0\]; expected sizes above 0 and below .* 16"),
+        ({"matryoshka_dims": [16]}, r"matryoshka_dims is \[16\]; expected sizes above 0 and below .* 16"),
+        ({"matryoshka_dims": [8], "tasks": {"snli": 1}}, "matryoshka_dims is for the tasks response_prediction, "),
         ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not measured"),
         ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
         ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),

@@ -24,7 +24,7 @@ STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
-from trainer.arguments import parse_arguments
+from trainer.command_line import parse_arguments
 from trainer.run_folder import prepare_folder
 
 arguments = parse_arguments(sys.argv[1:])
@@ -265,6 +265,7 @@ def test_parts_share_the_runs_out_and_the_table_is_of_what_is_there(preset, stan
 
 
 def test_jobs_run_at_once_and_share_the_cores(preset, stand_in, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7), raising=False)
     folder = tmp_path / "study"
     assert sweep.main([preset, "--vary", "learning_rate=0.1", "--seed", "1", "-o", str(folder), "--jobs", "2"]) == 0

@@ -1,4 +1,4 @@
-"""Judge a saved model: response prediction, SNLI, STS Benchmark, community question answering, the shipped sample."""
+"""Judge a saved model: response prediction, SNLI, STS Benchmark and SemEval sets, question answering, the sample."""
 
 import argparse
 import os
@@ -12,6 +12,7 @@ from data_scripts.errors import InputError
 from data_scripts.nli import load_nli
 from data_scripts.pairs import load_pairs
 from data_scripts.sts import load_stsb
+from data_scripts.sts_sets import load_sts_sets
 from trainer.data import Corpora
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import load_encoder
@@ -52,8 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
         type=Path,
         default=Path(os.environ.get("CONVSIM_DATA", "../shared/data")),
         metavar="FOLDER",
-        help="where snli, stsb and cqa are looked for as folders; for the task sample, what `python -m data_scripts "
-        "sample` wrote (default: the environment's CONVSIM_DATA, else ../shared/data)",
+        help="where snli, stsb, cqa and sts are looked for as folders; for the task sample, what `python -m "
+        "data_scripts sample` wrote (default: the environment's CONVSIM_DATA, else ../shared/data)",
     )
     parser.add_argument(
         "--pairs", metavar="SOURCE", help="folder or Hub id of the conversation pairs of response_prediction"
@@ -61,12 +62,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--snli", metavar="SOURCE", help="folder or Hub id of SNLI (default: snli in --data)")
     parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B (default: stsb in --data)")
     parser.add_argument("--cqa", metavar="FOLDER", help="folder of SemEval CQA subtask B (default: cqa in --data)")
+    parser.add_argument("--sts", metavar="FOLDER", help="folder of SemEval STS 2012 to 2016 (default: sts in --data)")
     parser.add_argument(
         "--split",
         choices=("dev", "test", "both"),
         default="both",
         help="both (default) gives stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and snli "
-        "on test",
+        "on test; the sets of sts are test sets, whichever is named",
     )
     parser.add_argument(
         "--similarity",
@@ -120,7 +122,13 @@ def load_data(args: argparse.Namespace) -> Corpora:
     if "pairs" in needed and not args.pairs:
         raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
     sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
-    loaders = {"pairs": load_pairs, "snli": load_nli, "stsb": load_stsb, "cqa": load_cqa}
+    loaders: dict[str, Callable[[str], Any]] = {
+        "pairs": load_pairs,
+        "snli": load_nli,
+        "stsb": load_stsb,
+        "cqa": load_cqa,
+        "sts": load_sts_sets,
+    }
     return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
 
 

@@ -12,11 +12,19 @@ from trainer.evaluation import cqa, response_prediction
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.snli import evaluate_snli
+from trainer.evaluation.sts_sets import evaluate_sts_sets
 from trainer.evaluation.sts_tuning import tune_on_stsb
 from trainer.evaluation.stsb import Similarity, evaluate_stsb
 
 # Task -> the field of `Corpora` that it is judged on; baselines can do the rankings.
-TASKS = {"response_prediction": "pairs", "snli": "snli", "stsb": "stsb", "stsb_tuned": "stsb", "cqa": "cqa"}
+TASKS = {
+    "response_prediction": "pairs",
+    "snli": "snli",
+    "stsb": "stsb",
+    "stsb_tuned": "stsb",
+    "cqa": "cqa",
+    "sts": "sts",
+}
 RANKINGS = ("response_prediction", "cqa")
 Split = Literal["dev", "test", "both"]
 
@@ -36,6 +44,7 @@ def evaluate_encoder(
         encoder: the model.
         data: the sets it is judged on.
         split: "dev" or "test"; "both" gives STS-B and CQA on the two, the others, which results.json has once, on test.
+            The SemEval sets of `sts` have no dev: they are judged whatever is asked for, and choose nothing.
         tasks: of `TASKS`. By default every one whose data is there; on dev without `stsb_tuned`, which takes a minute.
         queries: the largest number of response prediction queries; by default 10,000.
         similarity: the score of the task stsb.
@@ -66,6 +75,8 @@ def evaluate_encoder(
                 _, results[task] = tune_on_stsb(encoder, train, dev, splits, intervals)
             case "cqa":
                 results[task] = cqa.evaluate_cqa(encoder, splits, intervals)
+            case "sts" if data.sts:
+                results[task] = evaluate_sts_sets(encoder, data.sts, intervals)
     return results
 
 
@@ -99,7 +110,9 @@ def evaluate_baseline(
 
 
 def splits_of(data: Corpora, task: str, split: Split) -> dict[str, Dataset]:
-    """Those that are there of the asked splits, under their names in results.json, test last."""
+    """Those that are there of the asked splits, under their names in results.json, test last; of `sts` all sets."""
+    if task == "sts":
+        return {f"{year} {name}": rows for year, names in (data.sts or {}).items() for name, rows in names.items()}
     test = "test2017" if task == "cqa" else "test"
     keys = {"dev": {"dev": "validation"}, "test": {test: test}, "both": {"dev": "validation", test: test}}[split]
     rows: DatasetDict = getattr(data, TASKS[task]) or DatasetDict()

@@ -83,7 +83,7 @@ def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.n
         responses = encoder.encode(queries.responses, side="response")
     except ValueError as error:
         raise InputError(f"task response_prediction: {error}") from error
-    inputs = encoder.encode(queries.inputs, side="input")
+    inputs = encoder.encode(queries.inputs, side="query")
     scores = np.empty(queries.candidates.shape, dtype=np.float32)
     for start in range(0, len(scores), SCORED_AT_ONCE):
         rows = slice(start, start + SCORED_AT_ONCE)

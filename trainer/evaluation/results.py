@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from data_scripts.errors import InputError
@@ -38,6 +39,14 @@ def _has_parts(part: Any) -> bool:
     return isinstance(part, Mapping) and all(isinstance(value, Mapping) for value in part.values())
 
 
+def flatten(results: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Every value of nested results by where it stands: "stsb.dev.all.pearson"."""
+    flat: dict[str, Any] = {}
+    for key, item in results.items():
+        flat |= flatten(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
+    return flat
+
+
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
     """Write results as JSON, whole or not at all.
 
@@ -55,11 +64,33 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 def format_table(results: Mapping[str, Any]) -> str:
     """One line for each number of `results`: where it stands, the number to four decimals, its interval if it has one.
 
-    The interval of NAME is what stands beside it under NAME_interval.
+    The interval of NAME is what stands beside it under NAME_interval. Below them, one line for each set of "sts" and
+    one for each year: the plain mean of its sets.
     """
-    rows = list(_numbers(results))
+    rows = list(_numbers({name: part for name, part in results.items() if name != "sts"}))
     width = max((len(name) for name, _, _ in rows), default=0)
-    return "\n".join(f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows)
+    lines = [f"{name:<{width}}  {text:>10}{interval}" for name, text, interval in rows]
+    return "\n".join([*lines, *_sts_lines(results.get("sts", {}))])
+
+
+def _sts_lines(years: Mapping[str, Any]) -> Iterator[str]:
+    """A table of Pearson, Spearman and pairs by set: year -> set -> scores, as results.json has them."""
+    if years:
+        yield f"{'sts':<20}{'Pearson':>10}{'Spearman':>10}{'pairs':>8}"
+    for year, sets in years.items():
+        for name, scores in sets.items():
+            yield _sts_line(f"{year} {name}", scores) + _interval(scores, "pearson")
+        means = {metric: fmean(scores[metric] for scores in sets.values()) for metric in ("pearson", "spearman")}
+        yield _sts_line(f"{year} mean", {**means, "pairs": sum(scores["pairs"] for scores in sets.values())})
+
+
+def _sts_line(name: str, scores: Mapping[str, Any]) -> str:
+    return f"{name:<20}{scores['pearson']:>10.4f}{scores['spearman']:>10.4f}{scores['pairs']:>8,}"
+
+
+def _interval(scores: Mapping[str, Any], metric: str) -> str:
+    interval = scores.get(f"{metric}{INTERVAL}")
+    return f"  [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else ""
 
 
 def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str, str]]:
@@ -68,7 +99,6 @@ def _numbers(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
         if isinstance(value, Mapping):
             yield from _numbers(value, f"{name} ")
         elif isinstance(value, float):
-            interval = results.get(f"{key}{INTERVAL}")
-            yield name, f"{value:.4f}", f"  [{interval[0]:.4f}, {interval[1]:.4f}]" if interval else ""
+            yield name, f"{value:.4f}", _interval(results, key)
         elif not key.endswith(INTERVAL):
             yield name, f"{value:,}" if key in COUNTS else str(value), ""

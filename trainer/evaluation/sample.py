@@ -44,8 +44,9 @@ def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
     train = pairs["train"]
     inputs, responses = (list(dict.fromkeys(train[column])) for column in ("input", "response"))
     queries = encoder.encode(QUERIES)
+    askers = encoder.encode(QUERIES, side="query")
     try:
-        reply_scores = queries @ encoder.encode(responses, side="response").T
+        reply_scores = askers @ encoder.encode(responses, side="response").T
     except ValueError as error:
         raise InputError(f"task sample: {error}") from error
     input_vectors = encoder.encode(inputs)

@@ -3,8 +3,9 @@
 import json
 from pathlib import Path
 
-from datasets import Dataset, DatasetDict
+from datasets import Dataset, DatasetDict, concatenate_datasets
 
+from data_scripts.sts_sets import STS_SETS
 from trainer.data import Corpora
 
 SPLITS = ("train", "validation", "test")
@@ -58,6 +59,13 @@ def cqa(split: str) -> Dataset:
     )
 
 
+def sts() -> dict[str, dict[str, Dataset]]:
+    """Three SemEval sets of two years; the last has half of its sentences from the first."""
+    first, second = stsb("semeval").remove_columns("genre"), stsb("dictionary").remove_columns("genre")
+    mixed = concatenate_datasets([first.select(range(5, 12)), second.select(range(20, 27))])
+    return {"2012": {"MSRpar": first, "OnWN": second.select(range(20))}, "2014": {"OnWN": mixed}}
+
+
 def corpora() -> Corpora:
     """All sets with all splits."""
     return Corpora(
@@ -65,15 +73,27 @@ def corpora() -> Corpora:
         snli=DatasetDict({split: snli(split) for split in SPLITS}),
         stsb=DatasetDict({split: stsb(split) for split in SPLITS}),
         cqa=DatasetDict({split: cqa(split) for split in ("validation", "test2017")}),
+        sts=sts(),
     )
 
 
 def write_corpora(folder: Path) -> Path:
-    """`corpora` as `pairs/`, `snli/`, `stsb/` and `cqa/` of a folder."""
+    """`corpora` as `pairs/`, `snli/`, `stsb/`, `cqa/` and `sts/` of a folder."""
     for split in SPLITS:
         for name, rows in (("pairs", pairs(split)), ("snli", snli(split)), ("stsb", stsb(split))):
             (folder / name).mkdir(exist_ok=True)
             rows.to_parquet(folder / name / f"{split}-00000-of-00001.parquet")
+    for year, sets in sts().items():
+        (folder / "sts" / f"{year}-test").mkdir(parents=True)
+        for name, rows in sets.items():
+            stem = STS_SETS[year][name]
+            texts = {
+                "input": [f"{row['sentence1']}\t{row['sentence2']}" for row in rows],
+                "gs": [str(row["score"]) for row in rows],
+            }
+            for part, lines in texts.items():
+                path = folder / "sts" / f"{year}-test" / f"STS.{part}.{stem}.txt"
+                path.write_text("".join(f"{line}\n" for line in lines))
     (folder / "cqa").mkdir()
     for split, name in (("validation", "dev"), ("test2017", "test2017")):
         lines = [

@@ -67,6 +67,7 @@ def test_inputs_are_queries_and_responses_documents() -> None:
 
     encoder = SentenceTransformerEncoder(Recorder())  # type: ignore[arg-type]
     assert encoder.encode(TEXTS).max() == 0 and encoder.encode(TEXTS, side="response").min() == 1
+    assert encoder.encode(TEXTS, side="query").max() == 0
 
 
 def test_what_is_no_model_is_refused(tmp_path: Path, convsim_folder: str) -> None:

@@ -41,6 +41,8 @@ def test_all_tasks_on_both_splits_have_the_shape_of_results_json(data: Corpora) 
         assert {name: list(part) for name, part in results[task].items()} == {"dev": GENRES, "test": GENRES}
         assert set(results[task]["test"]["all"]) == {"pearson", "spearman", "pairs"}
     assert {name: list(part) for name, part in results["cqa"].items()} == {"dev": ["map"], "test2017": ["map"]}
+    assert {year: list(sets) for year, sets in results["sts"].items()} == {"2012": ["MSRpar", "OnWN"], "2014": ["OnWN"]}
+    assert list(results["sts"]["2014"]["OnWN"]) == ["pearson", "spearman", "pairs"]
 
 
 def test_intervals_stand_beside_unchanged_numbers(data: Corpora) -> None:
@@ -69,7 +71,7 @@ def test_intervals_stand_beside_unchanged_numbers(data: Corpora) -> None:
 def test_dev_leaves_tuning_out_and_never_looks_at_test(data: Corpora) -> None:
     encoder = Multitask()
     results = evaluate_encoder(encoder, data, "dev")
-    assert list(results) == ["response_prediction", "snli", "stsb", "cqa"]
+    assert list(results) == ["response_prediction", "snli", "stsb", "cqa", "sts"]
     assert results["response_prediction"]["split"] == results["snli"]["split"] == "dev"
     assert list(results["stsb"]) == list(results["cqa"]) == ["dev"]
     assert not [text for _, texts in encoder.calls for text in texts if text.startswith("test")]
@@ -80,6 +82,13 @@ def test_a_set_that_is_not_there_is_left_out_unless_named(data: Corpora) -> None
     assert list(evaluate_encoder(FakeEncoder(), only, "dev")) == ["stsb"]
     with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to judge it on"):
         evaluate_encoder(FakeEncoder(), only, "dev", ["cqa"])
+
+
+def test_sts_sets_are_judged_on_any_split_and_are_asked_for_or_there(data: Corpora) -> None:
+    results = {split: evaluate_encoder(FakeEncoder(), data, split, ["sts"]) for split in ("dev", "test", "both")}
+    assert results["dev"] == results["test"] == results["both"] and list(results["dev"]) == ["sts"]
+    with pytest.raises(InputError, match="task sts: there is no dev split of sts to judge it on"):
+        evaluate_encoder(FakeEncoder(), Corpora(stsb=data.stsb), "dev", ["sts"])
 
 
 def test_tuning_needs_a_train_split(data: Corpora) -> None:

@@ -52,6 +52,21 @@ def test_results_are_those_of_the_functions_and_the_table_shows_them(
     assert ["baselines", "bm25", "response_prediction", "p_at_1", "1.0000"] in rows
 
 
+def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "results.json"
+    assert call(data, "--tasks", "sts", "--split", "dev", "--output", str(output)) == 0
+    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", ["sts"])
+    assert json.loads(output.read_text()) == expected
+    part = expected["sts"]["2012"]["OnWN"]
+    line = ["2012", "OnWN", f"{part['pearson']:.4f}", f"{part['spearman']:.4f}", "20"]
+    assert line in [row.split() for row in capsys.readouterr().out.splitlines()]
+    (tmp_path / "elsewhere").symlink_to(data / "sts")
+    assert call(tmp_path, "--tasks", "sts", "--sts", str(tmp_path / "elsewhere"), "--update", str(output)) == 0
+    assert json.loads(output.read_text()) == expected
+
+
 def test_split_queries_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     argv = ["--tasks", "stsb,response_prediction", "--pairs", str(data / "pairs"), "--split", "dev"]
@@ -150,7 +165,7 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert message in refused(capsys, data, *argv)
 
 
-@pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sample"])
+@pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sts", "sample"])
 def test_data_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
     assert str(tmp_path / "nowhere") in refused(capsys, tmp_path / "nowhere", "--tasks", task)
 
@@ -182,7 +197,7 @@ def test_help_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
         command.main(["--help"])
     text = " ".join(capsys.readouterr().out.split())
     assert (
-        "response_prediction, snli, stsb, stsb_tuned, cqa; or stsb_errors" in text
+        "response_prediction, snli, stsb, stsb_tuned, cqa, sts; or stsb_errors" in text
         and "or sample" in text
         and "example:" in text
     )

@@ -87,6 +87,12 @@ def test_scores_equal_dot_products_in_a_loop() -> None:
             assert scores[row, column] == pytest.approx(float(query @ response), abs=1e-6)
 
 
+def test_inputs_are_the_side_that_scores_responses() -> None:
+    encoder = FakeEncoder()
+    score_candidates(encoder, build_queries(*conversations(120, 110)))
+    assert sorted(side for side, _ in encoder.calls) == ["query", "response"]
+
+
 def test_a_model_that_knows_the_answers_is_always_right() -> None:
     inputs, responses = conversations(150, 110)
     encoder = FakeEncoder(dict(zip(inputs, responses, strict=True)))

@@ -14,6 +14,16 @@ from trainer.evaluation.results import format_table, merge_results, read_results
         ({"run": {"steps": 7}}, {"snli": {"accuracy": 0.5}}, {"run": {"steps": 7}, "snli": {"accuracy": 0.5}}),
         ({"cqa": {"dev": {"map": 1}}}, {"cqa": {"test": {"map": 2}}}, {"cqa": {"dev": {"map": 1}, "test": {"map": 2}}}),
         ({"cqa": {"dev": {"map": 1}}}, {"cqa": {"dev": {"map": 2}}}, {"cqa": {"dev": {"map": 2}}}),
+        (
+            {"sts": {"2012": {"OnWN": {"pearson": 0.1}}, "2013": {"OnWN": {"pearson": 0.2, "old": 1}}}},
+            {"sts": {"2013": {"OnWN": {"pearson": 0.3}, "FNWN": {"pearson": 0.4}}}},
+            {
+                "sts": {
+                    "2012": {"OnWN": {"pearson": 0.1}},
+                    "2013": {"OnWN": {"pearson": 0.3}, "FNWN": {"pearson": 0.4}},
+                }
+            },
+        ),
         # A part that holds numbers is one measurement: none of an older one may stay in it.
         ({"snli": {"accuracy": 0.5, "old": 1}}, {"snli": {"accuracy": 0.6}}, {"snli": {"accuracy": 0.6}}),
         ({"stsb": "damaged"}, {"stsb": {"dev": {"all": {}}}}, {"stsb": {"dev": {"all": {}}}}),
@@ -49,4 +59,24 @@ def test_table_has_a_line_for_each_number() -> None:
         ["snli", "accuracy", "0.8123"],
         ["snli", "split", "test"],
         ["response_prediction", "queries", "10,000"],
+    ]
+
+
+def test_table_has_a_line_for_each_sts_set_and_the_mean_of_each_year() -> None:
+    years = {
+        "2012": {
+            "MSRpar": {"pearson": 0.2, "pearson_interval": [0.1, 0.3], "spearman": 0.4, "pairs": 1000},
+            "OnWN": {"pearson": 0.4, "spearman": 0.5, "pairs": 250},
+        },
+        "2014": {"OnWN": {"pearson": -0.5, "spearman": 0.75, "pairs": 7}},
+    }
+    table = format_table({"sts": years, "snli": {"accuracy": 0.25}})
+    assert [line.split() for line in table.splitlines()] == [
+        ["snli", "accuracy", "0.2500"],
+        ["sts", "Pearson", "Spearman", "pairs"],
+        ["2012", "MSRpar", "0.2000", "0.4000", "1,000", "[0.1000,", "0.3000]"],
+        ["2012", "OnWN", "0.4000", "0.5000", "250"],
+        ["2012", "mean", "0.3000", "0.4500", "1,250"],
+        ["2014", "OnWN", "-0.5000", "0.7500", "7"],
+        ["2014", "mean", "-0.5000", "0.7500", "7"],
     ]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.errors import InputError
-from trainer.arguments import parse_arguments
+from trainer.command_line import parse_arguments
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -53,6 +53,8 @@ def test_model_config_of_the_command_line_adds_to_the_preset(preset):
         ("[a: \n", [], "not readable as YAML"),
         (BASE, ["--max_stepz", "4"], "command line: unrecognized arguments: --max_stepz"),
         (BASE, ["--push_to_hub", "true"], "hub_model_id is needed"),
+        (BASE, ["--best_metric", "sts.2012.MSRpar.pearson"], "sts are test sets: name a result of dev"),
+        (BASE, ["--word_vectors", "skipgram"], "expected random, skip_gram, or a file or folder that is there"),
         (BASE, ["--resume", "true", "--overwrite", "true"], "exclude each other"),
     ],
 )

@@ -1,0 +1,53 @@
+"""The SemEval sets of textual similarity that Siamese CBOW is judged on (Kenter et al. 2016, section 3.3, table 1)."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from datasets import Dataset
+
+from data_scripts.errors import InputError
+from trainer.evaluation.bootstrap import pearson_interval, with_intervals
+from trainer.evaluation.encoders import SentenceEncoder
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+from trainer.evaluation.similarity import cosine, encode_pairs
+
+# Year -> set -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sts_sets.load_sts_sets` gives.
+StsSets = Mapping[str, Mapping[str, Dataset]]
+
+
+def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, str], np.ndarray]:
+    """The cosine (pairs,), float64, of the sentences of each pair: (year, set) -> scores.
+
+    All sets are encoded in one call, each distinct sentence once. A sentence without a known word is a zero vector, and
+    its pair's cosine is 0.
+    """
+    pairs = {(year, name): rows for year, names in sets.items() for name, rows in names.items()}
+    first, second = (
+        [text for rows in pairs.values() for text in rows[column]] for column in ("sentence1", "sentence2")
+    )
+    scores = cosine(*encode_pairs(encoder, first, second))
+    ends = np.cumsum([len(rows) for rows in pairs.values()])
+    return dict(zip(pairs, np.split(scores, ends[:-1]), strict=True))
+
+
+def evaluate_sts_sets(
+    encoder: SentenceEncoder, sets: StsSets, intervals: bool = False
+) -> dict[str, dict[str, dict[str, Any]]]:
+    """Pearson and Spearman of the cosine with gold: year -> set -> "pearson", "spearman", "pairs".
+
+    NaN where all scores of a set are equal. With `intervals` also "pearson_interval", over resamples of the pairs.
+
+    Raises:
+        InputError: a set has a single pair.
+    """
+    results: dict[str, dict[str, dict[str, Any]]] = {}
+    for (year, name), scores in sts_set_scores(encoder, sets).items():
+        if len(scores) < 2:
+            raise InputError(f"STS {year} {name}: one pair only; a correlation needs two: give more, or leave it out")
+        gold = np.asarray(sets[year][name]["score"])
+        part = {**sts_correlation(scores, gold), "pairs": len(scores)}
+        if intervals:
+            part = with_intervals(part, {"pearson": pearson_interval(scores, gold)})
+        results.setdefault(year, {})[name] = part
+    return results
