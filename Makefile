@@ -12,7 +12,7 @@ help:  ## list the commands
 $(INSTALLED): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one with make PYTHON=python3.12"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,suggest,export,dev]'
 	touch $@
 
 $(SPARK): $(INSTALLED)
@@ -37,4 +37,22 @@ lint: $(INSTALLED)  ## ruff and types
 bench: $(INSTALLED)  ## speed and memory against named peers; make bench ONLY=name runs one
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
-.PHONY: help install train test lint bench
+# The sets of the report, from their originals; a folder that is there is not made again.
+CONVSIM_DATA ?= ../shared/data
+PLAN ?= trainer/report/small.yaml
+SETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
+SCRIPTS := $(BIN)/python -m data_scripts
+
+data/reddit: | $(INSTALLED)
+	$(SCRIPTS) conversations $(CONVSIM_DATA)/conversations/pairs/reddit_*.tsv.xz -o $@
+data/books: | $(INSTALLED)
+	$(SCRIPTS) books $(CONVSIM_DATA)/books -o $@
+data/snli: | $(INSTALLED)
+	$(SCRIPTS) nli $(CONVSIM_DATA)/snli -o $@
+data/stsb data/sts data/cqa: | $(INSTALLED)
+	$(SCRIPTS) $(@F) $(CONVSIM_DATA)/$(@F) -o $@
+
+report: $(INSTALLED) | $(SETS)  ## both papers, every table and figure, on the real data (75 minutes, two cores)
+	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
+
+.PHONY: report help install train test lint bench

@@ -1,0 +1,202 @@
+"""Plans: the commands that are left of them, and mistakes in one line. The trainer is a stand-in."""
+
+import re
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from data_scripts.errors import InputError
+from trainer.command_line import parse_arguments
+from trainer.report import plan as module
+from trainer.report.plan import Plan, carry_out, read_plan
+
+# Writes down that it was called, leaves what a finished run has, or fails.
+STAND_IN = """
+import json, sys
+from pathlib import Path
+folder = Path(sys.argv[sys.argv.index("--output_dir") + 1])
+with (folder.parent / "calls.txt").open("a") as calls:
+    print(folder.name, file=calls)
+if folder.name == "broken":
+    sys.exit("error: out of luck")
+(folder / "model").mkdir(parents=True)
+(folder / "model" / "config.json").write_text("{}")
+(folder / "results.json").write_text("{}")
+"""
+
+
+@pytest.fixture(autouse=True)
+def presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The preset `small`, and a trainer beside the presets that is the stand-in."""
+    folder = tmp_path / "trainer" / "presets"
+    folder.mkdir(parents=True)
+    settings = {"model_config": {"hidden_sizes": [16]}, "pairs": ["some/pairs"], "tasks": {"response_prediction": 1}}
+    (folder / "small.yaml").write_text(yaml.safe_dump(settings))
+    (folder.parent / "run.py").write_text(STAND_IN)
+    monkeypatch.setattr(module, "PRESETS", folder)
+
+
+def read(folder: Path, **runs: Any) -> Plan:
+    path = folder / "plan.yaml"
+    path.write_text(yaml.safe_dump({"folder": str(folder / "runs"), "runs": runs}, sort_keys=False))
+    return read_plan(path)
+
+
+def finish(folder: Path, plan: Plan) -> None:
+    """Leave what the first training run of a plan leaves."""
+    (job,) = [job for job in plan.jobs if job.name == folder.name]
+    how = job.command.index("--resume")
+    arguments = parse_arguments(job.command[2:how])
+    (folder / "model").mkdir(parents=True)
+    (folder / "model" / "config.json").write_text("{}")
+    (folder / "results.json").write_text("{}")
+    (folder / "config.yaml").write_text(yaml.safe_dump(asdict(arguments)))
+
+
+def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path) -> None:
+    options = {"initialise_from": "{folder}/first/model", "pairs": ["{folder}/a", "b"], "model_config": {"x": 1}}
+    options |= {"max_steps": 7}
+    plan = read(tmp_path, first={"train": "small"}, second={"train": "small", "options": options, "needs": ["first"]})
+    runs = tmp_path / "runs"
+    assert plan.folders == [runs / "first", runs / "second"]
+    first, second = plan.jobs
+    assert (second.name, second.needs, second.log) == ("second", ("first",), runs / "second.log")
+    trainer = tmp_path / "trainer"
+    assert first.command[:3] == [sys.executable, str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
+    settings = parse_arguments(second.command[2:])
+    assert settings.initialise_from == str(runs / "first/model") and settings.pairs == [str(runs / "a"), "b"]
+    assert settings.model_config == {"hidden_sizes": [16], "x": 1} and settings.max_steps == 7
+    assert settings.output_dir == str(runs / "second") and not settings.resume
+
+
+def test_word_vectors_are_a_call_of_embeddings(tmp_path: Path) -> None:
+    options = {"tokenizer": "{folder}/dan/model", "against": ["stsb=a", "cqa=b"], "sif": True, "epochs": 1}
+    (job,) = read(tmp_path, vectors={"embed": "skip_gram", "sources": ["a", "b"], "options": options}).jobs
+    assert job.command[1:] == [
+        "-m", "trainer.embeddings", "skip_gram", "a", "b", "-o", str(tmp_path / "runs/vectors"),
+        "--tokenizer", str(tmp_path / "runs/dan/model"), "--against", "stsb=a", "--against", "cqa=b", "--sif",
+        "--epochs", "1",
+    ]  # fmt: skip
+
+
+def test_a_study_is_a_call_of_the_sweep_which_knows_itself_what_is_left(tmp_path: Path) -> None:
+    entry = {
+        "sweep": "small",
+        "vary": ["seed=1,2", "batch_size=4,8"],
+        "options": {"max_steps": 3, "trackers": ["none"]},
+    }
+    (job,) = read(tmp_path, study=entry).jobs
+    assert job.command[1:] == [
+        "-m", "trainer.sweep", str(tmp_path / "trainer/presets/small.yaml"), "--vary", "seed=1,2", "--vary",
+        "batch_size=4,8", "-o", str(tmp_path / "runs/study"), "--max_steps", "3", "--trackers", "none",
+    ]  # fmt: skip
+
+
+def test_a_finished_run_is_not_run_again_and_its_folder_is_still_the_plans(tmp_path: Path) -> None:
+    runs = {"dan": {"train": "small"}, "other": {"train": "small", "needs": ["dan"]}}
+    finish(tmp_path / "runs/dan", read(tmp_path, **runs))
+    plan = read(tmp_path, **runs)
+    assert [job.name for job in plan.jobs] == ["other"]
+    assert plan.folders == [tmp_path / "runs/dan", tmp_path / "runs/other"]
+
+
+def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/dan"
+    finish(folder, read(tmp_path, dan={"train": "small"}))
+    (folder / "results.json").unlink()
+    (folder / "checkpoint-5").mkdir()
+    (job,) = read(tmp_path, dan={"train": "small"}).jobs
+    assert parse_arguments(job.command[2:]).resume
+
+
+def test_a_run_made_with_other_settings_is_refused_with_what_changed(tmp_path: Path) -> None:
+    finish(tmp_path / "runs/dan", read(tmp_path, dan={"train": "small"}))
+    with pytest.raises(InputError, match=r"plan\.yaml: dan: .*other settings \(max_steps was 1000, is 7\): delete it"):
+        read(tmp_path, dan={"train": "small", "options": {"max_steps": 7}})
+    # What changes nothing of what is learned may differ.
+    assert read(tmp_path, dan={"train": "small", "options": {"log_every": 7}}).jobs == []
+
+
+def test_word_vectors_that_are_there_are_not_made_again_and_other_settings_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "runs/vectors"
+    folder.mkdir(parents=True)
+    (folder / "results.json").write_text("{}")
+    kept = {"method": "cbow", "sources": ["a"], "min_count": 5, "sentences": None, "sif": False}
+    (folder / "config.yaml").write_text(yaml.safe_dump(kept))
+    entry = {"embed": "cbow", "sources": ["a"], "options": {"min-count": 5}}
+    assert read(tmp_path, vectors=entry) == Plan([folder], [])
+    for changed, message in (
+        ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
+        ({"sources": ["a", "b"]}, "sources was ['a'], is ['a', 'b']"),
+        ({"options": {"min-count": 3}}, "min-count was 5, is 3"),
+        ({"options": {"sentences": 10, "sif": True}}, "sentences was None, is 10; sif was False, is True"),
+    ):
+        with pytest.raises(InputError, match=re.escape(f"vectors: {folder} was made with other settings ({message})")):
+            read(tmp_path, vectors=entry | changed)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("folder: [runs", "plan.yaml: not readable as YAML (while parsing a flow sequence"),
+        ("folder: runs", "plan.yaml: expected `folder` and `runs`, a mapping of names"),
+        ("- runs", "plan.yaml: expected `folder` and `runs`"),
+        ("", "plan.yaml: expected `folder` and `runs`"),
+        ("{folder: runs, runs: [a, b]}", "plan.yaml: expected `folder` and `runs`"),
+        ("{folder: runs, runs: }", "plan.yaml: expected `folder` and `runs`"),
+        ("{folder: runs, runs: {a: }}", "plan.yaml: a: expected one of train, embed, sweep"),
+        ("{folder: runs, runs: {a: {train: small, sweep: small}}}", "a: expected one of train, embed, sweep"),
+        ("{folder: runs, runs: {a: {train: small, option: {}}}}", "plan.yaml: a: expected one of train, embed, sweep"),
+        ("{folder: runs, runs: {a: {train: small, options: [x]}}}", "plan.yaml: a: expected options to be a mapping"),
+        ("{folder: runs, runs: {a: {train: small, needs: b}, b: {train: small}}}", "a: expected needs to be a list"),
+        ("{folder: runs, runs: {a: {train: small, needs: [b]}}}", "a: needs b, which the plan does not have"),
+        ("{folder: runs, runs: {a: {train: small, needs: [b]}, b: {train: small, needs: [a]}}}",
+         "plan.yaml: these runs need each other: "),
+        ("{folder: runs, runs: {a: {train: small, needs: [a]}}}", "plan.yaml: these runs need each other: a"),
+        ("{folder: runs, runs: {a: {train: smal}}}", "plan.yaml: a: there is no preset smal in "),
+        ("{folder: runs, runs: {a: {train: small, options: {max_step: 3}}}}", "plan.yaml: a: command line: "),
+        ("{folder: runs, runs: {a: {train: small, options: {max_steps: x}}}}", "--max_steps: expected a whole"),
+        ("{folder: runs, runs: {a: {sweep: small}}}", "plan.yaml: a: a sweep needs vary, a list of KEY=A,B"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_line_that_names_the_place(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "plan.yaml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_plan(path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert str(caught.value).startswith(str(path))
+
+
+def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"^nowhere\.yaml: not readable"):
+        read_plan(Path("nowhere.yaml"))
+
+
+def test_a_plan_is_carried_out_and_tells_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = {"after": {"train": "small", "needs": ["broken"]}, "second": {"train": "small", "needs": ["first"]}}
+    plan = read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"})
+    failures = carry_out(plan, 1)
+    assert failures == {
+        "broken": "failed (exit code 1): error: out of luck",
+        "after": "not run: broken failed",
+    }
+    assert (tmp_path / "runs/calls.txt").read_text().split() == ["broken", "first", "second"]
+    assert (tmp_path / "runs/broken.log").read_text() == "error: out of luck\n"
+    assert "broken: failed (exit code 1): error: out of luck" in capsys.readouterr().out
+    # What is done is not done again; what failed is tried again.
+    assert {job.name for job in read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"}).jobs} == {
+        "broken", "after",
+    }  # fmt: skip
+
+
+def test_the_plan_that_is_shipped_is_one_and_its_presets_and_options_are_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = Path(module.__file__).parent
+    monkeypatch.setattr(module, "PRESETS", package.parent / "presets")
+    monkeypatch.chdir("/")  # where none of its runs are there
+    plan = read_plan(package / "small.yaml")
+    assert len(plan.jobs) == len(plan.folders) > 20

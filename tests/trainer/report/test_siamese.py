@@ -1,0 +1,298 @@
+"""The tables of Siamese CBOW over encoders with known word vectors: published rows as published, ours against NumPy."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from scipy import stats
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from modeling_convsim.encoding import Encoder
+from tests.modeling_convsim.tiny_models import HEADS
+from tests.trainer.evaluation.corpora import COLOURS, THINGS, sts
+from tests.trainer.report.folders import write_model, write_run, write_sweep
+from tests.trainer.report.reading import shows, table_with, tables
+from trainer.data import Corpora
+from trainer.report import siamese
+from trainer.report import systems as module
+from trainer.report.__main__ import PUBLISHED
+from trainer.report.page import Page
+from trainer.report.systems import Judge, open_folders, open_system
+
+WORDS = [*"the a is : , her she his me my i".split(), *COLOURS, *THINGS]
+SIZE = 6
+SETS = {"2012 MSRpar": ("2012", "MSRpar"), "2012 OnWN": ("2012", "OnWN"), "2014 OnWN": ("2014", "OnWN")}
+SOURCES = {"sts": "data/sts"}
+SIAMESE = {"tasks": {"neighbours": 1}, "documents": ["data/books"], "batch_size": 100, "epochs": 5}
+SETTINGS: dict[str, dict[str, Any]] = {
+    "siamese": SIAMESE,
+    "cbow": {"method": "cbow", "sif": False, "sources": ["data/books"]},
+    "skip_gram": {"method": "skip_gram", "sif": False, "sources": ["data/books"]},
+    "dan": {"tasks": {"response_prediction": 1}},
+}
+
+
+def word_table(name: str) -> np.ndarray:
+    """Word vectors by id (words + 2, SIZE), drawn by name; [PAD], [UNK] and "lamp" have none."""
+    table = np.random.RandomState(sum(map(ord, name))).randn(len(WORDS) + 2, SIZE).astype(np.float32)
+    table[2:] *= np.linspace(2, 0.5, len(WORDS))[:, None]
+    place = {word: number for number, word in enumerate(WORDS, start=2)}
+    table[place["she"]] = 0.9 * table[place["her"]] + 0.05
+    table[[0, 1, place["lamp"]]] = 0
+    return table
+
+
+def load(model: str) -> Encoder:
+    """Stands for `load_encoder`: averages of `word_table`, by the name of the run's folder."""
+    folder = Path(model).parent
+    vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", *WORDS])}
+    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
+    config = ConvSimCbowConfig(**HEADS | {"vocab_size": len(vocabulary)}, embedding_size=SIZE)
+    encoder = ConvSimCbowForMultitask(config)
+    with torch.no_grad():
+        encoder.get_parameter("encoder.embed_tokens.weight").copy_(torch.from_numpy(word_table(folder.name)))
+    return Encoder(encoder, words)
+
+
+def cosines(name: str, key: str) -> tuple[np.ndarray, np.ndarray]:
+    """A set's cosines of averages in float64, and its gold scores."""
+    year, each = SETS[key]
+    pairs, table = sts()[year][each], word_table(name).astype(np.float64)
+
+    def average(text: str) -> np.ndarray:
+        # "semeval" and "dictionary" are no word; those without a vector count.
+        return np.mean([table[WORDS.index(word) + 2] for word in text.replace(":", " :").split() if word in WORDS], 0)
+
+    both = [(average(pair["sentence1"]), average(pair["sentence2"])) for pair in pairs]
+    found = [u @ v / np.linalg.norm(u) / np.linalg.norm(v) for u, v in both]
+    return np.array(found), np.array(pairs["score"])
+
+
+@pytest.fixture(scope="module")
+def published() -> Any:
+    return yaml.safe_load(PUBLISHED.read_text("utf-8"))["kenter2016"]
+
+
+def metrics(losses: list[float]) -> list[dict[str, Any]]:
+    """Losses of a run, logged every step, with the sets judged at every fourth and before the first."""
+    rows: list[dict[str, Any]] = []
+    for step, loss in enumerate([0.0, *losses]):
+        if step:
+            rows.append({"step": step, "learning_rate": 1.0, "neighbours/books/loss": loss})
+        if step % 4 == 0:
+            dev: dict[str, dict[str, Any]] = {}
+            for place, (year, name) in enumerate(SETS.values()):
+                dev.setdefault(year, {})[name] = {"pearson": place / 10 + step / 100}
+            rows.append({"step": step, "dev": {"sts": dev}})
+    return rows
+
+
+def sweep(folder: Path, key: str, base: Any, *values: str) -> Path:
+    """A finished study; the runs' losses fall to a value's length at their end."""
+    rows = [{"run": "base", "varied": {}}, *({"run": value, "varied": {key: value}} for value in values)]
+    for row in rows:
+        config = {"model_type": "convsim_cbow", "embedding_size": base}
+        losses = [1.0] * 18 + [0.1 * len(str(row["run"])), 0.3 * len(str(row["run"]))]
+        write_run(folder / str(row["run"]), SIAMESE | {key: base}, config, metrics=metrics(losses))
+    return write_sweep(folder, rows)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, published: Any) -> Iterator[Path]:
+    """The report's folder."""
+    folder = tmp_path_factory.mktemp("siamese")
+    for name, settings in SETTINGS.items():
+        config = {"model_type": "convsim_dan" if name == "dan" else "convsim_cbow"}
+        write_run(folder / name, settings, config, metrics=metrics([1.0] * 20) if name == "siamese" else None)
+    folders = [folder / name for name in SETTINGS]
+    folders += [sweep(folder / "negatives", "negatives", 2, "1", "10", "5")]
+    folders += [sweep(folder / "dimensions", "model_config.embedding_size", 300, "1200", "50")]
+    folders += [sweep(folder / "rates", "learning_rate", 1.0, "10", "0.0001")]
+    systems, studies = open_folders(folders)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "load_encoder", load)
+        page = Page(folder / "report")
+        siamese.write(page, Judge(Corpora(sts=sts()), SOURCES, folder / "kept"), systems, studies, published)
+        page.save()
+    yield page.folder
+
+
+@pytest.fixture(scope="module")
+def numbers(report: Path) -> dict[str, Any]:
+    return json.loads((report / "report.json").read_text("utf-8"))
+
+
+def test_correlations_are_those_of_cosines_of_averages(numbers: dict[str, Any]) -> None:
+    assert {row["run"] for row in numbers["siamese_table1"]} == set(SETTINGS)
+    for row in numbers["siamese_table1"]:
+        assert set(row["sets"]) == set(SETS)
+        for key, found in row["sets"].items():
+            scores, gold = cosines(row["run"], key)
+            assert found["pearson"] == pytest.approx(np.corrcoef(scores, gold)[0, 1], abs=1e-5)
+            assert found["spearman"] == pytest.approx(stats.spearmanr(scores, gold).statistic, abs=0.02)
+
+
+def test_each_is_tested_against_word2vec_cbow_by_signed_ranks(numbers: dict[str, Any]) -> None:
+    rows = {row["run"]: row for row in numbers["siamese_table1"]}
+    assert rows["cbow"]["p"] == {}
+    for name in ("siamese", "skip_gram"):
+        for key, p in rows[name]["p"].items():
+            expected = stats.wilcoxon(cosines(name, key)[0], cosines("cbow", key)[0]).pvalue
+            assert p == pytest.approx(expected, rel=0.05)
+        assert set(rows[name]["p"]) == set(SETS)
+
+
+def test_table_1_shows_the_numbers_of_json_and_their_means(report: Path, numbers: dict[str, Any]) -> None:
+    rows = {row["run"]: row for row in numbers["siamese_table1"]}
+    shown: set[str] = set()
+    for table in tables(report):
+        runs = [title.split("`")[1] for title in table[0] if "`" in title]
+        if table[0][0] != "set" or not runs:
+            continue
+        shown |= set(runs)
+        cells = {line[0].strip("*"): line[1:] for line in table[1:]}
+        for column, run in enumerate(runs):
+            for key, found in rows[run]["sets"].items():
+                pearson, spearman = cells[key][column].replace("†", "").split()
+                assert shows(pearson, found["pearson"]) and shows(spearman, found["spearman"])
+                assert ("†" in cells[key][column]) == (rows[run]["p"].get(key, 1) < 0.0001)
+                best = max(rows[other]["sets"][key]["pearson"] for other in runs)
+                assert pearson.startswith("**") == (found["pearson"] == best)
+            for of, keys in (("2012", ["2012 MSRpar", "2012 OnWN"]), ("all", list(SETS))):
+                mean = np.mean([rows[run]["sets"][key]["pearson"] for key in keys])
+                assert shows(cells[f"mean of {of}"][column], mean)
+    assert shown == set(SETTINGS)
+
+
+def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, Any], published: Any) -> None:
+    table1, columns = published["table1"], numbers["siamese_published"]
+    for place, name in enumerate(table1["system_names"]):
+        expected = [table1["sets"][year][each]["pearson"][place] for year, each in SETS.values()]
+        assert columns[f"the paper: {name}"] == expected
+    fastsent = [values for title, values in columns.items() if "FastSent" in title]
+    assert fastsent == [[None, None, published["table2"]["sets"]["2014"]["OnWN"]["pearson"][0]]]
+    ours = {row["run"]: row["sets"] for row in numbers["siamese_table1"]}
+    for run, name in (("siamese", "Siamese CBOW"), ("cbow", "w2v CBOW"), ("skip_gram", "w2v skipgram")):
+        assert columns[f"ours: {name}"] == [ours[run][key]["pearson"] for key in SETS]
+    for line, key in zip(table_with(report, "set", "the paper: w2v skipgram"), SETS, strict=True):
+        assert line[0] == key
+        for cell, value in zip(line[1:], [values[list(SETS).index(key)] for values in columns.values()], strict=True):
+            assert shows(cell, value) if value is not None else cell == ""
+
+
+def test_sets_that_are_not_there_are_named(report: Path) -> None:
+    text = (report / "README.md").read_text("utf-8")
+    assert "3 of the paper's 20 sets: " in text and "2012 MSRvid" in text and "2015 images" in text
+
+
+def test_length_and_overlap_of_a_set_by_hand(report: Path, numbers: dict[str, Any]) -> None:
+    # "semeval: a red car" and "semeval: the car is red": 4 and 5 words, of which 3 of 6 are both's.
+    found = numbers["sets"]["2012 MSRpar"]
+    assert (found["pairs"], found["length"], found["length_deviation"]) == (30, 4.5, 0.5)
+    assert found["overlap"] == pytest.approx(3 / 6)
+    assert set(numbers["sets"]) == set(SETS)
+    (line,) = [line for line in table_with(report, "set", "pairs") if line[0] == "2012 MSRpar"]
+    assert line[1:4] == ["30", "4.50 ± 0.50", ""] and line[4:] == ["50 %", "14 %"]  # the paper tells the overlap only
+
+
+def test_curves_during_training_are_those_of_the_metrics(report: Path, numbers: dict[str, Any]) -> None:
+    assert numbers["figure2"]["run"] == "siamese"
+    assert numbers["figure2"]["seen"] == [100 * step for step in (0, 4, 8, 12, 16, 20)]
+    for place, key in enumerate(SETS):
+        expected = [place / 10 + step / 100 for step in (0, 4, 8, 12, 16, 20)]
+        assert numbers["figure2"]["curves"][key] == pytest.approx(expected)
+    assert (report / "figure2.png").is_file() and "5 epochs" in (report / "README.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("figure", "values"), [("figure3", ["1", "2", "5", "10"]), ("figure4", ["50", "300", "1200"])])
+def test_a_study_has_each_value_in_order_with_the_base_run(
+    report: Path, numbers: dict[str, Any], figure: str, values: list[str]
+) -> None:
+    base = {"figure3": "2", "figure4": "300"}[figure]
+    assert list(numbers[figure]) == values and (report / f"{figure}.png").is_file()
+    title = {"figure3": "negative examples", "figure4": "dimensions"}[figure]
+    for line, value in zip(table_with(report, title), values, strict=True):
+        run = "base" if value == base else value
+        expected = [np.corrcoef(*cosines(run, key))[0, 1] for key in SETS]
+        assert list(numbers[figure][value].values()) == pytest.approx(expected, abs=1e-5)
+        assert line[0] == value and shows(line[1], float(np.mean(expected)))
+
+
+def test_learning_rates_have_the_loss_of_the_last_tenth_of_training(report: Path, numbers: dict[str, Any]) -> None:
+    # The last two of twenty, which are a tenth and three tenths of the name's length.
+    expected = {"0.0001": 1.2, "1.0": 0.8, "10": 0.4}
+    assert numbers["learning_rate"] == pytest.approx(expected)
+    assert list(numbers["learning_rate"]) == list(expected)
+    assert all(map(shows, [line[1] for line in table_with(report, "learning rate")], expected.values()))
+
+
+def test_times_are_published_and_of_one_system_a_kind(report: Path, numbers: dict[str, Any], published: Any) -> None:
+    # Averages of words are one kind, however they were trained.
+    assert set(numbers["siamese_table3"]) == {"siamese", "cbow", "dan"}
+    assert all(seconds > 0 for seconds in numbers["siamese_table3"].values())
+    rows = {line[0]: line for line in table_with(report, "system", "run", "all pairs, s")}
+    for name, (seconds, pair) in published["table3"]["rows"].items():
+        assert shows(rows[f"the paper: {name}"][2], seconds) and shows(rows[f"the paper: {name}"][3], 1000 * pair)
+    (line,) = [line for line in rows.values() if line[1] == "siamese"]
+    assert shows(line[3], 1000 * numbers["siamese_table3"]["siamese"] / (30 + 20 + 14))
+
+
+def test_norms_are_sorted_over_words_of_letters_that_have_a_vector(numbers: dict[str, Any], published: Any) -> None:
+    lengths = dict(zip(WORDS, np.linalg.norm(word_table("siamese")[2:].astype(np.float64), axis=1), strict=True))
+    expected = sorted((word for word in WORDS if word.isalpha() and lengths[word]), key=lengths.__getitem__)
+    assert numbers["norms"]["smallest"] == expected[:10] and numbers["norms"]["largest"] == expected[-10:]
+    assert numbers["norms"]["paper_smallest"] == published["words"]["smallest_norms"]
+
+
+def test_neighbours_of_words_are_those_above_a_cosine_nearest_first(report: Path, numbers: dict[str, Any]) -> None:
+    assert set(numbers["neighbours"]) == {"her", "me"}
+    for word, systems in numbers["neighbours"].items():
+        assert list(systems) == ["siamese", "cbow", "skip_gram"]
+        for name, found in systems.items():
+            table = dict(zip(WORDS, word_table(name)[2:].astype(np.float64), strict=True))
+            near = {
+                other: table[word] @ vector / np.linalg.norm(table[word]) / np.linalg.norm(vector)
+                for other, vector in table.items()
+                if other != word and vector.any()
+            }
+            order = sorted((other for other in near if near[other] > 0.6), key=lambda other: -near[other])
+            assert found == [f"{other} {near[other]:.2f}" for other in order[:10]]
+    assert numbers["neighbours"]["her"]["siamese"][0].startswith("she ")
+    rows = table_with(report, "word", "system")
+    assert ["her", "the paper: word2vec", "she, his, my, hers"] in rows
+
+
+@pytest.mark.parametrize("kind", ["none", "a saved model", "another task"])
+def test_without_a_system_that_is_compared_there_are_the_published_figures(
+    tmp_path: Path, published: Any, kind: str
+) -> None:
+    systems = {
+        "none": lambda: [],
+        "a saved model": lambda: [open_system(write_model(tmp_path / "model", {"model_type": "convsim_dan"}))],
+        "another task": lambda: [open_system(write_run(tmp_path / "run", {"tasks": {"captions": 1}}))],
+    }[kind]()
+    page = Page(tmp_path / "report")
+    siamese.write(page, Judge(Corpora(sts=sts()), SOURCES, tmp_path / "kept"), systems, [], published)
+    page.save()
+    table1 = published["table1"]["sets"]
+    assert page.numbers["siamese_published"]["the paper: Siamese CBOW"] == [
+        table1[year][name]["pearson"][3] for year, name in SETS.values()
+    ]
+    assert not page.numbers.get("siamese_table1")
+
+
+def test_without_the_sets_nothing_is_written(tmp_path: Path, published: Any) -> None:
+    page = Page(tmp_path / "report")
+    siamese.write(page, Judge(Corpora(), {}, tmp_path / "kept"), [], [], published)
+    page.save()
+    assert (tmp_path / "report" / "README.md").read_text() == "" and page.numbers == {}

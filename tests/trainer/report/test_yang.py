@@ -1,0 +1,246 @@
+"""The tables of Yang et al. over made-up encoders: published rows as published, ours against NumPy."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import yaml
+from datasets import DatasetDict, concatenate_datasets
+
+from tests.trainer.evaluation.corpora import corpora, snli
+from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.report.folders import write_run, write_sweep
+from tests.trainer.report.reading import shows, table_with, tables
+from trainer.data import Corpora
+from trainer.report import systems as module
+from trainer.report import yang
+from trainer.report.__main__ import PUBLISHED
+from trainer.report.page import Page
+from trainer.report.systems import Judge, open_folders, open_system
+
+SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
+CONVERSATIONS = {"tasks": {"response_prediction": 1}}
+BOTH = {"tasks": {"response_prediction": 0.8, "snli": 0.2}}
+WORDS = {"method": "skip_gram", "sif": False, "sources": ["data/books"]}
+RUN = {"rows": {"pairs": 1000, "snli": 321}}
+
+
+class Multitask(FakeEncoder):
+    """Knows every answer; always sees a contradiction."""
+
+    def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
+        return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
+
+
+ENCODERS = {
+    "dan": FakeEncoder(size=8),
+    "dan_snli": Multitask({f"test question {i}": f"test answer {i}" for i in range(130)}, size=9),
+    "words": FakeEncoder(size=10),
+}
+
+
+@pytest.fixture(scope="module")
+def published() -> Any:
+    return yaml.safe_load(PUBLISHED.read_text("utf-8"))["yang2018"]
+
+
+@pytest.fixture(scope="module")
+def data() -> Corpora:
+    """The corpora, SNLI's training pairs with some of STS-B: one dev pair the other way round, sentences of test."""
+    made = corpora()
+    assert made.stsb and made.snli
+    dev, test, train = made.stsb["validation"][3], made.stsb["test"], snli("train")
+    more = [{"premise": dev["sentence2"].upper(), "hypothesis": dev["sentence1"], "label": 0}]
+    more += [{"premise": test[place]["sentence1"], "hypothesis": "something else", "label": 1} for place in (0, 7)]
+    leaky = concatenate_datasets([train, train.from_list(more, features=train.features)])
+    return replace(made, snli=DatasetDict({**made.snli, "train": leaky}))
+
+
+def point(pearson: float) -> dict[str, Any]:
+    return {"pearson": pearson, "spearman": 0.0}
+
+
+def shares(folder: Path) -> Path:
+    """A sweep of SNLI's share whose runs were judged already; the base run has all of it."""
+    rows = [{"run": "base", "varied": {}}]
+    rows += [{"run": share, "varied": {"snli_share": share}} for share in ("0.1", "0", "0.5")]
+    for row in rows:
+        share = 1.0 if row["run"] == "base" else float(str(row["run"]))
+        scores = {
+            split: {"all": point(lift + share / 10), "captions": point(lift + share / 5)}
+            for split, lift in (("dev", 0.5), ("test", 0.4))
+        }
+        run = {"rows": {"pairs": 1000} | ({"snli": round(300 * share)} if share else {})}
+        settings = BOTH | {"snli_share": share, "stsb": SOURCES["stsb"]}
+        write_run(folder / str(row["run"]), settings, results={"stsb": scores, "run": run})
+    return write_sweep(folder, rows)
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory, data: Corpora, published: Any) -> Iterator[Path]:
+    """The report's folder."""
+    folder = tmp_path_factory.mktemp("yang")
+    write_run(folder / "dan", CONVERSATIONS, results={"run": RUN})
+    write_run(folder / "dan_snli", BOTH, results={"run": RUN})
+    write_run(folder / "words", WORDS, {"model_type": "convsim_cbow"})
+    systems, studies = open_folders([folder / name for name in (*ENCODERS, shares(folder / "snli_share").name)])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "load_encoder", lambda model: ENCODERS[Path(model).parent.name])
+        page = Page(folder / "report")
+        yang.write(page, Judge(data, SOURCES, folder / "kept"), systems, studies, published)
+        page.save()
+        yield page.folder
+
+
+@pytest.fixture(scope="module")
+def numbers(report: Path) -> dict[str, Any]:
+    return json.loads((report / "report.json").read_text("utf-8"))
+
+
+def angles(name: str, first: list[str], second: list[str]) -> np.ndarray:
+    """-arccos of the cosines of an encoder's vectors, in float64."""
+    u, v = (ENCODERS[name].encode(texts).astype(np.float64) for texts in (first, second))
+    return -np.arccos((u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1))
+
+
+def test_every_published_row_is_there_with_its_figures(report: Path, published: Any) -> None:
+    percent = {"table1": ["P@1"], "table2": ["accuracy"], "table6": ["dev", "test 2017"]}
+    for name, titles in percent.items():
+        rows = table_with(report, "system", "run", *titles)
+        for system, values in published[name]["rows"].items():
+            (row,) = [row for row in rows if row[0] == f"the paper: {system}"]
+            shown = [cell for cell in row[2:] if cell]
+            assert len(shown) == len(values) and all(map(shows, shown, np.array(values) / 100))
+    parts = [published["table3"][part] for part in ("rows", "neural", "mixed")]
+    rows = table_with(report, "system", "run", "dev", "test")
+    for system, values in (item for part in parts for item in part.items()):
+        (row,) = [row for row in rows if row[0] == f"the paper: {system}"]
+        assert [float(cell) for cell in row[2:]] == values
+    rows = table_with(report, "system", "run", "all", "captions")
+    for system, splits in published["table4"]["rows"].items():
+        (row,) = [row for row in rows if row[0] == f"the paper: {system}"]
+        assert [float(cell) for cell in row[2:]] == splits["test"]
+
+
+def test_markdown_shows_the_numbers_of_json(report: Path, numbers: dict[str, Any]) -> None:
+    places = {
+        "table1": (("P@1",), lambda row: [row[name] for name in ("p_at_1", "p_at_3", "p_at_10")]),
+        "table2": (("accuracy",), lambda row: [row["accuracy"], row["training_pairs"]]),
+        "table3": (("dev", "test"), lambda row: [row[split]["all"]["pearson"] for split in ("dev", "test")]),
+        "table6": (("dev", "test 2017"), lambda row: [row[split]["map"] for split in ("dev", "test2017")]),
+    }
+    for name, (titles, values) in places.items():
+        shown = [row for row in table_with(report, "system", "run", *titles) if not row[0].startswith("the paper:")]
+        assert [row[:2] for row in shown] == [[row["system"], row["run"]] for row in numbers[name]] and shown
+        for cells, row in zip(shown, numbers[name], strict=True):
+            assert len(cells) == 2 + len(values(row)) and all(map(shows, cells[2:], values(row)))
+    genres = table_with(report, "system", "run", "all", "captions")[-len(numbers["table3"]) :]
+    for cells, row in zip(genres, numbers["table3"], strict=True):
+        assert cells[1] == row["run"]
+        assert all(shows(cell, row["test"][name]["pearson"]) for cell, name in zip(cells[2:], yang.GENRES, strict=True))
+
+
+def test_response_prediction_has_those_that_trained_it_and_the_baselines(numbers: dict[str, Any]) -> None:
+    rows = {row["system"]: row for row in numbers["table1"]}
+    assert list(rows) == ["DAN, conversations", "DAN, conversations + SNLI", "BM25", "TF-IDF"]
+    assert rows["DAN, conversations + SNLI"]["p_at_1"] > 0.5 > rows["DAN, conversations"]["p_at_1"]
+    # "test question 7" and "test answer 7" share two words, of which one is rare.
+    assert rows["BM25"]["p_at_1"] == rows["TF-IDF"]["p_at_1"] == 1
+
+
+def test_snli_has_those_that_trained_it_with_their_training_pairs(numbers: dict[str, Any]) -> None:
+    (row,) = numbers["table2"]
+    assert row["run"] == "dan_snli" and row["training_pairs"] == 321
+    assert row["accuracy"] == pytest.approx(1 / 3) and row["split"] == "test"
+
+
+def test_stsb_is_pearson_of_the_angle_by_split_and_genre(numbers: dict[str, Any], data: Corpora) -> None:
+    assert data.stsb
+    rows = {(row["run"], row["tuned"]): row for row in numbers["table3"]}
+    assert {run for run, _ in rows} == set(ENCODERS) and {("dan", True), ("dan_snli", True)} <= set(rows)
+    for name in ENCODERS:
+        for split, key in (("dev", "validation"), ("test", "test")):
+            pairs = data.stsb[key]
+            scores, gold = angles(name, pairs["sentence1"][:], pairs["sentence2"][:]), np.array(pairs["score"])
+            for genre in yang.GENRES:
+                own = np.array([genre in ("all", each) for each in pairs["genre"]])
+                expected = np.corrcoef(scores[own], gold[own])[0, 1]
+                assert rows[name, False][split][genre]["pearson"] == pytest.approx(expected, abs=1e-5)
+    # Tuning is stopped on dev, where it never gets worse.
+    for name in ("dan", "dan_snli"):
+        assert rows[name, True]["dev"]["all"]["pearson"] >= rows[name, False]["dev"]["all"]["pearson"] - 1e-6
+
+
+def test_the_papers_examples_have_the_angle_of_their_vectors(report: Path, numbers: dict, published: Any) -> None:
+    pairs = published["table5"]["rows"]
+    sides = [[pair[side] for pair in pairs] for side in ("sentence1", "sentence2")]
+    assert list(numbers["table5"]) == ["dan", "dan_snli"]  # sentence encoders only
+    for name, found in numbers["table5"].items():
+        np.testing.assert_allclose(found, angles(name, *sides), atol=1e-5)
+    for cells, pair, ours in zip(table_with(report, "pair"), pairs, numbers["table5"]["dan"], strict=True):
+        assert cells[0] == f"{pair['sentence1']} / {pair['sentence2']}"
+        assert all(map(shows, cells[1:4], (pair["label"], pair["score"], ours)))
+
+
+def test_community_questions_have_the_search_engine_by_hand(numbers: dict[str, Any]) -> None:
+    rows = {row["system"]: row for row in numbers["table6"]}
+    assert {row["run"] for row in numbers["table6"]} == {*ENCODERS, ""} and "BM25" in rows
+    # By rank the first query's relevant ones are at 2 and 4, the second's at 1: (1/2 + 2/4) / 2 and 1.
+    for split in ("dev", "test2017"):
+        assert rows["search engine's order"][split]["map"] == pytest.approx((0.5 + 1) / 2)
+
+
+def test_shares_of_snli_are_in_order_with_the_base_run(report: Path, numbers: dict[str, Any]) -> None:
+    assert [(row["share"], row["training_pairs"]) for row in numbers["figure8"]] == [
+        (0.0, 0), (0.1, 30), (0.5, 150), (1.0, 300),
+    ]  # fmt: skip
+    for cells, row in zip(table_with(report, "share", "pairs"), numbers["figure8"], strict=True):
+        share = row["share"]
+        expected = [0.5 + share / 10, 0.5 + share / 5, 0.4 + share / 10, 0.4 + share / 5]
+        assert all(map(shows, cells, [share, row["training_pairs"], *expected]))
+    assert (report / "figure8.png").is_file() and (report / "figure7.png").is_file()
+
+
+def test_overlap_with_snli_is_counted_whatever_the_order_and_the_case(report: Path, numbers: dict[str, Any]) -> None:
+    assert numbers["overlap"] == {
+        "training_pairs": 33,
+        "dev": {"pairs": 1, "sentences": 1, "of": 30},
+        "test": {"pairs": 0, "sentences": 2, "of": 30},
+    }
+    assert table_with(report, "split") == [["dev", "4", "1", "1", "30"], ["test", "5", "0", "2", "30"]]
+
+
+def test_attention_is_binned_by_distance_beside_uniform(
+    tmp_path: Path, data: Corpora, published: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, uniform = [0.1, 0.2, 0.3, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.1, 0.05], [0.5, 0.25, 0.25]
+    read = []
+    monkeypatch.setattr(module, "load_encoder", lambda model: ENCODERS["dan"])
+    monkeypatch.setattr(yang, "attention_by_distance", lambda encoder, texts: read.extend(texts) or [first, uniform])
+    monkeypatch.setattr(yang, "uniform_by_distance", lambda encoder, texts: uniform)
+    system = open_system(write_run(tmp_path / "dan", {"tasks": {"captions": 1}}, {"model_type": "convsim_transformer"}))
+    page = Page(tmp_path / "report")
+    only_dev = Corpora(stsb=data.stsb)
+    yang.write(page, Judge(only_dev, SOURCES, tmp_path / "kept"), [system], [], published)
+    page.save()
+    rows = table_with(page.folder, "system", "run", "layer")
+    assert [row[2] for row in rows] == ["1", "2", "uniform"]
+    expected = [0.1, 0.2, 0.3, 0.15, 0.1, 0.15, sum(place * share for place, share in enumerate(first))]
+    assert all(map(shows, rows[0][3:], expected)) and len(rows[0]) == 10
+    assert all(map(shows, rows[2][3:], [0.5, 0.25, 0.25, 0, 0, 0, 0.75]))
+    assert page.numbers["attention"] == {"dan": {"layers": [first, uniform], "uniform": uniform}}
+    assert data.stsb
+    dev = data.stsb["validation"]
+    assert sorted(read) == sorted({*dev["sentence1"], *dev["sentence2"]})
+
+
+def test_without_data_there_is_no_table(tmp_path: Path, published: Any) -> None:
+    system = open_system(write_run(tmp_path / "dan", CONVERSATIONS))
+    page = Page(tmp_path / "report")
+    yang.write(page, Judge(Corpora(), {}, tmp_path / "kept"), [system], [], published)
+    page.save()
+    assert page.numbers == {} and tables(page.folder) == []
