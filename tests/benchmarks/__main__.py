@@ -56,6 +56,11 @@ DAN_ENCODE_FLOAT32 = Contender("ours in float32", "encoding.dan", {"dtype": "flo
 TRAIN_DAN = (
     "DAN, 200,000 words and 2^18 bigrams, width 300, row-wise Adagrad and AdamW, clipped, bf16 where that pays; batch"
 )
+SUGGEST = "1,000,000 comments (some of halves of two) as replies, 512 numbers each"
+SUGGEST_OURS = Contender("ours, the graph", "suggesting.ours")
+SUGGEST_PEER = Contender(
+    "sentence_transformers.util.semantic_search, exact, float32", "suggesting.sentence_transformers"
+)
 
 
 def _beside_dan(batch_size: int) -> tuple[Contender, ...]:
@@ -172,6 +177,22 @@ BENCHMARKS = {
         1.15, _extract("dumps", comments="many_dumped", limit="2GiB"),
         Contender("itself on a tenth of the comments", "extracting.ours", {"source": "dumps", "limit": "2GiB"}),
         better="lower", together="extract_many", reads="dumps",
+    ),
+    "suggest_build": Benchmark(
+        f"{SUGGEST}: the graph, from vectors", "replies/s", 0.3, Contender("ours", "suggesting.build"),
+        Contender("usearch in its default settings", "suggesting.build_default"),
+    ),
+    "suggest_queries": Benchmark(
+        f"{SUGGEST}: the ten best, 256 queries at a time", "queries/s", 10, SUGGEST_OURS, SUGGEST_PEER,
+        (Contender("ours, exact", "suggesting.ours_exact"),), together="suggest",
+    ),
+    "suggest_recall": Benchmark(
+        f"{SUGGEST}: of the ten best, the share found", "recall@10", 0.95, SUGGEST_OURS, SUGGEST_PEER,
+        together="suggest",
+    ),
+    "suggest_memory": Benchmark(
+        f"{SUGGEST}: peak resident memory of suggest_queries, pages of mapped files included", "MB", 1, SUGGEST_OURS,
+        SUGGEST_PEER, (Contender("ours, exact", "suggesting.ours_exact"),), "lower", "suggest",
     ),
     "gpu_transformer": Benchmark(
         "paper size, batch 2,048, bf16; operations of the dense layers and scores", "Tflop/s", 0.4,
