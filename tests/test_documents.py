@@ -1,0 +1,112 @@
+"""What the documents show works: Python is run, commands are run or their options looked up, files are there."""
+
+import functools
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainer.command_line import parse_arguments
+
+ROOT = Path(__file__).resolve().parents[1]
+DOCUMENTS = [
+    ROOT / "README.md",
+    *(ROOT / folder / "README.md" for folder in ("data_scripts", "trainer", "model_cards")),
+]
+WITH_COMMANDS = ("data_scripts", "modeling_convsim.suggestion")
+BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^(?:python -m|accelerate launch|python trainer/run\.py)\s.*$", re.MULTILINE)
+
+
+def blocks(language: str, *paths: Path) -> list[str]:
+    """The contents of the fenced blocks in a language, "" for those without."""
+    return [text for path in paths for kind, text in BLOCK.findall(path.read_text("utf-8")) if kind == language]
+
+
+def commands() -> list[str]:
+    """Every command that a document shows, on one line."""
+    joined = [text.replace("\\\n", " ") for text in blocks("", *DOCUMENTS)]
+    return list(dict.fromkeys(line for text in joined for line in COMMAND.findall(text)))
+
+
+def run(folder: Path, *words: str) -> str:
+    """What a Python command prints, run in a folder that is not the clone; it must end well."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
+    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+@functools.cache
+def help_text(*words: str) -> str:
+    """What a command says of its options."""
+    return run(ROOT, *words, "--help")
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `make train` was run, so to speak: for a few steps only."""
+    folder = tmp_path_factory.mktemp("quickstart")
+    run(folder, "-m", "data_scripts", "sample", "--output", "data/sample")
+    run(
+        folder, str(ROOT / "trainer/run.py"), str(ROOT / "trainer/presets/quickstart.yaml"), "--max_steps", "60",
+        "--eval_every", "60", "--final_split", "dev", "--trackers", "none",
+    )  # fmt: skip
+    (folder / "README.md").write_text("How are you?\nFine.\n")
+    return folder
+
+
+@pytest.mark.parametrize("snippet", blocks("python", *DOCUMENTS))
+def test_python_runs(quickstart: Path, snippet: str) -> None:
+    run(quickstart, "-c", snippet)
+
+
+def test_the_chat_log_gives_the_counts_that_are_shown(tmp_path: Path) -> None:
+    table, command, shown = _chat_log()
+    (tmp_path / "support.csv").write_text(table)
+    _, *words = shlex.split(command)
+    printed = run(tmp_path, *words).splitlines()
+    lines = iter(printed)
+    for line in shown.splitlines():
+        assert line == "…" or line in lines, f"not printed, or not in this place: {line}"
+
+
+def _chat_log() -> tuple[str, str, str]:
+    """The table, the command and its output, of the README."""
+    texts = blocks("", ROOT / "README.md")
+    (place,) = [number for number, text in enumerate(texts) if text.startswith("ticket,from,at,text")]
+    return texts[place], texts[place + 1], texts[place + 2]
+
+
+@pytest.mark.parametrize("command", [text for text in commands() if "trainer/run.py" in text])
+def test_a_training_command_has_settings_that_are_taken(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    words = shlex.split(command)
+    preset, *options = words[words.index("trainer/run.py") + 1 :]
+    options = [word for word in options if word != "…"]
+    if preset.endswith(".yaml") and Path(preset).parent.name:
+        parse_arguments([preset, *(options if options[-1:] != ["--pairs"] else [])])
+
+
+@pytest.mark.parametrize("command", [text for text in commands() if "python -m" in text])
+def test_options_of_a_command_are_in_its_help(command: str) -> None:
+    module, *words = shlex.split(command.partition("#")[0])[2:]
+    known = help_text("-m", module, *([words[0]] if module in WITH_COMMANDS else []))
+    named = {word.partition("=")[0] for word in words if word.startswith("-")}
+    if module == "trainer.sweep":  # takes the trainer's options too
+        known += help_text("trainer/run.py")
+    assert not {option for option in named if not re.search(rf"(?<![\w-]){option}(?![\w-])", known)}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
+def test_what_a_document_links_to_is_there(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
+    assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 200
