@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
 from trainer.report.page import Page
 from trainer.report.systems import BOTH, CONVERSATIONS, NEIGHBOURS
 
@@ -117,9 +119,14 @@ def _siamese_beats_word2vec(numbers: dict[str, Any]) -> Iterator[Finding]:
 
 def _function_words_are_short(numbers: dict[str, Any]) -> Iterator[Finding]:
     if found := numbers.get("norms"):
-        shared = [word for word in found["smallest"] if word in found["paper_smallest"]]
-        holds = len(shared) >= len(found["smallest"]) / 2
-        yield holds, f"of the ten shortest, {len(shared)} are among the paper's ten: {', '.join(shared) or 'none'}"
+        count = sum(word in ENGLISH_STOP_WORDS for word in found["smallest"])
+        shared = sum(word in found["paper_smallest"] for word in found["smallest"])
+        holds = count / len(found["smallest"]) > max(found["stop_words"], 0.5)
+        share = f"{100 * found['stop_words']:.0f} %"
+        figures = (
+            f"of the {len(found['smallest'])} shortest {count} are stop words (scikit-learn's; of all compared {share})"
+        )
+        yield holds, f"{figures}, {shared} are among the paper's ten"
 
 
 CLAIMS: tuple[tuple[str, str, Callable[[dict[str, Any]], Iterator[Finding]]], ...] = (

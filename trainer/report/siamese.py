@@ -6,6 +6,7 @@ from typing import Any, cast
 
 import numpy as np
 from matplotlib.figure import Figure
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
@@ -254,7 +255,7 @@ def _times(page: Page, judge: Judge, systems: Sequence[System], published: Any) 
     numbers = {}
     kinds: set[str] = set()
     for system in systems:
-        kind = f"{system.encoder} {system.trained_on}"
+        kind = system.trained_on if system.trained_on in (WORDS, NEIGHBOURS) else system.encoder
         if kind in kinds or system.method == "pv_dbow":
             continue
         kinds.add(kind)
@@ -288,21 +289,23 @@ def _words(page: Page, judge: Judge, systems: Sequence[System], published: Any) 
         return
     page.heading(3, "Section 4.4: norms and neighbours of words")
 
-    def norms() -> dict[str, list[str]]:
+    def norms() -> dict[str, Any]:
         words, vectors = word_vectors(judge.encoder(ours))  # type: ignore[arg-type]
         common = [index for index, word in enumerate(words) if word.isalpha()][:COMMON]
         order = np.argsort(np.linalg.norm(vectors[common], axis=1), kind="stable")
         named = [words[common[index]] for index in order]
-        return {"smallest": named[:10], "largest": named[-10:]}
+        share = sum(word in ENGLISH_STOP_WORDS for word in named) / len(named)
+        return {"smallest": named[:10], "largest": named[-10:], "stop_words": share}
 
-    found = {**judge.keep(ours, "norms", norms), "paper_smallest": published["smallest_norms"]}
+    found = {**judge.keep(ours, "norms_of_words", norms), "paper_smallest": published["smallest_norms"]}
     page.text(f"Of the {COMMON:,} most frequent words, `{ours.name}`:")
     page.table("norms", ["norm", "ours", "the paper"], [
         ["smallest", ", ".join(found["smallest"]), ", ".join(published["smallest_norms"])],
         ["largest", ", ".join(found["largest"]), ", ".join(published["largest_norms"])],
     ], found)  # fmt: skip
     least = published["similarity_above"]
-    compared = [ours, *(system for system in systems if system.method in ("skip_gram", "cbow"))]
+    compared = [ours]
+    compared += [each for each in systems if each.method in ("skip_gram", "cbow") and each.sources == ours.sources]
     rows: list[list[Cell]] = []
     numbers: dict[str, dict[str, list[str]]] = {}
     for word, told in published["neighbours"].items():

@@ -150,12 +150,23 @@ def test_siamese_cbow_is_not_held_against_word2vec_of_other_texts(tmp_path):
     assert SIAMESE not in judged(tmp_path, {"siamese_table1": rows})[0]
 
 
-@pytest.mark.parametrize(("ours", "holds"), [("to of the a x y", True), ("to of x y z w", False)])
-def test_function_words_are_short_where_half_of_the_shortest_are_the_papers(tmp_path, ours, holds):
-    norms = {"smallest": ours.split(), "largest": [], "paper_smallest": "to of and the a in".split()}
+@pytest.mark.parametrize(
+    ("ours", "stop_words", "holds", "count"),
+    [
+        ("to of the a horse king", 0.2, True, 4),
+        ("to of horse king ship sea", 0.2, False, 2),
+        ("to of the a horse king", 0.7, False, 4),  # no more than among all words
+    ],
+)
+def test_function_words_are_short_where_most_of_the_shortest_are_stop_words(tmp_path, ours, stop_words, holds, count):
+    norms = {"smallest": ours.split(), "largest": [], "paper_smallest": ["to", "in"], "stop_words": stop_words}
     found, _ = judged(tmp_path, {"norms": norms})
-    assert [each for each, _ in found[NORMS]] == [holds]
-    assert found[NORMS][0][1].endswith("to, of, the, a" if holds else "to, of")
+    ((each, figures),) = found[NORMS]
+    assert each == holds
+    assert figures.startswith(f"of the 6 shortest {count} are stop words") and figures.endswith(
+        "1 are among the paper's ten"
+    )
+    assert f"{100 * stop_words:.0f} %" in figures
 
 
 def test_every_claim_without_figures_says_that_it_was_not_measured(tmp_path):
