@@ -15,6 +15,40 @@ from data_scripts.pairs import PAIR_SCHEMA
 LONGEST = 2_000  # characters; longer texts are counted as this long
 MOST = 1_000  # replies a comment, pairs a thread: the same
 SOURCES_SHOWN = 15
+# The Hub's names of sizes, each with the number of rows that it ends before.
+SIZES = {"n<1K": 10**3, "1K<n<10K": 10**4, "10K<n<100K": 10**5, "100K<n<1M": 10**6, "1M<n<10M": 10**7,
+         "10M<n<100M": 10**8, "100M<n<1B": 10**9, "1B<n<10B": 10**10, "10B<n<100B": 10**11}  # fmt: skip
+USE = """## Intended use
+
+For training and judging sentence encoders on which response belongs to which input, for research and for one's own
+product where the licence allows it. Not for finding out who wrote a text, and not for decisions about people.
+
+## How to load it
+
+In this folder:
+
+```python
+import os
+from datasets import load_dataset
+
+pairs = load_dataset(os.getcwd())  # or the folder's path, or its name on the Hub, OWNER/NAME
+print(pairs)
+```
+"""
+CITATION = """## Citation
+
+Cite the source of the texts, and the paper that trains encoders on such pairs:
+
+```bibtex
+@inproceedings{yang-etal-2018-learning,
+  title     = {Learning Semantic Textual Similarity from Conversations},
+  author    = {Yang, Yinfei and Yuan, Steve and Cer, Daniel and Kong, Sheng-yi and Constant, Noah and Pilar, Petr and
+               Ge, Heming and Sung, Yun-Hsuan and Strope, Brian and Kurzweil, Ray},
+  booktitle = {Proceedings of the Third Workshop on Representation Learning for NLP},
+  year      = {2018},
+  pages     = {164--174}
+}
+```"""
 
 
 class _Runs:
@@ -127,8 +161,10 @@ def write_card(
         "dataset_size": sum(size for _, size in sizes.values()),
     }
     metadata = {
+        **({"language": language} if (language := report["settings"].get("language")) else {}),
         "license": license_id or "unknown",
         "pretty_name": f"{statistics.pairs:,} pairs of an input and a response",
+        "size_categories": [next((name for name, end in SIZES.items() if statistics.pairs < end), "100B<n<1T")],
         "task_categories": ["sentence-similarity"],
         "tags": ["convsim", "conversations"],
         "configs": [
@@ -170,6 +206,9 @@ def _text(
         "",
         "![Responses for each input](plots/replies.png)",
         "",
+        USE,
+        *_limits(report),
+        "",
         "## Source",
         "",
         *(f"- {name}: {pairs:,} pairs" for name, pairs in statistics.sources.most_common(SOURCES_SHOWN)),
@@ -199,7 +238,27 @@ def _text(
             "NOT STATED. Whoever publishes this must put the licence of the texts above, as `license` at the top of "
             "this file, and say here whose texts they are and under which terms they may be used."
         )
+    lines += ["", CITATION]
     return "\n".join(lines) + "\n"
+
+
+def _limits(report: dict[str, Any]) -> list[str]:
+    language = report["settings"].get("language")
+    return [
+        "## Limits",
+        "",
+        f"- Language: texts that are surely of another language than `{language}` were left out; short ones may be of "
+        "any."
+        if language
+        else "- Language: not looked at; see the sources.",
+        "- Personal data: e-mail addresses, user names written as such and phone numbers were masked where a rule "
+        "found them; people's names in running text were not."
+        if "masked" in report
+        else "- Personal data: not masked.",
+        "- Who writes in forums and chats is no sample of all people, and what they write holds their prejudices, "
+        "their rudeness and their errors.",
+        "- A response is what somebody answered, not what is true or the best answer.",
+    ]
 
 
 def _cell(value: object) -> str:

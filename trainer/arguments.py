@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -176,6 +177,9 @@ class Arguments:
     push_to_hub: bool = _option(False, "publish the model when done; needs hub_model_id")
     hub_model_id: str | None = _option(None, "where to publish: OWNER/NAME")
     hub_private: bool = _option(False, "publish to a private repository")
+    license: str = _option(
+        "apache-2.0", "licence of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …"
+    )
 
     def batch_size_at(self, step: int) -> int:
         """Batch size, over all processes, of a step counted from 0."""
@@ -250,6 +254,12 @@ def validate(arguments: Arguments) -> None:
         raise InputError(f"word_vectors is '{start}'; expected random, skip_gram, or a file or folder that is there")
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
+    # The Hub's list is on the Hub alone; what it holds are all words of this form.
+    if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", arguments.license):
+        raise InputError(
+            f"license is '{arguments.license}'; expected a licence as the Hub spells it, in small letters, such as "
+            "apache-2.0, cc-by-sa-4.0 or other"
+        )
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:

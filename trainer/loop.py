@@ -29,7 +29,8 @@ from trainer.data import Corpora, load_corpora
 from trainer.distributed import average_tables, leave_out_tables, tell_exchange
 from trainer.evaluation.judging import evaluate_encoder
 from trainer.evaluation.results import flatten, write_results
-from trainer.machine import available_threads, fastest_threads, start_accelerator
+from trainer.machine import available_threads, fastest_threads, measure_speed, start_accelerator
+from trainer.model_card import find_licences
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, publish
 from trainer.run_folder import drop_metrics_after, last_checkpoint, place_checkpoint, prepare_folder
@@ -135,14 +136,8 @@ class _Run:
         scales = accelerator.scaler is not None
         self.steppers = self.optimisers if scales else [wrapper.optimizer for wrapper in self.optimisers]
         self.parameters = list(model.parameters())
-        self.progress: dict[str, Any] = {
-            "step": 0,
-            "pairs": 0,
-            "seconds": 0.0,
-            "best": None,
-            "best_step": None,
-            "threads": None,
-        }
+        self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0}
+        self.progress |= {"best": None, "best_step": None, "threads": None}
         self.all_threads = available_threads()
         self.losses: dict[str, list[Tensor]] = {}
         self.trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
@@ -382,7 +377,9 @@ class _Run:
                 "threads": progress["threads"],
                 "mixed_precision": self.accelerator.mixed_precision,
                 "rows": {TRAINED_ON.get(name, name): len(task) for name, task in self.tasks.items()},
+                **measure_speed(model.encoder, self.tokenizer),
             }
+            results["licences"] = find_licences(asdict(arguments))
             results["leakage"] = self.corpora.leakage
             write_results(self.folder / "results.json", results)
             build_folder(model, self.tokenizer, self.folder / "model", results=results, settings=asdict(arguments))

@@ -1,5 +1,7 @@
 """What the machine offers a run: its device, the precision that pays there, its threads."""
 
+import copy
+import itertools
 import logging
 import os
 import time
@@ -8,10 +10,17 @@ from collections.abc import Callable
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from accelerate.utils import broadcast_object_list
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from modeling_convsim.hardware import bfloat16_pays
+from data_scripts.sample import fill, fillings, read_premises
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.hardware import bfloat16_pays, use_onednn
+from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
+
+SPEED_SENTENCES = 512
+SPEED_SECONDS = 1.0  # that may be spent on measuring the speed of a model
 
 logger = logging.getLogger(__name__)
 
@@ -92,3 +101,30 @@ def fastest_threads(work: Callable[[], None], most: int) -> int:
     shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
     logger.info("training with %d of %d threads: a step takes %s", fastest, most, shown)
     return fastest
+
+
+def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    """Sentences a second that a model encodes on the CPU, in float32 and with tokenising, as results.json has them.
+
+    The sentences are of the sample that ships with the project, so that models compare; the fastest pass counts. The
+    model is left as it is; a slow one encodes fewer of them, so that it takes about a second.
+    """
+    blocks, slots = read_premises()
+    texts: list[str] = []
+    for block in blocks:
+        way = fillings(block, slots)[0]
+        texts += [fill(text, way) for text in itertools.chain([block.title], *block.texts.values())]
+    texts = texts[:SPEED_SENTENCES]
+    model = copy.deepcopy(model).cpu().float()
+    with torch.random.fork_rng(devices=[]):
+        use_onednn(model)  # as Encoder.from_pretrained does
+    encoder = Encoder(model, tokenizer)
+    rate, left = 0.0, SPEED_SECONDS
+    for count in (1, 8, 64, len(texts), len(texts), len(texts)):
+        if rate and count / rate > left:
+            break
+        started = time.perf_counter()
+        encoder.encode(texts[:count])
+        seconds = time.perf_counter() - started
+        rate, left = max(rate, count / seconds), left - seconds
+    return {"sentences_per_second": round(rate, 1), "speed_threads": torch.get_num_threads()}

@@ -7,7 +7,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import yaml
-from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
+from huggingface_hub import (
+    EvalResult,
+    EvalResultEntry,
+    ModelCard,
+    ModelCardData,
+    eval_result_entries_to_yaml,
+    metadata_load,
+    try_to_load_from_cache,
+)
 from transformers import PretrainedConfig
 
 TEMPLATE = Path(__file__).resolve().parents[1] / "model_cards" / "template.md"
@@ -91,7 +99,8 @@ def write_card(
     Args:
         folder: the model folder.
         results: the content of the run's results.json (DESIGN.md); `leakage` holds, for each training set (`pairs`,
-            `snli`), `{evaluation set: rows, "removed": rows in all}`, and `run.rows` how many rows it trained on.
+            `snli`), `{evaluation set: rows, "removed": rows in all}`, `run.rows` how many rows it trained on, and
+            `licences` what `find_licences` said when the run was made.
         settings: the run's settings, as in config.yaml.
         config: the model's config.
         model_id: what the card's examples load, `ORG/NAME`. What model_cards/NAME/errors.md says of the errors' table,
@@ -102,7 +111,7 @@ def write_card(
     base = settings.get("initialise_from")
     data = ModelCardData(
         language="en",
-        license="apache-2.0",
+        license=settings.get("license", "apache-2.0"),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[
@@ -114,7 +123,7 @@ def write_card(
             config.model_type,
         ],
         base_model=base if base and _is_on_hub(base) else None,
-        datasets=[name for name in _sources(settings) if _is_on_hub(name)] or None,
+        datasets=list(dict.fromkeys(_hub_id(name) for name in _sources(settings) if _is_on_hub(name))) or None,
         metrics=sorted({row.metric for row in rows}) or None,
         model_name=model_id.rpartition("/")[2],
         eval_results=[_eval_result(row) for row in rows] or None,
@@ -226,10 +235,13 @@ def _data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any]
         counts = {task: rows[f"{task}/{one}"] for task in _TASKS_OF[kind] if f"{task}/{one}" in rows}
     else:
         counts = {task: rows[kind] for task in _TASKS_OF[kind] if kind in rows}
-    leaks = {other: count for other, count in results["leakage"][name].items() if other != "removed" and count}
     sources = [source for source in _named(settings, kind) if not one or source.rstrip("/").rpartition("/")[2] == one]
+    licences = find_licences(settings) | results.get("licences", {})
+    named = {_shown(source): licences.get(source, "not stated") for source in sources}
+    leaks = {other: count for other, count in results["leakage"][name].items() if other != "removed" and count}
     return {
         "source": ", ".join(map(_shown, sources)),
+        "licence": _cell(next(iter(named.values())) if len(set(named.values())) == 1 else named),
         "rows": ", ".join(f"{task.replace('_', ' ')} {count:,}" for task, count in counts.items())
         or ("word vectors only" if kind == "texts" else "none"),
         "removed": f"{results['leakage'][name]['removed']:,}",
@@ -254,8 +266,35 @@ def _named(settings: Mapping[str, Any], kind: str) -> list[str]:
     return [value] if isinstance(value, str) else list(value or [])
 
 
+def find_licences(settings: Mapping[str, Any]) -> dict[str, str]:
+    """Source of training data, as the settings name it -> its licence; without those that state none.
+
+    A folder states it at the top of its card (`--license` of our commands), a set of the Hub in the card that was
+    downloaded with it; nothing is asked of the Hub.
+    """
+    sources = dict.fromkeys(source for kind in _TASKS_OF for source in _named(settings, kind))
+    found = {source: _licence(source) for source in sources}
+    return {source: licence for source, licence in found.items() if licence}
+
+
+def _licence(source: str) -> str:
+    try:
+        card = try_to_load_from_cache(_hub_id(source), "README.md", repo_type="dataset") if _is_on_hub(source) else None
+        path = Path(card) if isinstance(card, str) else Path(source, "README.md")
+        licence = (metadata_load(path) or {}).get("license") if path.is_file() else None
+    except (OSError, ValueError, yaml.YAMLError):  # somebody else's file, which need not be a card
+        return ""
+    licences = licence if isinstance(licence, list) else [licence]
+    return " and ".join(str(each) for each in licences if each and each != "unknown")
+
+
+def _hub_id(source: str) -> str:
+    """OWNER/NAME of OWNER/NAME:CONFIG@REVISION."""
+    return source.partition("@")[0].partition(":")[0]
+
+
 def _is_on_hub(source: str) -> bool:
-    return source.count("/") == 1 and not Path(source).exists()
+    return _hub_id(source).count("/") == 1 and not Path(source).exists()
 
 
 def _shown(source: str) -> str:

@@ -3,6 +3,7 @@ import hashlib
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -16,6 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
+from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
+from huggingface_hub.utils import close_session
 
 from data_scripts import output
 from data_scripts.__main__ import main
@@ -27,7 +30,7 @@ from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 Pair = tuple[str, str, str, str]
 
 
-def written(folder: Path, pairs: list[Pair], *arguments: str) -> dict:
+def written(folder: Path, pairs: list[Pair], *arguments: str, settings: dict | None = None) -> dict:
     """The report of writing some pairs, which go through DuckDB."""
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)
@@ -38,7 +41,7 @@ def written(folder: Path, pairs: list[Pair], *arguments: str) -> dict:
     scratch.mkdir()
     columns = dict(zip(PAIR_SCHEMA.names, map(list, zip(*pairs, strict=True)), strict=True))
     pq.write_table(pa.table(columns, schema=PAIR_SCHEMA), scratch / "made.parquet")
-    report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"]}}
+    report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
     write_pairs(ibis.duckdb.connect().read_parquet(scratch / "made.parquet"), folder, scratch, args, report)
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
@@ -159,6 +162,40 @@ def test_a_card_without_a_licence_says_that_it_is_missing(tmp_path):
     written(tmp_path / "out", draw_pairs(100))
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "unknown" and "NOT STATED" in text
+
+
+def test_the_hubs_validator_takes_the_card_and_its_metadata_are_read_without_loss(tmp_path, monkeypatch):
+    written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
+    path = tmp_path / "out" / "README.md"
+    with LoopbackHub() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        close_session()
+        found = DatasetCard.load(path)
+        found.validate()
+        assert hub.requests == ["POST /api/validate-yaml"]
+    assert found.data.to_dict() == metadata_load(path) == card(tmp_path / "out")[0]
+    assert found.data.task_categories == ["sentence-similarity"] and found.data.size_categories == ["n<1K"]
+    assert not set(found.data.to_dict()) - {*vars(DatasetCardData()), "tags", "configs", "dataset_info"}
+
+
+def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
+    report = written(tmp_path / "out", draw_pairs(1_000))
+    (block,) = re.findall(r"```python\n(.*?)```", card(tmp_path / "out")[1], flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path / "out")
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert {split: len(rows) for split, rows in names["pairs"].items()} == report["splits"]
+
+
+def test_the_card_says_what_was_done_about_language_and_personal_data(tmp_path):
+    written(tmp_path / "plain", draw_pairs(100))
+    metadata, text = card(tmp_path / "plain")
+    assert "language" not in metadata and "- Language: not looked at" in text and "data: not masked" in text
+    written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
+    metadata, text = card(tmp_path / "masked")
+    assert metadata["language"] == "de" and "another language than `de`" in text and "phone numbers were masked" in text
 
 
 @pytest.fixture
