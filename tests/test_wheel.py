@@ -1,0 +1,131 @@
+"""The wheel alone, with what it requires and nothing else, opens a published folder and encodes."""
+
+import importlib.metadata
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from email.parser import Parser
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from packaging.requirements import Requirement
+from transformers import PreTrainedTokenizerFast
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from modeling_convsim.encoding import Encoder
+from trainer import publish
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
+# Encodes in the three ways that need no other package; `modules` are those that must not be there.
+READER = """
+import importlib.util, json, sys
+
+folder, library, texts, modules, *paths = json.loads(sys.argv[1])
+sys.path += paths
+import modeling_convsim
+import torch
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from modeling_convsim.encoding import Encoder
+from transformers import AutoModel, AutoTokenizer
+
+assert modeling_convsim.__file__.startswith(library), modeling_convsim.__file__
+found = [name for name in modules if importlib.util.find_spec(name)]
+assert not found, f"not required, yet there: {found}"
+batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+with torch.inference_mode():
+    pooled = AutoModel.from_pretrained(folder).eval()(batch["input_ids"], batch["attention_mask"]).pooler_output
+encoder = Encoder.from_pretrained(folder)
+vectors = {"AutoModel": pooled, "input": encoder.encode(texts), "response": encoder.encode(texts, side="response")}
+print(json.dumps({name: rows.tolist() for name, rows in vectors.items()}))
+"""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built from a copy of the clone's own files, without a network."""
+    source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    for name in ("modeling_convsim", "trainer", "data_scripts", "tests"):
+        shutil.copytree(ROOT / name, source / name, ignore=shutil.ignore_patterns("__pycache__"))
+    pip("wheel", str(source), "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder))
+    (file,) = folder.iterdir()
+    return file
+
+
+def pip(command: str, *words: str) -> None:
+    """Run pip; it must end well."""
+    options = ["--quiet", "--disable-pip-version-check", "--no-index"]
+    done = subprocess.run([sys.executable, "-m", "pip", command, *options, *words], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def required(wheel: Path) -> set[str]:
+    """The distributions that the wheel requires without an extra, by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        return needed(Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", []))
+
+
+def needed(requirements: list[str]) -> set[str]:
+    """The names of those requirements that hold here and belong to no extra."""
+    parsed = map(Requirement, requirements)
+    return {one.name for one in parsed if one.marker is None or one.marker.evaluate({"extra": ""})}
+
+
+def link_installed(names: set[str], folder: Path) -> None:
+    """Links in `folder` to the installed distributions and all that these require in turn."""
+    todo, done = set(names), set()
+    while todo:
+        name = todo.pop()
+        done.add(name)
+        distribution = importlib.metadata.distribution(name)
+        for top in {path.parts[0] for path in distribution.files or []} - {"..", "__pycache__"}:
+            if not (folder / top).exists():
+                (folder / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
+        todo |= needed(distribution.requires or []) - done
+
+
+def test_it_holds_the_models_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        files = {name for name in archive.namelist() if ".dist-info/" not in name}
+    assert files == {f"modeling_convsim/{path.name}" for path in (ROOT / "modeling_convsim").glob("*.py")}
+
+
+def test_it_requires_torch_and_transformers_only(wheel: Path) -> None:
+    assert required(wheel) == {"torch", "transformers"}
+
+
+def test_it_encodes_where_nothing_else_is_installed(
+    wheel: Path, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
+) -> None:
+    torch.manual_seed(0)
+    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [9]}
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, embedding_size=12, response_hidden_sizes=[10]))
+    folder = tmp_path / "run" / "model"
+    publish.build_folder(model, tiny_tokenizer, folder, results={}, settings={})
+    library, links = tmp_path / "library", tmp_path / "links"
+    pip("install", str(wheel), "--no-deps", "--target", str(library))
+    links.mkdir()
+    link_installed(required(wheel), links)
+
+    absent = ["trainer", "data_scripts", "tests", "sentence_transformers", "datasets", "scipy", "pyarrow", "usearch"]
+    argument = json.dumps([str(folder), str(library), TEXTS, absent, str(library), str(links)])
+    # -I and -S: neither the clone, nor PYTHONPATH, nor the environment's packages and .pth files are on sys.path.
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", READER, argument], cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-2000:]
+
+    found = json.loads(done.stdout)
+    encoder = Encoder.from_pretrained(folder)
+    assert np.allclose(found["AutoModel"], publish.embed(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6)
+    assert np.allclose(found["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
+    assert np.allclose(found["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)

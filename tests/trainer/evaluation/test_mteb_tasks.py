@@ -1,0 +1,96 @@
+"""MTEB's own code gives our figures, in files that it reads again and that are published with the model."""
+
+import json
+import random
+import sys
+from pathlib import Path
+
+import huggingface_hub
+import pytest
+from datasets import Dataset
+from transformers import PreTrainedTokenizerFast
+
+from tests.conftest import WORDS
+from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
+from tests.trainer.test_publish import make_run
+from trainer import publish
+from trainer.evaluation import mteb_tasks
+
+
+@pytest.fixture
+def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
+    """The folder of a finished run of a tiny model."""
+    return make_run(tmp_path / "run", tiny_tokenizer)
+
+
+@pytest.fixture
+def sets(tmp_path: Path) -> Path:
+    """STS-B and conversation pairs of invented sentences, each with a dev and a test split."""
+    draw = random.Random(0)
+
+    def sentences(count: int) -> list[str]:
+        return [" ".join(draw.choices(WORDS, k=draw.randint(2, 9))) for _ in range(count)]
+
+    for split, size in (("validation", 110), ("test", 130)):
+        stsb = {"sentence1": sentences(50), "sentence2": sentences(50), "score": [draw.random() * 5 for _ in range(50)]}
+        talk = {"input": sentences(size), "response": sentences(size)}
+        names = {"thread": [f"{split} {number}" for number in range(size)], "source": ["invented"] * size}
+        for name, columns in {"stsb": stsb, "pairs": talk | names}.items():
+            (tmp_path / name).mkdir(exist_ok=True)
+            Dataset.from_dict(columns).to_parquet(tmp_path / name / f"{split}-00000-of-00001.parquet")
+    return tmp_path
+
+
+@pytest.mark.parametrize("split", ["dev", "test"])
+def test_mteb_gives_our_figures_and_reads_its_files_again(run: Path, sets: Path, split: str) -> None:
+    mteb = pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
+    words = [str(run / "model"), "--stsb", str(sets / "stsb"), "--pairs", str(sets / "pairs"), "--split", split]
+    figures = mteb_tasks.run(mteb_tasks.build_parser().parse_args(words))
+    assert [(one.task, one.name) for one in figures] == [
+        *(("STSBenchmark", f"cosine_{name}") for name in ("pearson", "spearman")),
+        *(("ConvSimReplies", f"hit_rate_at_{n}") for n in (1, 3, 10)),
+    ]
+    assert [one.mteb for one in figures] == pytest.approx([one.ours for one in figures], abs=1e-4)
+    assert all(one.ours for one in figures)
+
+    folder, split = run / "model" / "mteb", mteb_tasks.SPLITS[split]
+    assert {path.name for path in folder.iterdir()} == {"STSBenchmark.json", "ConvSimReplies.json", "model_meta.json"}
+    for one in figures:
+        result = mteb.TaskResult.from_disk(folder / f"{one.task}.json", load_historic_data=False)
+        assert result.scores[split][0][one.name] == pytest.approx(one.mteb, abs=1e-6)
+
+
+def test_results_of_mteb_are_published_with_the_model(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run / "model" / "mteb").mkdir()
+    (run / "model" / "mteb" / "STSBenchmark.json").write_text('{"task_name": "STSBenchmark"}')
+    with LoopbackHub() as server:
+        monkeypatch.setenv("HF_TOKEN", WRITE_TOKEN)
+        for name, value in {"ENDPOINT": server.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}.items():
+            monkeypatch.setattr(huggingface_hub.constants, name, value)
+        publish.publish(run, "me/talker")
+        (commit,) = server.repositories["models", "me/talker"].commits
+    assert json.loads(commit[2]["mteb/STSBenchmark.json"]) == {"task_name": "STSBenchmark"}
+
+
+def test_without_mteb_the_message_names_the_extra(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setitem(sys.modules, "mteb", None)
+    assert mteb_tasks.main([str(run / "model"), "--stsb", "data/stsb"]) == 2
+    assert "install the extra mteb, with pip install" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "name STS-B with --stsb"),
+        (["--stsb", "x", "--queries", "0"], "--queries: 0; expected 1 or more"),
+        (["--stsb", "x"], "ORG/NAME is no folder here: name one for the results with -o"),
+    ],
+)
+def test_a_mistake_is_one_message(
+    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(mteb_tasks, "import_mteb", lambda: None)
+    assert mteb_tasks.main(["ORG/NAME", *options]) == 2
+    assert message in capsys.readouterr().err
