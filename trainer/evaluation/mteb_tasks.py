@@ -92,7 +92,7 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
     replies = [f"reply{number}" for number in range(len(queries.responses))]
     inputs = [f"input{number}" for number in range(len(queries.inputs))]
     candidates = [[replies[number] for number in row] for row in queries.candidates.tolist()]
-    data = {
+    data: Any = {
         "corpus": Dataset.from_dict({"id": replies, "text": queries.responses}),
         "queries": Dataset.from_dict({"id": inputs, "text": queries.inputs}),
         "relevant_docs": {name: {row[0]: 1} for name, row in zip(inputs, candidates, strict=True)},
