@@ -52,7 +52,7 @@ data/snli: | $(INSTALLED)
 data/stsb data/sts data/cqa: | $(INSTALLED)
 	$(SCRIPTS) $(@F) $(CONVSIM_DATA)/$(@F) -o $@
 
-report: $(INSTALLED) | $(SETS)  ## both papers, every table and figure, on the real data (75 minutes, two cores)
+report: $(INSTALLED) | $(SETS)  ## both papers, every table and figure, on the real data (about 75 minutes, two cores)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
 .PHONY: report help install train test lint bench

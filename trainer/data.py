@@ -2,8 +2,9 @@
 
 import itertools
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -108,6 +109,22 @@ def load_corpora(arguments: Arguments) -> Corpora:
         if arguments.trains(task) and (sets is None or "train" not in sets):
             raise InputError(f"{named}: found no training split, which the task {task} needs")
     return corpora
+
+
+def load_judged_on(sources: Mapping[str, str]) -> Corpora:
+    """What models are judged on alone: pairs, snli, stsb, cqa, sts -> folder or Hub id.
+
+    Raises:
+        InputError: one of them is missing or unreadable.
+    """
+    loaders: dict[str, Callable[[str], Any]] = {
+        "pairs": load_pairs,
+        "snli": load_nli,
+        "stsb": load_stsb,
+        "cqa": load_cqa,
+        "sts": load_sts_sets,
+    }
+    return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
 
 
 def training_sets(corpora: Corpora) -> dict[str, tuple[Dataset, list[str]]]:

@@ -7,13 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data_scripts.cqa import load_cqa
 from data_scripts.errors import InputError
-from data_scripts.nli import load_nli
-from data_scripts.pairs import load_pairs
-from data_scripts.sts import load_stsb
-from data_scripts.sts_sets import load_sts_sets
-from trainer.data import Corpora
+from trainer.data import Corpora, load_judged_on
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import load_encoder
 from trainer.evaluation.judging import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
@@ -122,14 +117,7 @@ def load_data(args: argparse.Namespace) -> Corpora:
     if "pairs" in needed and not args.pairs:
         raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
     sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
-    loaders: dict[str, Callable[[str], Any]] = {
-        "pairs": load_pairs,
-        "snli": load_nli,
-        "stsb": load_stsb,
-        "cqa": load_cqa,
-        "sts": load_sts_sets,
-    }
-    return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
+    return load_judged_on(sources)
 
 
 def _folder(data: Path, name: str) -> Path:

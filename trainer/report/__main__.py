@@ -67,6 +67,7 @@ def _write(args: argparse.Namespace, folders: list[Path], failures: dict[str, st
     # Imported here: these take seconds, in which a mistake on the command line should have shown.
     from transformers.utils.logging import disable_progress_bar
 
+    from trainer.data import load_judged_on
     from trainer.report import claims, siamese, yang
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
@@ -77,8 +78,11 @@ def _write(args: argparse.Namespace, folders: list[Path], failures: dict[str, st
     sources: dict[str, Any] = {name: str(args.data / name) for name in SETS if (args.data / name).is_dir()}
     pairs = args.pairs or str(args.data / "reddit")
     if args.pairs or Path(pairs).is_dir():
-        sources["pairs"] = [pairs]
-    page, judge = Page(args.output), Judge(_load(sources), sources, args.output / ".measured")
+        sources["pairs"] = pairs
+    data = load_judged_on(sources)
+    if "pairs" in sources:
+        sources["pairs"] = [pairs]  # as the trainer's option has it
+    page, judge = Page(args.output), Judge(data, sources, args.output / ".measured")
     published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
     page.heading(1, "The papers, and what our runs make of them")
     write_runs(page, systems, studies, failures)
@@ -86,21 +90,6 @@ def _write(args: argparse.Namespace, folders: list[Path], failures: dict[str, st
     siamese.write(page, judge, systems, studies, published["kenter2016"])
     claims.write(page)
     page.save()
-
-
-def _load(sources: dict[str, Any]) -> Any:
-    from data_scripts.cqa import load_cqa
-    from data_scripts.nli import load_nli
-    from data_scripts.pairs import load_pairs
-    from data_scripts.sts import load_stsb
-    from data_scripts.sts_sets import load_sts_sets
-    from trainer.data import Corpora
-
-    loaders = {"stsb": load_stsb, "snli": load_nli, "cqa": load_cqa, "sts": load_sts_sets}
-    loaded = {name: load(sources[name]) for name, load in loaders.items() if name in sources}
-    if "pairs" in sources:
-        loaded["pairs"] = load_pairs(sources["pairs"][0])
-    return Corpora(**loaded)
 
 
 def main(argv: list[str]) -> int:

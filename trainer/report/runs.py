@@ -21,7 +21,7 @@ def write_runs(page: Page, systems: Sequence[System], studies: Sequence[Study], 
         run = system.results.get("run", {})
         read = run.get("rows") or {"sentences": run["sentences"]} if run else {}
         removed = sum(part.get("removed", 0) for part in system.results.get("leakage", {}).values())
-        passes = f"{run['epochs']} passes" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
+        passes = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
         seen = run.get("pairs")
         seconds = run.get("total_seconds", run.get("seconds"))
         shown = ", ".join(f"{name} {count:,}" for name, count in read.items())

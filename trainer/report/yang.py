@@ -1,6 +1,7 @@
 """Yang et al. (2018), table by table: our systems beside the published rows."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -239,8 +240,12 @@ def _attention(page: Page, judge: Judge, systems: Sequence[System]) -> None:
     rows: list[list[Cell]] = []
     numbers: dict[str, Any] = {}
     for system in systems:
-        layers = judge.keep(system, "attention", lambda: attention_by_distance(judge.encoder(system), sentences))  # noqa: B023
-        uniform = judge.keep(system, "attention_uniform", lambda: uniform_by_distance(judge.encoder(system), sentences))  # noqa: B023
+
+        def measure(shares: Callable[..., Any], system: System = system) -> Any:
+            return shares(judge.encoder(system), sentences)
+
+        layers = judge.keep(system, "attention", partial(measure, attention_by_distance))
+        uniform = judge.keep(system, "attention_uniform", partial(measure, uniform_by_distance))
         numbers[system.name] = {"layers": layers, "uniform": uniform}
         for number, shares in enumerate(layers, start=1):
             rows.append([system.label, system.name, str(number), *_binned(shares)])
