@@ -18,7 +18,7 @@ from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTok
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
-from modeling_convsim.hardware import bfloat16_pays, use_onednn
+from modeling_convsim.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import normalize
 
 Side = Literal["input", "query", "response"]
@@ -87,7 +87,8 @@ class Encoder:
             folder_or_id: Where the model and its tokenizer are.
             device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
             dtype: What the model computes in: "float32", "bfloat16" (vectors with a cosine above 0.999 to those of
-                float32), or "auto", bfloat16 where `bfloat16_pays` says so. Vectors come out as float32 in any case.
+                float32), or "auto", bfloat16 where `has_fast_bfloat16` says so. Vectors are always returned as
+                float32.
             truncate_dim: How many numbers of a vector are kept, from 1 to the model's `embedding_size`.
 
         Raises:
@@ -104,7 +105,7 @@ class Encoder:
         try:
             model, tokenizer = cls._load(name)
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
-            if dtype == "bfloat16" or (dtype == "auto" and bfloat16_pays(model.device)[0]):
+            if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
                 model.to(torch.bfloat16)  # type: ignore[arg-type]
             elif model.device.type == "cpu":
                 use_onednn(model)

@@ -14,7 +14,7 @@ from tqdm import tqdm
 
 from modeling_convsim.encoder import Dtype, Encoder, Side
 from modeling_convsim.files import count_texts, read_texts, write_vectors
-from modeling_convsim.hardware import bfloat16_pays
+from modeling_convsim.hardware import has_fast_bfloat16
 
 __all__ = ["Dtype", "Encoder", "Side", "main"]
 
@@ -76,7 +76,7 @@ def main(arguments: list[str] | None = None) -> int:
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
         if options.dtype == "auto":
             chosen = str(encoder.model.dtype).removeprefix("torch.")
-            print(f"computing in {chosen}: {bfloat16_pays(encoder.model.device)[1]}")
+            print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(total=total, delay=1, unit="text", unit_scale=True) as progress:

@@ -1,62 +1,64 @@
-"""What this machine computes fastest, found by timing it."""
+"""Which kernels and which precision to compute with: chosen by what the hardware has, never by a timing.
 
-import time
-from collections.abc import Callable
-from typing import Any
+A timing is a coin toss where two kernels are equally fast, and two kernels differ in the last bits of their results.
+"""
+
+import functools
+import platform
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer that oneDNN computes where no gradient is needed: the same numbers, but for rounding.
-
-    On a CPU torch gives float32 products to MKL, which on some processors takes twice as long and more.
-    """
+    """A linear layer computed by oneDNN where no gradient is needed; equal to `nn.Linear` but for rounding."""
 
     def forward(self, input: Tensor) -> Tensor:
-        """As `nn.Linear`."""
+        """As `nn.Linear`: (..., in_features) -> (..., out_features)."""
         if torch.is_grad_enabled() or input.dtype != torch.float32 or input.device.type != "cpu":
             return super().forward(input)
         return torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Gives a model's linear layers to oneDNN where that is found to be a fifth faster than torch's own way."""
+    """Compute a model's linear layers with oneDNN on AMD processors.
+
+    On a CPU torch gives float32 matrix products to MKL, which reaches as little as half of oneDNN's rate on processors
+    that are not Intel's. On Intel's the two are equally fast, and torch's own way stays.
+    """
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return
-    rows, usual, onednn = torch.ones(512, 512), nn.Linear(512, 512), OneDnnLinear(512, 512)
-    with torch.inference_mode():
-        if _seconds(lambda: usual(rows)) < 1.2 * _seconds(lambda: onednn(rows)):
-            return
+    if not is_amd_processor():
+        return
     for module in model.modules():
         if isinstance(module, nn.Linear):
             module.__class__ = OneDnnLinear
 
 
-def bfloat16_pays(device: torch.device) -> tuple[bool, str]:
-    """Whether bfloat16 is worth its lower precision on a device, and why: matrix products there are timed.
+@functools.cache
+def is_amd_processor() -> bool:
+    """Whether the processor's vendor is AMD; False where the system does not say."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        return "AuthenticAMD" in cpuinfo.read_text(encoding="utf-8", errors="replace")
+    return "AuthenticAMD" in platform.processor()
+
+
+def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
+    """Whether a device multiplies bfloat16 matrices by instructions of its own, and the reason in words.
+
+    Without such instructions bfloat16 is emulated, many times slower than float32.
 
     Returns:
-        True where products of bfloat16 matrices take at most two thirds of the time of float32, and the reason.
+        True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16 that oneDNN may use
+        (`ONEDNN_MAX_CPU_ISA` can forbid them); and what was found, for a log.
     """
-    size = 4096 if device.type == "cuda" else 512
-    with torch.inference_mode():
-        float32, bfloat16 = (
-            torch.ones(size, size, device=device, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)
-        )
-        # Reading a number of the product waits for a GPU.
-        ratio = _seconds(lambda: (float32 @ float32)[0, 0].item()) / _seconds(
-            lambda: (bfloat16 @ bfloat16)[0, 0].item()
-        )
-    return ratio >= 1.5, f"bfloat16 matrix products are {ratio:.1f} times as fast as float32 ones on this {device.type}"
-
-
-def _seconds(call: Callable[[], Any]) -> float:
-    """The shortest of a few calls."""
-    times = []
-    for _ in range(5):
-        started = time.perf_counter()
-        call()
-        times.append(time.perf_counter() - started)
-    return min(times)
+    if device.type == "cuda":
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
+        return supported, f"this GPU has {'' if supported else 'no '}bfloat16 instructions"
+    if device.type != "cpu":
+        return False, f"bfloat16 is not used on {device.type} devices unless asked for"
+    has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    supported = has_instructions and torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return supported, f"this processor has {'' if supported else 'no '}bfloat16 instructions (AVX512-BF16 or AMX-BF16)"

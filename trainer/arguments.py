@@ -160,8 +160,8 @@ class Arguments:
     device: str = _option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
     mixed_precision: str = _option(
         "auto",
-        "no, fp16, bf16, or auto: what `accelerate launch` says, and bf16 where that is no and matrix products in bf16 "
-        "are found to be faster",
+        "no, fp16, bf16, or auto: what `accelerate launch` says, and bf16 where that is no and the device has "
+        "instructions for it; a resumed run keeps its precision",
         choices=("auto", "no", "fp16", "bf16"),
     )
     num_processes: int | None = _option(None, "stop unless the run has this many processes", least=1)

@@ -33,7 +33,7 @@ from trainer.machine import available_threads, fastest_threads, measure_speed, s
 from trainer.model_card import find_licences
 from trainer.optimisers import build_optimisers, clip_gradient, sum_by_row
 from trainer.publish import build_folder, publish
-from trainer.run_folder import drop_metrics_after, last_checkpoint, place_checkpoint, prepare_folder
+from trainer.run_folder import drop_metrics_after, last_checkpoint, place_checkpoint, prepare_folder, recorded_precision
 from trainer.sharding import load_parts, save_parts, shard, whole_weights
 
 logger = logging.getLogger(__name__)
@@ -49,8 +49,8 @@ def train(arguments: Arguments) -> dict[str, Any]:
         check_repository_id(arguments.hub_model_id)
     started = time.monotonic()
     disable_progress_bar()  # transformers draws one for every file it loads
-    accelerator = start_accelerator(arguments)
     folder = Path(arguments.output_dir)
+    accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
     if accelerator.is_main_process:
         prepare_folder(folder, arguments)
     accelerator.wait_for_everyone()
@@ -138,6 +138,7 @@ class _Run:
         self.parameters = list(model.parameters())
         self.progress: dict[str, Any] = {"step": 0, "pairs": 0, "seconds": 0.0}
         self.progress |= {"best": None, "best_step": None, "threads": None}
+        self.progress["mixed_precision"] = accelerator.mixed_precision
         self.all_threads = available_threads()
         self.losses: dict[str, list[Tensor]] = {}
         self.trackers = [tracker for tracker in arguments.trackers if tracker != "none"]

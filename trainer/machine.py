@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from data_scripts.sample import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.hardware import bfloat16_pays, use_onednn
+from modeling_convsim.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
 
@@ -25,8 +25,12 @@ SPEED_SECONDS = 1.0  # that may be spent on measuring the speed of a model
 logger = logging.getLogger(__name__)
 
 
-def start_accelerator(arguments: Arguments) -> Accelerator:
+def start_accelerator(arguments: Arguments, resumed_precision: str | None = None) -> Accelerator:
     """Accelerate as the settings and `accelerate launch` say.
+
+    Args:
+        arguments: the settings.
+        resumed_precision: what the run computed in before it was interrupted; `mixed_precision: auto` keeps it.
 
     Raises:
         InputError: for a device, precision, tracker or number of processes that is not to be had here.
@@ -40,7 +44,9 @@ def start_accelerator(arguments: Arguments) -> Accelerator:
     if arguments.mixed_precision == "fp16" and cpu:
         raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
-    mixed_precision = _choose_precision(cpu) if arguments.mixed_precision == "auto" else arguments.mixed_precision
+    mixed_precision = arguments.mixed_precision
+    if mixed_precision == "auto":
+        mixed_precision = resumed_precision or _choose_precision(cpu)
     try:
         accelerator = Accelerator(
             cpu=cpu,
@@ -62,15 +68,15 @@ def start_accelerator(arguments: Arguments) -> Accelerator:
 
 
 def _choose_precision(cpu: bool) -> str:
-    """What `accelerate launch` was told, or else what the first process finds to be faster."""
+    """What `accelerate launch` was told, or else bfloat16 where the first process's device is made for it."""
     state = PartialState(cpu=cpu)
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
         return launched
-    pays, reason = bfloat16_pays(state.device) if state.is_main_process else (False, "")
+    is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
     if state.is_main_process:
-        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if pays else "float32", reason)
-    return "bf16" if broadcast_object_list([pays])[0] else "no"
+        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if is_fast else "float32", reason)
+    return "bf16" if broadcast_object_list([is_fast])[0] else "no"
 
 
 def available_threads() -> int:

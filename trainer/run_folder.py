@@ -68,6 +68,14 @@ def last_checkpoint(folder: Path) -> Path:
     return max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
 
 
+def recorded_precision(folder: Path) -> str | None:
+    """The precision that the run in a folder computes in, by its last checkpoint; None where there is none."""
+    if not any(folder.glob("checkpoint-*")):
+        return None
+    progress = json.loads((last_checkpoint(folder) / "progress.json").read_text(encoding="utf-8"))
+    return progress.get("mixed_precision")
+
+
 def place_checkpoint(written: Path, checkpoint: Path, best: Path) -> None:
     """Give a checkpoint that is whole its name, and remove all others of its folder but the best."""
     shutil.rmtree(checkpoint, ignore_errors=True)

@@ -9,7 +9,7 @@ import torch
 import xxhash
 from datasets import Dataset
 
-from modeling_convsim.hardware import bfloat16_pays
+from modeling_convsim.hardware import has_fast_bfloat16
 from trainer.data import Corpora, training_sets
 from trainer.evaluation.encoders import SentenceEncoder, SentenceTransformerEncoder, load_encoder
 
@@ -39,13 +39,14 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
         texts: column `text`.
-        cache_dir: where they are kept, by the teacher's name and the texts. A run that is cut off goes on from the last
-            `CHUNK`.
+        cache_dir: where they are kept, by the teacher's name, its precision and the texts. An interrupted run
+            continues after the last `CHUNK`.
 
     Raises:
         InputError: the teacher cannot be loaded.
     """
-    digest = xxhash.xxh3_128(teacher.encode())
+    dtype = _dtype()
+    digest = xxhash.xxh3_128(f"{teacher}\x00{dtype}".encode())
     for text in texts["text"]:
         digest.update(f"{text}\x00".encode())
     folder = cache_dir / f"teacher-{digest.hexdigest()}"
@@ -55,7 +56,7 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     for start in range(0, len(texts), CHUNK):
         path = folder / f"{start}.npy"
         if not path.exists():
-            encoder = encoder or _load(teacher)
+            encoder = encoder or _load(teacher, dtype)
             logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
             vectors = encoder.encode(texts[start : start + CHUNK]["text"])
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
@@ -66,9 +67,14 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     return np.concatenate(parts)
 
 
-def _load(teacher: str) -> SentenceEncoder:
-    """The teacher, in bfloat16 where that is faster: its cosines move by thousandths, and it takes most of the time."""
+def _dtype() -> torch.dtype:
+    """bfloat16 where the device has instructions for it: cosines move by thousandths, and the teacher is slow."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.bfloat16 if has_fast_bfloat16(device)[0] else torch.float32
+
+
+def _load(teacher: str, dtype: torch.dtype) -> SentenceEncoder:
     encoder = load_encoder(teacher)
-    if isinstance(encoder, SentenceTransformerEncoder) and bfloat16_pays(encoder.model.device)[0]:
-        encoder.model.to(torch.bfloat16)
+    if isinstance(encoder, SentenceTransformerEncoder):
+        encoder.model.to(dtype)
     return encoder

@@ -558,14 +558,22 @@ def test_finding_threads_moves_no_weight(preset, tmp_path, monkeypatch):
         torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-4)
 
 
+def test_a_resumed_run_keeps_its_precision_on_another_processor(preset, tmp_path, monkeypatch):
+    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda device: (True, "as this test says"))
+    assert call(monkeypatch, preset(max_steps=4)) == 0
+    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda device: (False, "as this test says"))
+    assert call(monkeypatch, preset(max_steps=4), "--resume", "true") == 0
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["run"]["mixed_precision"] == "bf16"
+
+
 @pytest.mark.parametrize(
-    ("launched", "pays", "expected"), [("no", True, "bf16"), ("no", False, "no"), ("bf16", False, "bf16")]
+    ("launched", "is_fast", "expected"), [("no", True, "bf16"), ("no", False, "no"), ("bf16", False, "bf16")]
 )
-def test_precision_is_the_launchers_or_bfloat16_where_it_pays(
-    launched, pays, expected, preset, tmp_path, monkeypatch, caplog
+def test_precision_is_the_launchers_or_bfloat16_where_the_device_has_it(
+    launched, is_fast, expected, preset, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
-    monkeypatch.setattr(machine, "bfloat16_pays", lambda device: (pays, "as this test says"))
+    monkeypatch.setattr(machine, "has_fast_bfloat16", lambda device: (is_fast, "as this test says"))
     with caplog.at_level("INFO"):
         assert call(monkeypatch, preset()) == 0
     assert json.loads((tmp_path / "run" / "results.json").read_text())["run"]["mixed_precision"] == expected
