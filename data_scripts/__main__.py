@@ -10,24 +10,24 @@ from data_scripts.errors import InputError
 
 # Command -> module. Only the module of the command that is asked for is imported: the others' libraries take seconds.
 COMMANDS = {
-    "reddit": "reddit",
-    "conversations": "conversations",
-    "nli": "nli",
-    "snli": "nli",
-    "stsb": "sts",
-    "sts": "sts_sets",
-    "cqa": "cqa",
-    "captions": "captions",
-    "paraphrases": "paraphrases",
-    "books": "books",
-    "leakage": "leakage",
-    "tokenizer": "tokenizer",
-    "sample": "sample",
+    "reddit": "sources.reddit",
+    "conversations": "sources.conversations",
+    "nli": "sources.nli",
+    "snli": "sources.nli",
+    "stsb": "sources.stsb",
+    "sts": "sources.sts",
+    "cqa": "sources.cqa",
+    "captions": "sources.captions",
+    "paraphrases": "sources.paraphrases",
+    "books": "sources.books",
+    "leakage": "tools.leakage",
+    "tokenizer": "tools.tokenizer",
+    "sample": "sample.generate",
 }
 
 
 def _docstring(module: str) -> str:
-    source = Path(__file__).with_name(f"{module}.py").read_text(encoding="utf-8")
+    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
     return ast.get_docstring(ast.parse(source)) or ""
 
 

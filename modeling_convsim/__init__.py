@@ -6,6 +6,7 @@ Importing this package registers its models with `AutoConfig`, `AutoModel` (the 
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
+from .encoding import Encoder
 from .modeling_base import (
     ConvSimConfig,
     ConvSimEncoder,
@@ -42,6 +43,7 @@ __all__ = [
     "ConvSimTransformerConfig",
     "ConvSimTransformerForMultitask",
     "ConvSimTransformerModel",
+    "Encoder",
     "NliHead",
     "ResponseHead",
 ]

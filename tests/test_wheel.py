@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer import publish
+from trainer.publish import folder as publish
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
@@ -95,7 +95,7 @@ def link_installed(names: set[str], folder: Path) -> None:
 def test_it_holds_the_models_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert files == {f"modeling_convsim/{path.name}" for path in (ROOT / "modeling_convsim").glob("*.py")}
+    assert files == {str(path.relative_to(ROOT)) for path in (ROOT / "modeling_convsim").rglob("*.py")}
 
 
 def test_it_requires_torch_and_transformers_only(wheel: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.hub import check_license
+from data_scripts.write.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 MODEL_TYPES = ("dan", "transformer", "cbow", "bilstm")

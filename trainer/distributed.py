@@ -7,7 +7,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from trainer.optimisers import sum_by_row
+from trainer.training.optimizers import sum_by_row
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ def main() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
-        from trainer.loop import train  # torch and all: not needed for --help
+        from trainer.training.loop import train  # torch and all: not needed for --help
 
         train(arguments)
     except InputError as error:

@@ -14,7 +14,7 @@ from pathlib import Path
 import gradio as gr
 import numpy as np
 
-from modeling_convsim.files import read_texts
+from modeling_convsim.encoding.files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
 
 MOST_COMPARED = 50  # sentences: a table of more is not readable

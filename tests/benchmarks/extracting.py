@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
 
-from data_scripts.dumps import DUMP_FORMS, _BlockParser
-from data_scripts.files import read_blocks
-from data_scripts.filters import PAPER
+from data_scripts.clean.filters import PAPER
+from data_scripts.read.dumps import DUMP_FORMS, _BlockParser
+from data_scripts.read.files import read_blocks
 from tests.benchmarks.made_dumps import make_dumps
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import SAME, run_data_scripts

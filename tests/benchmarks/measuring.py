@@ -88,7 +88,7 @@ def peak_megabytes() -> float:
 SAMPLED_EVERY = 0.5  # seconds
 _TIMED_COMMAND = f"""
 import sys, time
-import data_scripts.reddit
+import data_scripts.sources.reddit
 from data_scripts.__main__ import main
 started = time.perf_counter()
 code = main(sys.argv[1:])

@@ -15,7 +15,7 @@ from sentence_transformers.util import dot_score, semantic_search
 from usearch.index import Index
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.searching import Int8Vectors, exact_search, quantize
+from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
 from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import peak_megabytes, run, time_steps
 

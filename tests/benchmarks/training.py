@@ -17,11 +17,11 @@ from transformers import TrainerCallback
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer.arguments import Arguments
-from trainer.batching import BatchPlan
-from trainer.building import build_model, build_tasks, build_tokenizer
-from trainer.data import load_corpora
-from trainer.loop import _Run
-from trainer.machine import start_accelerator
+from trainer.data.datasets import load_corpora
+from trainer.hardware import start_accelerator
+from trainer.training.batching import BatchPlan
+from trainer.training.loop import _Run
+from trainer.training.setup import build_model, build_tasks, build_tokenizer
 
 WARM_UP = 5
 MAX_STEPS = 100_000  # more than are ever taken: runs end by time
@@ -119,7 +119,7 @@ def _start(
     pairs: Path,
     **options: Any,
 ) -> _Run:
-    """A run as `trainer.loop.train` starts it, without a folder of its own: no judging, no checkpoint."""
+    """A run as `trainer.training.loop.train` starts it, without a folder of its own: no judging, no checkpoint."""
     arguments = Arguments(
         model_type=model_type,
         model_config=config,

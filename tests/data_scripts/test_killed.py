@@ -132,9 +132,9 @@ def _serve() -> None:
     import matplotlib.backends.backend_agg
     import matplotlib.figure  # noqa: F401, the card's
 
-    import data_scripts.reddit  # noqa: F401, what is forked has it
-    from data_scripts import dumps
+    import data_scripts.sources.reddit  # noqa: F401, what is forked has it
     from data_scripts.__main__ import main
+    from data_scripts.read import dumps
 
     dumps.WORTH_WORKERS = 0  # small dumps are otherwise read without workers
     for line in sys.stdin:

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
-from trainer.data import Corpora, load_judged_on
+from trainer.data.datasets import Corpora, load_judged_on
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.encoders import load_encoder
-from trainer.evaluation.judging import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
+from trainer.evaluation.evaluators import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
 from trainer.evaluation.results import format_table, merge_results, read_results, write_results
 from trainer.evaluation.sample import evaluate_sample
 from trainer.evaluation.sts_errors import evaluate_sts_errors

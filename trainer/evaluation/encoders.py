@@ -20,7 +20,7 @@ Side = Literal["input", "query", "response"]
 
 
 class SentenceEncoder(Protocol):
-    """The one thing an evaluation asks of a model; `modeling_convsim.encoding.Encoder` is one.
+    """The one thing an evaluation asks of a model; `modeling_convsim.encoding.__main__.Encoder` is one.
 
     The score of a response for an input is the dot product of their vectors, as "response" and as "query". Those of
     side "input" are for similarity; most models give the same ones for both.

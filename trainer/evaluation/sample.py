@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.pairs import load_pairs
-from data_scripts.sts import load_stsb
+from data_scripts.join.pairs import load_pairs
+from data_scripts.sources.stsb import load_stsb
 from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.stsb import evaluate_stsb

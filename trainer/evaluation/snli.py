@@ -13,7 +13,7 @@ from trainer.evaluation.encoders import SentenceEncoder
 
 @runtime_checkable
 class NliEncoder(Protocol):
-    """An encoder that also classifies, as `modeling_convsim.encoding.Encoder` of a multitask model does."""
+    """An encoder that also classifies, as `modeling_convsim.encoding.__main__.Encoder` of a multitask model does."""
 
     def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
         """Logits (pairs, 3): entailment, neutral, contradiction."""

@@ -12,7 +12,7 @@ from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import cosine, encode_pairs
 
-# Year -> set -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sts_sets.load_sts_sets` gives.
+# Year -> set -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` gives.
 StsSets = Mapping[str, Mapping[str, Dataset]]
 
 

@@ -67,7 +67,7 @@ def _write(args: argparse.Namespace, folders: list[Path], failures: dict[str, st
     # Imported here: these take seconds, in which a mistake on the command line should have shown.
     from transformers.utils.logging import disable_progress_bar
 
-    from trainer.data import load_judged_on
+    from trainer.data.datasets import load_judged_on
     from trainer.report import claims, siamese, yang
     from trainer.report.page import Page
     from trainer.report.runs import write_runs

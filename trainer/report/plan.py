@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from trainer.command_line import parse_arguments
-from trainer.jobs import Job, run_jobs, threads_each
-from trainer.study import Run, as_options, check_agreement
+from trainer.sweep.process_pool import Job, run_jobs, threads_each
+from trainer.sweep.study import Run, as_options, check_agreement
 
 PRESETS = Path(__file__).parents[1] / "presets"
 KINDS = ("train", "embed", "sweep")

@@ -12,9 +12,9 @@ import numpy as np
 import yaml
 
 from data_scripts.errors import InputError
-from trainer.data import Corpora
+from trainer.data.datasets import Corpora
 from trainer.evaluation.encoders import SentenceEncoder, load_encoder
-from trainer.evaluation.judging import TASKS, evaluate_encoder
+from trainer.evaluation.evaluators import TASKS, evaluate_encoder
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_sets import sts_set_scores

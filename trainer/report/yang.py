@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.cqa import summarise
-from trainer.evaluation.judging import evaluate_baseline
+from trainer.evaluation.evaluators import evaluate_baseline
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
 from trainer.evaluation.sts_statistics import snli_overlap
 from trainer.report.attention import attention_by_distance, uniform_by_distance

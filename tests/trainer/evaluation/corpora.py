@@ -5,8 +5,8 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
-from data_scripts.sts_sets import STS_SETS
-from trainer.data import Corpora
+from data_scripts.sources.sts import STS_SETS
+from trainer.data.datasets import Corpora
 
 SPLITS = ("train", "validation", "test")
 COLOURS, THINGS = ("red", "blue", "green", "old", "new", "big"), ("car", "house", "bird", "lamp", "boat")

@@ -8,9 +8,9 @@ import pytest
 from data_scripts.errors import InputError
 from tests.trainer.evaluation.corpora import corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.data import Corpora
+from trainer.data.datasets import Corpora
 from trainer.evaluation.baselines import bm25_scores
-from trainer.evaluation.judging import TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.evaluators import TASKS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.evaluation.response_prediction import build_queries
 from trainer.evaluation.stsb import evaluate_stsb

@@ -9,7 +9,7 @@ import pytest
 from tests.trainer.evaluation.corpora import corpora, pairs, stsb, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import __main__ as command
-from trainer.evaluation.judging import evaluate_baseline, evaluate_encoder
+from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,7 @@ import evaluate
 import numpy as np
 import pytest
 
-from data_scripts.cqa import load_cqa
+from data_scripts.sources.cqa import load_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import (
     MeanAveragePrecision,
     mean_average_precision,

@@ -12,9 +12,9 @@ from transformers import PreTrainedTokenizerFast
 
 from tests.conftest import WORDS
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
-from tests.trainer.test_publish import make_run
-from trainer import publish
+from tests.trainer.publish.test_publish import make_run
 from trainer.evaluation import mteb_tasks
+from trainer.publish import folder as publish
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ from datasets import Dataset
 from scipy import stats
 
 from data_scripts.errors import InputError
-from data_scripts.sts_sets import load_sts_sets
+from data_scripts.sources.sts import load_sts_sets
 from tests.trainer.evaluation.corpora import pairs, sts, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.arguments import Arguments
-from trainer.data import load_corpora
+from trainer.data.datasets import load_corpora
 from trainer.evaluation.sts_sets import evaluate_sts_sets, sts_set_scores
 
 

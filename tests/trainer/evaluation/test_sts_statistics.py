@@ -8,9 +8,9 @@ import pytest
 from datasets import Dataset
 from scipy import stats
 
-from data_scripts.nli import load_nli
-from data_scripts.sts import load_stsb
-from data_scripts.sts_sets import load_sts_sets
+from data_scripts.sources.nli import load_nli
+from data_scripts.sources.sts import load_sts_sets
+from data_scripts.sources.stsb import load_stsb
 from trainer.evaluation.sts_statistics import lexical_overlap, snli_overlap, sts_set_statistics, wilcoxon
 
 

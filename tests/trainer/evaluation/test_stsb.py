@@ -8,7 +8,7 @@ from datasets import Dataset
 from scipy import stats
 
 from data_scripts.errors import InputError
-from data_scripts.sts import load_stsb
+from data_scripts.sources.stsb import load_stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.encoders import load_encoder
 from trainer.evaluation.stsb import Similarity, evaluate_stsb

@@ -14,10 +14,10 @@ from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with
 from trainer.command_line import parse_arguments
 from trainer.evaluation.results import read_results
-from trainer.loop import train
 from trainer.report import __main__ as command
 from trainer.report import systems as module
 from trainer.report.plan import Plan
+from trainer.training.loop import train
 
 RUNS = ("siamese", "dan", "transformer")
 HEADS = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}

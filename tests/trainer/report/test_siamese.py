@@ -19,7 +19,7 @@ from tests.modeling_convsim.tiny_models import HEADS
 from tests.trainer.evaluation.corpora import COLOURS, THINGS, sts
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
-from trainer.data import Corpora
+from trainer.data.datasets import Corpora
 from trainer.report import siamese
 from trainer.report import systems as module
 from trainer.report.__main__ import PUBLISHED

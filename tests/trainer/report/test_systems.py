@@ -12,8 +12,8 @@ from data_scripts.errors import InputError
 from tests.trainer.evaluation.corpora import corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.report.folders import write_model, write_run, write_sweep
-from trainer.data import Corpora
-from trainer.evaluation.judging import evaluate_encoder
+from trainer.data.datasets import Corpora
+from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.report import systems as module
 from trainer.report.systems import BOTH, CONVERSATIONS, NEIGHBOURS, OTHER, SNLI, WORDS, Judge, open_folders, open_system
 

@@ -15,7 +15,7 @@ from tests.trainer.evaluation.corpora import corpora, snli
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
-from trainer.data import Corpora
+from trainer.data.datasets import Corpora
 from trainer.report import systems as module
 from trainer.report import yang
 from trainer.report.__main__ import PUBLISHED

@@ -1,0 +1,1 @@
+"""The rules that remove a text, counted, and the cleaning and masking of what stays."""

@@ -1,0 +1,1 @@
+"""Records to pairs: replies, turns, threads, on one of several engines."""

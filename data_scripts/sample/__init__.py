@@ -1,0 +1,1 @@
+"""The sample dataset that ships with the project."""

@@ -1,0 +1,173 @@
+"""Read captions and write them by image as Parquet: group (the image), captions (all texts that describe it).
+
+SOURCE is one of
+  parallel files  a folder with NAME.1.en, NAME.2.en ... (plain or compressed): line i of each describes image i; NAME
+                  says the split (train, val, test_2016)
+  COCO            captions_train2017.json, or a folder of such files
+  a table         a file, a folder or a name on the Hub with a column captions, caption or sentences that holds a list
+                  of texts, a row an image; or one text a row and a column group, image_id, img_id, imgid, filename or
+                  file_name that says of which image it is, in any order (nlphuji/flickr30k@refs/convert/parquet, for
+                  example)
+A caption that an image has already and empty captions are left out and counted. Captions are gathered in up to 1 GiB of
+memory, and beside OUTPUT on disk.
+
+Example: python -m data_scripts captions multi30k -o data/multi30k
+"""
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain, zip_longest
+from pathlib import Path
+from typing import Any
+
+import ibis
+import ijson
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from data_scripts.errors import InputError
+from data_scripts.read.files import BrokenLines
+from data_scripts.write.corpora import (
+    SOURCE_HELP,
+    ColumnNames,
+    Rows,
+    add_broken_lines,
+    add_corpus_arguments,
+    corpus_folder,
+    print_report,
+    read_rows,
+    split_file,
+    split_named,
+    text_lines,
+    write_report,
+    write_rows,
+)
+
+CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
+READ_SCHEMA = pa.schema([("group", pa.string()), ("caption", pa.string()), ("row", pa.int64())])
+COLUMN_NAMES: ColumnNames = {
+    "group": ("group", "image_id", "img_id", "imgid", "filename", "file_name"),
+    "captions": ("captions", "caption", "sentences"),
+}
+EMPTY, REPEATED, SINGLE = "empty, left out", "repeated for their image, left out", "images with one caption"
+_PARALLEL = re.compile(r"(.+)\.(\d+)\.en(?:\.(?:gz|xz|bz2|zst))?")
+_COCO = re.compile(r"captions_.+\.json")
+
+Caption = tuple[str, str]  # image, text
+
+
+def _parallel_captions(name: str, files: list[Path]) -> Iterator[Caption]:
+    for number, lines in enumerate(zip_longest(*map(text_lines, files)), start=1):
+        if None in lines:
+            short = files[lines.index(None)]
+            raise InputError(f"{short}: {number - 1} lines, fewer than the other {name}.*; expected a line an image")
+        for _, caption in lines:
+            yield f"{name}:{number}", caption
+
+
+def _coco_captions(path: Path) -> Iterator[Caption]:
+    number = 0
+    try:
+        with path.open("rb") as file, tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True) as bar:
+            for number, annotation in enumerate(ijson.items(file, "annotations.item"), start=1):
+                image, caption = (annotation.get(name) for name in ("image_id", "caption"))
+                if not isinstance(caption, str) or image is None:
+                    raise InputError(f"{path}: annotation {number} has no image_id and caption: {annotation}")
+                yield str(image), caption
+                bar.update(file.tell() - bar.n)
+    except (ijson.JSONError, AttributeError, UnicodeError) as error:
+        raise InputError(
+            f"{path}: not COCO's JSON, after {number:,} annotations ({error}); download it again"
+        ) from error
+    if not number:
+        raise InputError(f'{path}: no caption; expected {{"annotations": [{{"image_id": …, "caption": …}}, …]}}')
+
+
+def _row_captions(rows: Rows) -> Iterator[Caption]:
+    for place, row in rows:
+        image, captions = row["group"], row["captions"]
+        if isinstance(captions, str):
+            if image is None:
+                expected = ", ".join(COLUMN_NAMES["group"])
+                raise InputError(f"{place}: one caption, and no column that names its image; expected {expected}")
+            captions = [captions]
+        if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
+            raise InputError(f"{place}: captions are {captions!r}; expected a text or a list of texts")
+        for caption in captions:
+            yield place if image is None else str(image), caption
+
+
+def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
+    path = Path(source)
+    parts: dict[str, Iterator[Caption]] = {}
+    files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
+    parallel: dict[str, list[Path]] = {}
+    for file in files:
+        if found := _PARALLEL.fullmatch(file.name):
+            parallel.setdefault(found[1], []).append(file)
+    for name, together in parallel.items():
+        split = split_named(name)
+        parts[split] = chain(parts.get(split, ()), _parallel_captions(name, together))
+    if not parts:
+        for file in files:
+            if _COCO.fullmatch(file.name):
+                split = split_named(file.name)
+                parts[split] = chain(parts.get(split, ()), _coco_captions(file))
+    if not parts:
+        rows = read_rows(source, COLUMN_NAMES, broken, optional=("group",))
+        parts = {split: _row_captions(rows[split]) for split in rows}
+    return parts
+
+
+def _write(captions: Iterator[Caption], path: Path, scratch: Path, place: str) -> dict[str, int]:
+    """Gather the captions of each image and write a row an image, in the order of their first; what was counted."""
+    counts: Counter[str] = Counter()
+
+    def rows() -> Iterator[tuple[str, str, int]]:
+        for number, (image, caption) in enumerate(captions):
+            if caption.strip():
+                yield image, caption.strip(), number
+            else:
+                counts[EMPTY] += 1
+
+    read = scratch / f"{path.name}.read"
+    size = write_rows(rows(), READ_SCHEMA, read, lambda row: len(row[0]) + len(row[1]))
+    if not size:
+        raise InputError(f"{place}: not one caption")
+    database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit="1GiB")
+    table = database.read_parquet(read)
+    distinct = table.group_by("group", "caption").agg(row=table.row.min())
+    images = distinct.group_by("group").agg(captions=distinct.caption.collect(order_by="row"), row=distinct.row.min())
+    images.order_by("row").drop("row").to_parquet(path)
+    database.disconnect()
+    lengths: Counter[int] = Counter()
+    for batch in pq.ParquetFile(path).iter_batches(columns=["captions"]):
+        lengths.update(len(captions) for captions in batch["captions"])
+    kept = sum(length * images for length, images in lengths.items())
+    return {
+        "images": lengths.total(),
+        "captions": kept,
+        SINGLE: lengths[1],
+        REPEATED: size - kept,
+        EMPTY: counts[EMPTY],
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_corpus_arguments(parser, f"a folder of parallel files; COCO's JSON; or {SOURCE_HELP}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the splits as Parquet with report.json, and print the counts."""
+    broken, report = BrokenLines(), dict[str, Any]()
+    with corpus_folder(args) as (folder, scratch):
+        for split, captions in _read(args.source, broken).items():
+            counts = _write(captions, split_file(folder, split), scratch, f"{args.source}, split {split}")
+            report[split] = {"from": args.source, **counts}
+        add_broken_lines(report, broken)
+        write_report(report, folder)
+    print_report(report, args.output)

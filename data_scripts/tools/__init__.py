@@ -1,0 +1,1 @@
+"""Commands that work on what the sources wrote."""

@@ -1,0 +1,191 @@
+"""Train a tokenizer from the train split of pairs folders, saved so that AutoTokenizer reads it."""
+
+import argparse
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Literal, get_args
+
+from datasets import Dataset
+from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tqdm import tqdm
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from data_scripts.join.pairs import load_pairs
+from data_scripts.sources.nli import load_nli
+
+Kind = Literal["word", "bare_word", "wordpiece"]
+SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
+MAX_ALPHABET = 1000  # characters a WordPiece vocabulary may spend ids on, as BERT's trainer has it
+
+
+def train_tokenizer(
+    texts: Iterable[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
+) -> PreTrainedTokenizerFast:
+    """Train a lower-casing (NFKC) tokenizer that splits punctuation off and adds no token around a text.
+
+    `word` keeps the most frequent words, ties in the order of their letters; `bare_word` is that with punctuation and
+    symbols left out; `wordpiece` learns subwords (Schuster and Nakajima, 2012) and keeps the 1,000 most frequent
+    characters at most. The same texts give the same tokenizer, bit for bit, in any order.
+
+    Args:
+        texts: what to count words in, read once.
+        kind: "word", "bare_word" or "wordpiece".
+        vocab_size: ids in all, `[PAD]` (0) and `[UNK]` (1) among them; fewer where the texts have fewer words.
+        min_count: a word (a merge of two subwords) seen less often gets no id.
+        max_length: tokens kept, from its start, of a text where truncation is asked for (`model_max_length`).
+
+    Raises:
+        InputError: an option out of range, a text that is no string, or no word seen `min_count` times.
+    """
+    _check_options(kind, vocab_size, min_count, max_length)
+    checked = _strings(texts)
+    tokenizer = (
+        _train_subwords(checked, vocab_size, min_count)
+        if kind == "wordpiece"
+        else _train_words(checked, vocab_size, min_count, bare=kind == "bare_word")
+    )
+    if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
+        raise InputError(
+            f"tokenizer: no word occurs {min_count} times or more in the texts: give more text or a lower --min-count"
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=max_length,
+        padding_side="right",
+        truncation_side="right",
+        model_input_names=["input_ids", "attention_mask"],
+        # A text that spells "[PAD]" is three words like any other, never padding.
+        split_special_tokens=True,
+    )
+
+
+def _check_options(kind: str, vocab_size: int, min_count: int, max_length: int) -> None:
+    if kind not in get_args(Kind):
+        raise InputError(f"--kind {kind}: expected one of {', '.join(get_args(Kind))}")
+    if vocab_size <= len(SPECIAL_TOKENS):
+        raise InputError(f"--vocab-size {vocab_size}: expected 3 or more ([PAD] and [UNK] take two)")
+    for option, value in (("--min-count", min_count), ("--max-length", max_length)):
+        if value < 1:
+            raise InputError(f"{option} {value}: expected 1 or more")
+
+
+def _strings(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(
+                f"tokenizer: text {number} is a {type(text).__name__}, expected a string: drop empty rows first"
+            )
+        yield text
+
+
+def _untrained(model: models.Model) -> Tokenizer:
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bool) -> Tokenizer:
+    tokenizer = _untrained(models.WordLevel(unk_token="[UNK]"))
+    if bare:
+        leave_out = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}]+"), "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, leave_out])
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size, min_frequency=min_count, special_tokens=SPECIAL_TOKENS, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> Tokenizer:
+    texts = list(texts)  # read twice: characters, then merges
+    tokenizer = _untrained(models.WordPiece(unk_token="[UNK]"))
+    # The trainer numbers characters in the order of a hash table, which differs from run to run and then decides ties
+    # between merges. Passing every character as a reserved token fixes the numbers; the model is rebuilt without them.
+    alphabet = _alphabet(texts, tokenizer, limit=min(MAX_ALPHABET, vocab_size // 4), min_count=min_count)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=SPECIAL_TOKENS + alphabet + [f"##{character}" for character in alphabet],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(tqdm(texts, desc="counting words", unit=" texts", unit_scale=True), trainer)
+    rebuilt = _untrained(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
+    rebuilt.decoder = decoders.WordPiece()
+    return rebuilt
+
+
+def _alphabet(texts: list[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
+    """The `limit` most frequent characters after normalisation, in the order of their code points."""
+    counts: Counter[str] = Counter()
+    for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
+        counts.update(tokenizer.normalizer.normalize_str(text))
+    frequent = sorted(
+        (character for character, count in counts.items() if count >= min_count and not character.isspace()),
+        key=lambda character: (-counts[character], character),
+    )
+    return sorted(frequent[:limit])
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
+    """Write tokenizer.json and tokenizer_config.json into `output`; each appears whole or not at all."""
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=output, prefix=".writing-") as folder:
+        tokenizer.save_pretrained(folder)
+        for file in Path(folder).iterdir():
+            file.replace(output / file.name)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("pairs", nargs="+", help="pairs folders or Hub ids; their train split is read, nothing else")
+    parser.add_argument(
+        "-o", "--output", type=Path, required=True, help="folder to save to, for example data/tokenizer"
+    )
+    parser.add_argument(
+        "--kind",
+        choices=get_args(Kind),
+        default="word",
+        help="whole words, those without punctuation, or subwords (default: word)",
+    )
+    parser.add_argument(
+        "--vocab-size", type=int, default=30000, help="ids in all, [PAD] and [UNK] included (default: 30000)"
+    )
+    parser.add_argument("--min-count", type=int, default=2, help="a word seen less often is unknown (default: 2)")
+    parser.add_argument("--max-length", type=int, default=64, help="tokens kept of a longer text (default: 64)")
+    parser.add_argument("--snli", metavar="SOURCE", help="add the sentences of SNLI's train split (folder or Hub id)")
+
+
+def _texts(columns: list[Dataset]) -> Iterator[str]:
+    for dataset in columns:
+        for batch in dataset.iter(batch_size=1000):
+            for column in batch.values():
+                yield from column
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train on the train splits named, save, and print the size."""
+    _check_options(args.kind, args.vocab_size, args.min_count, args.max_length)
+    if args.output.exists() and not args.output.is_dir():
+        raise InputError(f"--output {args.output}: a file, expected a folder: name another one")
+    sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
+    if args.snli is not None:
+        sources.append((load_nli(args.snli), ["premise", "hypothesis"], args.snli))
+    for splits, _, source in sources:
+        if "train" not in splits:
+            raise InputError(
+                f"{source}: has no train split (it has {', '.join(splits)}); a tokenizer is trained on train alone"
+            )
+    columns = [splits["train"].select_columns(names) for splits, names, _ in sources]
+    total = sum(column.num_rows * column.num_columns for column in columns)
+    texts = tqdm(_texts(columns), desc="reading", total=total, unit=" texts", unit_scale=True)
+    tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count, args.max_length)
+    save_tokenizer(tokenizer, args.output)
+    print(f"{len(tokenizer):,} {args.kind} tokens, [PAD] and [UNK] included, saved in {args.output}")

@@ -1,0 +1,1 @@
+"""Pairs and other datasets to Parquet: splits, shards, report, card, Hub."""

@@ -1,0 +1,199 @@
+"""Replies to suggest for a message, as a command; in Python, `ReplyIndex`."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import get_args
+
+from modeling_convsim.encoding.encoder import Dtype, Encoder
+from modeling_convsim.encoding.files import read_texts
+from modeling_convsim.suggestion.reply_index import DUPLICATE_COSINE, IndexSide, ReplyIndex, check_output
+from modeling_convsim.suggestion.search import import_extra
+
+RUN = "  python -m modeling_convsim.suggestion"
+EXAMPLES = {
+    "build": f"""{RUN} build runs/quickstart/model data/sample/*.parquet -o runs/replies
+{RUN} build runs/quickstart/model replies.txt -o runs/replies
+{RUN} build runs/quickstart/model faq.parquet --side input --column question --answers answer -o runs/faq""",
+    "suggest": f"""{RUN} suggest runs/replies "Is the shop open on Friday?" --k 3
+{RUN} suggest runs/replies --allowed approved.txt < messages.txt""",
+    "calibrate": f"{RUN} calibrate runs/replies data/sample/test*.parquet --precision 0.8",
+}
+
+
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """The command line, checked."""
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(
+        prog="python -m modeling_convsim.suggestion",
+        description="Suggest replies, or find questions (FAQ), with a saved model.",
+        epilog="\n".join(["examples:", *EXAMPLES.values()]),
+        formatter_class=raw,
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    def add(name: str, help: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(
+            name, help=help, description=help, epilog=f"examples:\n{EXAMPLES[name]}", formatter_class=raw
+        )
+        sub.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
+        sub.add_argument(
+            "--dtype", choices=get_args(Dtype), default="float32", help="what the model computes in (default: float32)"
+        )
+        return sub
+
+    build = add("build", "Build an index of replies, or of questions, and save it.")
+    build.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
+    build.add_argument("files", nargs="+", metavar="FILE", help="texts: one a line, UTF-8, or a .parquet file")
+    build.add_argument("-o", "--output", type=Path, required=True, help="folder of the index")
+    build.add_argument(
+        "--side",
+        choices=get_args(IndexSide),
+        default="response",
+        help="response: replies, scored as the model does; input: questions, by cosine (default: response)",
+    )
+    build.add_argument("--column", help="column of .parquet files that holds the texts (default: what --side says)")
+    build.add_argument("--answers", metavar="COLUMN", help="column of .parquet files to show with each text found")
+    build.add_argument(
+        "--duplicate-cosine",
+        type=float,
+        default=DUPLICATE_COSINE,
+        help="of texts whose sentence embeddings have this cosine or more only the best is suggested; 1: all are "
+        f"(default: {DUPLICATE_COSINE})",
+    )
+    build.add_argument(
+        "--truncate-dim",
+        type=int,
+        metavar="N",
+        help="keep the first N numbers of each vector, for a model trained with matryoshka_dims (default: all)",
+    )
+    build.add_argument("--processes", type=int, default=1, help="processes that share the encoding (default: 1)")
+
+    suggest = add("suggest", "Suggest replies to texts: none where none scores as high as calibrate found is needed.")
+    suggest.add_argument("index", type=Path, help="folder of an index")
+    suggest.add_argument("texts", nargs="*", metavar="TEXT", help="what to reply to (default: lines of standard input)")
+    suggest.add_argument("--k", type=int, default=3, help="replies a text (default: 3)")
+    suggest.add_argument("--threshold", type=float, help="lowest score, instead of the index's; --threshold=-inf: none")
+    suggest.add_argument(
+        "--allowed", metavar="FILE", help="suggest these replies only, each in the index: as FILE of build"
+    )
+    suggest.add_argument("--column", default="response", help="column of --allowed, if .parquet (default: response)")
+
+    calibrate = add("calibrate", "Set the score below which nothing is suggested, from held-out pairs.")
+    calibrate.add_argument("index", type=Path, help="folder of an index")
+    calibrate.add_argument("pairs", nargs="+", help=".parquet files of pairs that model and index have not seen")
+    calibrate.add_argument(
+        "--precision",
+        type=float,
+        default=0.9,
+        help="share of the suggestions made that are to be right: the pair's own reply, or a near-duplicate of it, "
+        "before all other candidates (default: 0.9)",
+    )
+    calibrate.add_argument(
+        "--candidates",
+        type=_candidates,
+        default=100,
+        help="the pair's own reply and so many, less one, drawn from the index; all: the whole index alone (default: "
+        "100)",
+    )
+    calibrate.add_argument("--input", default="input", help="column of what is replied to (default: input)")
+    calibrate.add_argument("--response", default="response", help="column of the right replies (default: response)")
+    for sub in (suggest, calibrate):
+        sub.add_argument("--model", help="where the model of the index is, if not where it was")
+    options, rest = parser.parse_known_args(arguments)
+    # argparse takes no more TEXT after an option in between.
+    if rest and (options.command != "suggest" or any(text.startswith("-") for text in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.texts += rest
+    return options
+
+
+def _candidates(value: str) -> int | None:
+    try:
+        return None if value == "all" else int(value)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{value!r}, expected a number or all") from None
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Runs the command; returns its exit code: 0, or 2 for a mistake that a message explains."""
+    options = parse_arguments(arguments)
+    try:
+        {"build": _build, "suggest": _suggest, "calibrate": _calibrate}[options.command](options)
+    except (ValueError, OSError) as error:
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _build(options: argparse.Namespace) -> None:
+    check_output(options.output)
+    import_extra("pyarrow.parquet", "saving an index")
+    for file in options.files:
+        if options.answers and not file.endswith(".parquet"):
+            raise ValueError(f"--answers {options.answers}: {file} has no columns, expected .parquet files")
+    index = ReplyIndex.build(
+        Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
+        _texts(options.files, options.column or options.side, "--column"),
+        options.side,
+        _texts(options.files, options.answers, "--answers") if options.answers else None,
+        options.duplicate_cosine,
+        show_progress=True,
+        processes=options.processes,
+    )
+    index.save(options.output)
+    what = "replies" if options.side == "response" else "questions"
+    print(f"{options.output}: {len(index):,} {what}, folded from {index.replies.counts.sum():,}")
+
+
+def _suggest(options: argparse.Namespace) -> None:
+    index = _load(options)
+    if options.allowed:
+        index = index.only(_texts([options.allowed], options.column, "--column"))
+    for text in options.texts or read_texts("-", ""):
+        found = index.suggest(text, options.k, options.threshold)
+        print(text)
+        for suggestion in found:
+            times = f"  ({suggestion.count:,} times)" if suggestion.count > 1 else ""
+            print(f"  {suggestion.score:8.3f}  {suggestion.text}{times}")
+            if suggestion.answer is not None:
+                print(f"            {suggestion.answer}")
+        if not found:
+            print("  no suggestion")
+        sys.stdout.flush()
+
+
+def _calibrate(options: argparse.Namespace) -> None:
+    for file in options.pairs:
+        if not file.endswith(".parquet"):
+            raise ValueError(f"{file}: expected a .parquet file with the columns {options.input}, {options.response}")
+    inputs = list(_texts(options.pairs, options.input, "--input"))
+    expected = list(_texts(options.pairs, options.response, "--response"))
+    index = _load(options)
+    found = index.calibrate(inputs, expected, options.precision, options.candidates, show_progress=True)
+    index.save_settings(options.index)
+    print(
+        f"{options.index}: threshold {found.threshold:.3f}; of {found.pairs:,} pairs {found.coverage:.1%} get a "
+        f"suggestion, which is right in {found.precision:.1%} of these, among "
+        f"{'all replies' if found.candidates is None else f'{found.candidates:,} candidates'}"
+    )
+
+
+def _load(options: argparse.Namespace) -> ReplyIndex:
+    encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
+    return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
+
+
+def _texts(files: list[str], column: str, option: str) -> Iterator[str]:
+    """The texts of several files; `option` names their column."""
+    try:
+        yield from chain.from_iterable(read_texts(file, column) for file in files)
+    except ValueError as error:
+        raise ValueError(str(error).replace("--column", option)) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

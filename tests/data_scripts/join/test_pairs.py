@@ -1,0 +1,124 @@
+import hashlib
+import random
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.join.pairs import PAIR_FEATURES, add_threads, load_pairs
+
+
+def table(*pairs: tuple[str, str, str]) -> pa.Table:
+    return pa.table(dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True)))
+
+
+def long(word: str) -> str:
+    return f"a sentence of more than twenty characters about {word}"
+
+
+def parts(pairs: pa.Table) -> list[pa.Table]:
+    return [pairs.slice(start, 30) for start in range(0, len(pairs), 30)]
+
+
+def threads(*pairs: tuple[str, str, str]) -> list[str]:
+    return [name for part in add_threads(lambda: parts(table(*pairs))) for name in part["thread"].to_pylist()]
+
+
+def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[int]]:
+    """Grow a component from each pair until no other pair shares a long text with it."""
+    texts = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
+    left, found = set(range(len(pairs))), set()
+    while left:
+        component, reached = set(), {left.pop()}
+        while reached:
+            component |= reached
+            held = set().union(*(texts[index] for index in component))
+            reached = {index for index in left if texts[index] & held}
+            left -= reached
+        found.add(frozenset(component))
+    return found
+
+
+def test_components_are_those_of_a_brute_force_search():
+    draw = random.Random(0)
+    words = [long(str(number)) for number in range(60)] + ["thanks", "no", "exactly twenty chars"]
+    pairs = list({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})
+    members: dict[str, set[int]] = {}
+    for index, name in enumerate(threads(*pairs)):
+        members.setdefault(name, set()).add(index)
+    assert set(map(frozenset, members.values())) == brute_force_components(pairs)
+
+
+def test_a_text_of_20_characters_does_not_connect_and_one_of_21_does():
+    first, second = threads(("a" * 20, "one", "s"), ("a" * 20, "two", "s"))
+    assert first != second
+    first, second = threads(("a" * 21, "one", "s"), ("two", "a" * 21, "s"))
+    assert first == second
+
+
+def test_a_thread_is_named_after_the_smallest_hash_of_its_long_texts():
+    texts = [long("cats"), long("dogs"), "yes"]
+    smallest = min(hashlib.sha256(f"s\t{text}".encode()).hexdigest() for text in texts[:2])[:16]
+    assert threads((texts[0], texts[1], "s"), (texts[1], texts[2], "s")) == [f"s/{smallest}"] * 2
+
+
+def test_a_threads_name_does_not_depend_on_the_order_or_on_other_threads():
+    own = [(long("cats"), long("dogs"), "s"), (long("dogs"), "yes", "s"), ("yes", "no", "s")]
+    others = [(long(str(number)), "yes", "s") for number in range(50)]
+    names = dict(zip(own, threads(*own), strict=True))
+    mixed = [*others, *reversed(own)]
+    later = dict(zip(mixed, threads(*mixed), strict=True))
+    assert {pair: later[pair] for pair in own} == names
+
+
+def test_pairs_without_any_long_text_get_threads_too():
+    assert len(set(threads(("yes", "no", "s"), ("no", "yes", "s"), ("yes", "no", "other")))) == 3
+
+
+def write_folder(folder, text="how are you") -> None:
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = {"input": [text], "response": ["fine"], "thread": ["t"], "source": ["s"]}
+        pq.write_table(pa.table(rows), folder / f"{split}-00000-of-00001.parquet")
+    (folder / "report.json").write_text("{}")
+
+
+def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
+    write_folder(tmp_path / "pairs")
+    pairs = load_pairs(str(tmp_path / "pairs"))
+    assert set(pairs) == {"train", "validation", "test"}
+    assert all(split.features == PAIR_FEATURES for split in pairs.values())
+    assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
+
+
+def test_load_pairs_makes_strings_of_other_types_and_leaves_other_columns_out(tmp_path):
+    rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
+    pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
+    train = load_pairs(str(tmp_path))["train"]
+    assert train.features == PAIR_FEATURES
+    assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
+
+
+def test_load_pairs_refuses_other_columns(tmp_path):
+    pq.write_table(pa.table({"question": ["?"]}), tmp_path / "train-00000-of-00001.parquet")
+    with pytest.raises(InputError, match="split train has the columns question; expected input, response"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_refuses_a_folder_without_pairs(tmp_path):
+    with pytest.raises(InputError, match="no train-"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_says_that_a_file_is_no_parquet(tmp_path):
+    (tmp_path / "train-00000-of-00001.parquet").write_text("not Parquet")
+    with pytest.raises(InputError, match="neither a readable folder of pairs nor"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_says_that_a_name_is_neither_folder_nor_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="no such folder"):
+        load_pairs(str(tmp_path / "missing"))

@@ -1,0 +1,248 @@
+import json
+import random
+import string
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset, load_dataset
+
+from data_scripts.__main__ import main
+from data_scripts.tools.leakage import EvaluationTexts, normalise, remove_leaked
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("A Man, is  riding!", "a man is riding"),
+        ("It's raining", "it 's raining ."),
+        ("ﬁne ｔｅｘｔ", "fine text"),
+        ("STRASSE", "straße"),
+        ("snake_case\tand\nlines", "snake case and lines"),
+    ],
+)
+def test_texts_that_differ_in_form_only_are_equal(one, other):
+    assert normalise(one) == normalise(other)
+
+
+def test_texts_of_other_words_differ():
+    assert normalise("a man is riding") != normalise("a man was riding")
+
+
+def test_rows_dropped_are_those_of_a_brute_force_comparison():
+    draw = random.Random(0)
+
+    def sentence() -> str:
+        words = (draw.choice(["a cat", "A dog", "the bird"]), draw.choice(["runs", "SLEEPS", "eats fish"]))
+        return " ".join(words) + draw.choice([".", " !", "", "?!"])
+
+    def plain(text: str) -> str:
+        return "".join(letter for letter in text.lower() if letter not in string.punctuation).strip()
+
+    rows = [{"input": sentence(), "response": sentence(), "source": str(number)} for number in range(300)]
+    evaluation = {"one": ["A cat runs", "the bird eats fish."], "two": ["a dog sleeps", "a cat runs!"]}
+    plain_sets = {name: list(map(plain, texts)) for name, texts in evaluation.items()}
+    hits = [
+        {name for name, texts in plain_sets.items() if plain(row["input"]) in texts or plain(row["response"]) in texts}
+        for row in rows
+    ]
+    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response"], evaluation)
+    assert kept.to_list() == [row for row, hit in zip(rows, hits, strict=True) if not hit]
+    assert counts == {
+        "one": sum("one" in hit for hit in hits),
+        "two": sum("two" in hit for hit in hits),
+        "removed": sum(map(bool, hits)),
+    }
+    assert 0 < counts["removed"] < 300
+
+
+def test_only_the_columns_named_are_looked_at():
+    rows = Dataset.from_dict({"input": ["so it is"], "source": ["leaked"]})
+    assert len(remove_leaked(rows, ["input"], {"set": ["leaked"]})[0]) == 1
+
+
+def test_a_sentence_inside_a_longer_text_is_no_leak():
+    rows = Dataset.from_dict({"input": ["they say a cat runs fast"]})
+    assert len(remove_leaked(rows, ["input"], {"set": ["a cat runs"]})[0]) == 1
+
+
+def test_an_evaluation_text_without_words_matches_nothing():
+    rows = Dataset.from_dict({"input": ["", "?!", "words"]})
+    kept, counts = remove_leaked(rows, ["input"], {"set": ["...", ""]})
+    assert len(kept) == 3
+    assert counts == {"set": 0, "removed": 0}
+
+
+def test_texts_found_are_those_that_are_equal_when_normalised_whatever_their_letters():
+    """Against normalising every text: long and short, ASCII and not, null, slices of arrays, hits at both ends."""
+    draw = random.Random(0)
+
+    def text() -> str | None:
+        if draw.random() < 0.1:
+            return None
+        words = draw.choices(
+            ["café", "tea", "TEA", "eat", "１", "1", "straße", "it's", "it s", "?"], k=draw.randrange(4)
+        )
+        return draw.choice([" ", ", "]).join(words) + draw.choice(["", ".", "!"])
+
+    sentences = [text() or "" for _ in range(60)]
+    texts = [text() for _ in range(3000)]
+    forms = {normalise(sentence) for sentence in sentences} - {""}
+    expected = [(i, each) for i, each in enumerate(texts) if each and normalise(each) in forms]
+    evaluation = EvaluationTexts({"set": sentences})
+    found = [(index, each) for index, each, _ in evaluation.find(pa.array(texts, pa.string()))]
+    assert found == expected and 0 < len(found) < 3000
+    part = pa.array(texts, pa.large_string()).slice(1234, 777)
+    assert [index for index, _, _ in evaluation.find(part)] == [i - 1234 for i, _ in expected if 1234 <= i < 2011]
+    assert list(EvaluationTexts({}).find(pa.array(texts))) == []
+
+
+def write(folder, **splits):
+    folder.mkdir(exist_ok=True)
+    for name, columns in splits.items():
+        Dataset.from_dict(columns).to_parquet(folder / f"{name}-00000-of-00001.parquet")
+    (folder / "report.json").write_text('{"train": {"from": "somewhere"}}')
+    return str(folder)
+
+
+@pytest.fixture
+def judged(tmp_path):
+    """An STS-B whose test split has two sentences, as `stsb=...`."""
+    pairs = {"sentence1": ["A man is here."], "sentence2": ["He is here."], "score": [3.0], "genre": ["news"]}
+    return "stsb=" + write(tmp_path / "stsb", train=pairs | {"sentence1": ["Trained on."]}, test=pairs)
+
+
+def test_an_image_goes_with_all_its_captions_and_the_report_says_why(tmp_path, judged, capsys):
+    train = {
+        "group": ["1", "2", "3"],
+        "captions": [["A dog.", "A hound."], ["A cat.", "a man is HERE"], ["Trained on.", "he is here!"]],
+    }
+    source = write(tmp_path / "captions", train=train, test={"group": ["4"], "captions": [["A man is here."]]})
+    output = tmp_path / "out"
+    assert main(["leakage", source, "--against", judged, "--output", str(output)]) == 0
+    left = load_dataset("parquet", data_dir=str(output))
+    assert left["train"].to_list() == [{"group": "1", "captions": ["A dog.", "A hound."]}]
+    assert left["test"]["group"] == ["4"]  # only train is stripped
+    assert json.loads((output / "leakage.json").read_text()) == {
+        "rows": {"read": 3, "removed": 2, "kept": 1},
+        "columns": ["captions"],
+        "sets": {
+            "stsb test": {
+                "sentences": 2,
+                "rows": 2,
+                "examples": [{"row": 2, "text": "a man is HERE"}, {"row": 3, "text": "he is here!"}],
+            }
+        },
+    }
+    report = json.loads((output / "report.json").read_text())
+    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 3, "removed": 2, "kept": 1}}
+    printed = capsys.readouterr().out
+    assert "row 2: a man is HERE" in printed and "3 rows, 2 with an evaluation sentence, 1 without" in printed
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"input": ["Fine.", "A man is here"], "response": ["He is there.", "Hm."], "thread": ["1", "A man is here."]},
+        {"premise": ["Fine.", "Well."], "hypothesis": ["No.", "HE IS HERE"], "label": [0, 1]},
+        {"sentence1": ["Fine.", "Well."], "sentence2": ["No.", "He is here?"], "score": [None, 1.0]},
+        {"book": ["He is here.", "b"], "paragraph": [0, 1], "position": [0, 1], "sentence": ["Fine.", "He is here."]},
+    ],
+)
+def test_every_form_is_stripped_of_whole_rows_by_its_columns_of_text(tmp_path, judged, columns):
+    source = write(tmp_path / "source", train=columns)
+    assert main(["leakage", source, "--against", judged, "--output", str(tmp_path / "out")]) == 0
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
+
+
+def test_rows_of_several_files_and_batches_are_those_that_the_trainer_keeps(tmp_path):
+    draw = random.Random(1)
+    rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for number, start in enumerate((0, 4500)):
+        part = Dataset.from_list(rows[start : start + 4500])
+        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
+    sentences = [f"Text, {number}" for number in range(0, 9000, 7)]
+    against = write(tmp_path / "judged", test={"question": sentences[:500]}, validation={"question": sentences[500:]})
+    arguments = ["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    evaluation = {"mine test": sentences[:500], "mine dev": sentences[500:]}
+    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response"], evaluation)
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == kept.to_list()
+    report = json.loads((tmp_path / "out" / "leakage.json").read_text())
+    assert {name: report["sets"][name]["rows"] for name in evaluation} | {
+        "removed": report["rows"]["removed"]
+    } == counts
+    assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
+
+
+def test_a_report_alone_writes_nothing(tmp_path, judged, capsys):
+    source = write(tmp_path / "source", train={"sentence": ["He is here.", "Fine."]})
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["leakage", source, "--against", judged, "--report-only"]) == 0
+    assert "2 rows, 1 with an evaluation sentence" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_inference_and_sets_by_year_are_read_as_their_commands_read_them(tmp_path):
+    (tmp_path / "snli").mkdir()
+    line = {"sentence1": "He is here.", "sentence2": "Someone is.", "gold_label": "entailment"}
+    for name in ("train", "test"):
+        (tmp_path / "snli" / f"snli_1.0_{name}.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "sts" / "2014-test").mkdir(parents=True)
+    (tmp_path / "sts" / "2014-test" / "STS.input.images.txt").write_text("A barn.\tA house.\n")
+    (tmp_path / "sts" / "2014-test" / "STS.gs.images.txt").write_text("3\n")
+    source = write(tmp_path / "source", train={"sentence": ["He is here.", "a house", "Fine."]})
+    against = ["--against", f"snli={tmp_path / 'snli'}", "--against", f"sts={tmp_path / 'sts'}"]
+    assert main(["leakage", source, *against, "--output", str(tmp_path / "out")]) == 0
+    sets = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"]
+    assert {name: (found["sentences"], found["rows"]) for name, found in sets.items()} == {
+        "snli test": (2, 1),
+        "sts 2014 images": (2, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("against", "message"),
+    [
+        ("stsb", "--against stsb: expected NAME=SOURCE"),
+        ("mine={folder}/train_only", "has no split to judge on; found train"),
+        ("mine={folder}/numbers", "split test: no column of text; expected some of input"),
+        ("mine={folder}/source", "every row leaks"),
+        ("mine={folder}/nowhere", "nowhere: no such folder"),
+    ],
+)
+def test_a_wrong_set_is_refused_and_leaves_nothing(tmp_path, capsys, against, message):
+    source = write(tmp_path / "source", train={"sentence": ["He is here."]}, test={"sentence": ["He is here."]})
+    write(tmp_path / "train_only", train={"sentence": ["He is here."]})
+    write(tmp_path / "numbers", test={"number": [1]})
+    output = tmp_path / "out"
+    assert main(["leakage", source, "--against", against.format(folder=tmp_path), "--output", str(output)]) == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_folder_without_a_train_split_and_its_own_place_are_refused(tmp_path, judged, capsys):
+    source = write(tmp_path / "source", test={"sentence": ["He is here."]})
+    assert main(["leakage", source, "--against", judged, "--report-only"]) == 2
+    assert "no train-*.parquet" in capsys.readouterr().err
+    source = write(tmp_path / "source", train={"sentence": ["Fine."]})
+    assert main(["leakage", source, "--against", judged, "--output", source, "--overwrite"]) == 2
+    assert "the folder that is read" in capsys.readouterr().err
+
+
+def test_real_captions_lose_the_images_that_a_plain_reader_finds(data_dir, tmp_path):
+    captions, output = str(tmp_path / "captions"), tmp_path / "out"
+    assert main(["captions", str(data_dir / "captions" / "multi30k"), "--output", captions]) == 0
+    arguments = ["leakage", captions, "--against", f"stsb={data_dir / 'stsb'}", "--output", str(output)]
+    assert main(arguments) == 0
+    sentences = set()
+    for name in ("dev", "test"):
+        for line in (data_dir / "stsb" / f"sts-{name}.csv").read_text(encoding="utf-8").split("\n")[:-1]:
+            sentences |= {normalise(text) for text in line.split("\t")[5:7]}
+    train = load_dataset("parquet", data_files=f"{captions}/train-*.parquet")["train"]
+    expected = [row["group"] for row in train if not sentences & {normalise(text) for text in row["captions"]}]
+    left = load_dataset("parquet", data_files=f"{output}/train-*.parquet")["train"]
+    assert left["group"] == expected and len(train) - len(left) == 504

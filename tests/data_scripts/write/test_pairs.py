@@ -1,0 +1,258 @@
+import argparse
+import hashlib
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import datasets
+import ibis
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
+from huggingface_hub.utils import close_session
+
+from data_scripts.__main__ import main
+from data_scripts.clean.filters import add_filter_arguments
+from data_scripts.join.pairs import PAIR_SCHEMA, load_pairs
+from data_scripts.write import pairs as output
+from data_scripts.write.pairs import add_output_arguments, write_pairs
+from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
+
+Pair = tuple[str, str, str, str]
+
+
+def written(folder: Path, pairs: list[Pair], *arguments: str, settings: dict | None = None) -> dict:
+    """The report of writing some pairs, which go through DuckDB."""
+    parser = argparse.ArgumentParser()
+    add_filter_arguments(parser)
+    add_output_arguments(parser)
+    args = parser.parse_args([*arguments, "--output", str(folder)])
+    scratch = folder.with_name(f"{folder.name}-scratch")
+    folder.mkdir()
+    scratch.mkdir()
+    columns = dict(zip(PAIR_SCHEMA.names, map(list, zip(*pairs, strict=True)), strict=True))
+    pq.write_table(pa.table(columns, schema=PAIR_SCHEMA), scratch / "made.parquet")
+    report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
+    write_pairs(ibis.duckdb.connect().read_parquet(scratch / "made.parquet"), folder, scratch, args, report)
+    return json.loads((folder / "report.json").read_text(encoding="utf-8"))
+
+
+def split_of(thread: str) -> str:
+    percent = int(hashlib.sha256(thread.encode()).hexdigest(), 16) % 100
+    return "test" if percent <= 9 else "validation" if percent == 10 else "train"
+
+
+def rows(folder: Path) -> dict[str, list[Pair]]:
+    return {
+        split: [
+            tuple(row.values()) for file in sorted(folder.glob(f"{split}-*")) for row in pq.read_table(file).to_pylist()
+        ]
+        for split in ("train", "validation", "test")
+    }
+
+
+def draw_pairs(number: int, seed: int = 0) -> list[Pair]:
+    draw = random.Random(seed)
+    return [
+        (f"input {draw.randrange(number // 4)}", draw.choice(["yes", "No!", f"response {draw.random()}"]),
+         f"t{draw.randrange(number // 20)}", draw.choice("ab"))
+        for _ in range(number)
+    ]  # fmt: skip
+
+
+def test_split_is_the_hash_of_the_thread_modulo_100():
+    keys = [f"t3_{number}" for number in range(1000)]
+    assert [output.SPLITS[place] for place in output.splits_of(keys)] == list(map(split_of, keys))
+
+
+@pytest.mark.parametrize("batch", [1, 7, 100_000])
+def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    pairs = draw_pairs(1_000)
+    pairs += pairs[:50]
+    report = written(tmp_path / "out", pairs)
+    expected = {split: [] for split in ("train", "validation", "test")}
+    for pair in sorted(set(pairs), key=lambda pair: (pair[2], *pair)):
+        expected[split_of(pair[2])].append(pair)
+    assert rows(tmp_path / "out") == expected
+    assert report["splits"] == {split: len(found) for split, found in expected.items()}
+    assert report["pairs"] == {"repeated in their thread": len(pairs) - len(set(pairs)), "written": len(set(pairs))}
+
+
+def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, monkeypatch):
+    pairs = draw_pairs(1_000)
+    reports = []
+    for name, batch in (("whole", 100_000), ("small", 3)):
+        monkeypatch.setattr(output, "BATCH_ROWS", batch)
+        reports.append(written(tmp_path / name, pairs))
+    assert reports[0] == reports[1]
+    distinct = set(pairs)
+    threads = Counter(pair[2] for pair in distinct)
+    inputs = Counter((pair[2], pair[0]) for pair in distinct)
+    assert reports[0]["threads"] == {
+        "threads": len(threads),
+        "pairs in the largest": max(threads.values()),
+        "share of the largest": round(max(threads.values()) / len(distinct), 4),
+        "pairs for each input": round(len(distinct) / len(inputs), 2),
+    }
+    lengths = [len(pair[1]) for pair in distinct]
+    median = int(np.quantile(lengths, 0.5, method="inverted_cdf"))
+    assert reports[0]["characters"]["response, median"] == median
+
+
+def test_large_splits_are_sharded_and_read_back_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "BATCH_ROWS", 10)
+    monkeypatch.setattr(output, "SHARD_BYTES", 2_000)
+    pairs = draw_pairs(500)
+    report = written(tmp_path / "out", pairs)
+    train = sorted(path.name for path in (tmp_path / "out").glob("train-*"))
+    assert len(train) > 5
+    assert train == [f"train-{number:05d}-of-{len(train):05d}.parquet" for number in range(len(train))]
+    loaded = datasets.load_dataset(str(tmp_path / "out"))
+    assert {split: len(loaded[split]) for split in loaded} == {s: n for s, n in report["splits"].items() if n}
+    assert len(load_pairs(str(tmp_path / "out"))["train"]) == report["splits"]["train"]
+
+
+def test_a_response_is_kept_so_many_times_whatever_its_case_and_signs(tmp_path):
+    thanks = ["Thanks!", "thanks", "THANKS...", "thanks :)", "Than ks"]
+    pairs = [(f"input {number}", text, f"t{number}", "s") for number, text in enumerate(thanks)]
+    pairs += [("one", "!!!", "u1", "s"), ("two", "...", "u2", "s"), ("three", "Спасибо!", "u3", "s")]
+    report = written(tmp_path / "out", pairs, "--max-repeats", "2")
+    found = [pair for split in rows(tmp_path / "out").values() for pair in split]
+    assert sorted(pair[2] for pair in found) == ["t0", "t1", "u1", "u2", "u3"]
+    assert report["pairs"] == {"repeated in their thread": 0, "response held by 2 others already": 3, "written": 5}
+
+
+def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
+    pairs = [("ask @jane", "or call 555-123-4567", "t1", "s"), ("hello", "write to a@b.cd", "t1", "s")]
+    report = written(tmp_path / "out", pairs, "--mask")
+    found = sorted(pair[:2] for split in rows(tmp_path / "out").values() for pair in split)
+    assert found == [("ask [USER]", "or call [PHONE]"), ("hello", "write to [EMAIL]")]
+    assert report["masked"] == {"e-mail addresses": 1, "user names": 1, "phone numbers": 1}
+
+
+def card(folder: Path) -> tuple[dict, str]:
+    _, front, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    return yaml.safe_load(front), text
+
+
+def test_the_card_says_what_datasets_needs_and_what_was_counted(tmp_path):
+    report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
+    metadata, text = card(tmp_path / "out")
+    assert metadata["license"] == "cc-by-4.0"
+    assert {part["name"]: part["num_examples"] for part in metadata["dataset_info"]["splits"]} == report["splits"]
+    files = (tmp_path / "out").glob("*.parquet")
+    assert metadata["dataset_info"]["download_size"] == sum(file.stat().st_size for file in files)
+    assert f"| train | {report['splits']['train']:,} |" in text and "NOT STATED" not in text
+    for plot in ("characters", "replies"):
+        assert f"(plots/{plot}.png)" in text
+        assert (tmp_path / "out" / "plots" / f"{plot}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_card_without_a_licence_says_that_it_is_missing(tmp_path):
+    written(tmp_path / "out", draw_pairs(100))
+    metadata, text = card(tmp_path / "out")
+    assert metadata["license"] == "unknown" and "NOT STATED" in text
+
+
+def test_the_hubs_validator_takes_the_card_and_its_metadata_are_read_without_loss(tmp_path, monkeypatch):
+    written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
+    path = tmp_path / "out" / "README.md"
+    with LoopbackHub() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        close_session()
+        found = DatasetCard.load(path)
+        found.validate()
+        assert hub.requests == ["POST /api/validate-yaml"]
+    assert found.data.to_dict() == metadata_load(path) == card(tmp_path / "out")[0]
+    assert found.data.task_categories == ["sentence-similarity"] and found.data.size_categories == ["n<1K"]
+    assert not set(found.data.to_dict()) - {*vars(DatasetCardData()), "tags", "configs", "dataset_info"}
+
+
+def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
+    report = written(tmp_path / "out", draw_pairs(1_000))
+    (block,) = re.findall(r"```python\n(.*?)```", card(tmp_path / "out")[1], flags=re.DOTALL)
+    monkeypatch.chdir(tmp_path / "out")
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    assert {split: len(rows) for split, rows in names["pairs"].items()} == report["splits"]
+
+
+def test_the_card_says_what_was_done_about_language_and_personal_data(tmp_path):
+    written(tmp_path / "plain", draw_pairs(100))
+    metadata, text = card(tmp_path / "plain")
+    assert "language" not in metadata and "- Language: not looked at" in text and "data: not masked" in text
+    written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
+    metadata, text = card(tmp_path / "masked")
+    assert metadata["language"] == "de" and "another language than `de`" in text and "phone numbers were masked" in text
+
+
+@pytest.fixture
+def chats(tmp_path) -> Path:
+    lines = [f"are you the {'first ' * number}one?\tthank you, I am {'the last ' * number}" for number in range(30)]
+    (tmp_path / "chats.tsv").write_text("\n".join(["input\tresponse", *lines]))
+    return tmp_path / "chats.tsv"
+
+
+def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypatch):
+    pairs, whole = draw_pairs(1_000), output.batches
+    monkeypatch.setattr(output, "SHARD_BYTES", 5_000)
+    folders = []
+    for size in (1, 7, 64, 1_000):
+
+        def some(table: ibis.Table, folder: Path, label: str, rows: int, size: int = size) -> Iterator[pa.Table]:
+            for part in whole(table, folder, label, rows):
+                yield from (part.slice(start, size) for start in range(0, len(part), size))
+
+        monkeypatch.setattr(output, "batches", some)
+        monkeypatch.setattr(output, "BATCH_ROWS", 100)
+        written(tmp_path / str(size), pairs)
+        folders.append({file.name: file.read_bytes() for file in (tmp_path / str(size)).glob("*.parquet")})
+    assert all(files == folders[0] for files in folders) and len(folders[0]) > 5
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--push_to_hub", "me/chats"], "--push_to_hub: name the data's licence with --license"),
+        (["--push_to_hub", "chats", "--license", "other"], "OWNER/NAME was expected"),
+    ],
+)
+def test_a_push_that_cannot_end_well_is_refused_before_anything_is_read(chats, capsys, options, message):
+    assert main(["conversations", str(chats), "--output", str(chats.parent / "out"), *options]) == 2
+    assert message in capsys.readouterr().err
+    assert not (chats.parent / "out").exists()
+
+
+def test_the_folder_is_published_and_loads_by_its_name(chats, tmp_path):
+    command = [sys.executable, "-m", "data_scripts", "conversations", str(chats), "--output", str(tmp_path / "out")]
+    command += ["--push_to_hub", "me/chats", "--license", "cc0-1.0"]
+    read = (
+        "import datasets, json; d = datasets.load_dataset('me/chats');"
+        "print(json.dumps({k: [dict(r) for r in v] for k, v in d.items()}))"
+    )
+    with LoopbackHub() as hub:
+        environment = os.environ | hub.environment(tmp_path / "home")
+        refused = subprocess.run(command, env=environment | {"HF_TOKEN": "hf_unknown"}, capture_output=True, text=True)
+        assert refused.returncode == 2
+        assert f"hf upload me/chats {tmp_path / 'out'} --repo-type dataset" in refused.stderr
+        assert load_pairs(str(tmp_path / "out"))  # what was computed is not lost
+        environment["HF_TOKEN"] = WRITE_TOKEN
+        subprocess.run([*command, "--overwrite"], env=environment, check=True, capture_output=True)
+        loaded = subprocess.run(
+            [sys.executable, "-c", read], env=environment, check=True, capture_output=True, text=True
+        )
+    splits = json.loads(loaded.stdout.splitlines()[-1])
+    found = {name: [tuple(row.values()) for row in part] for name, part in splits.items()}
+    assert found == {name: part for name, part in rows(tmp_path / "out").items() if part}

@@ -1,0 +1,216 @@
+"""`truncate_dim`: vectors cut to their first numbers, by the encoder, the command and reply suggestion."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import torch
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
+from modeling_convsim.encoding import Encoder, Side
+from modeling_convsim.encoding import __main__ as encoding
+from modeling_convsim.suggestion import ReplyIndex, reply_index
+from modeling_convsim.suggestion import __main__ as suggestion
+from tests.conftest import ROOT
+from tests.modeling_convsim.encoding.test_encoding import TEXTS
+from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, made_texts, save_model
+from tests.modeling_convsim.tiny_models import DAN, build
+
+REPLIES = made_texts(120)
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    """A model with an embedding_size of 8, whose three sides differ."""
+    return save_model("dan_input_network", tiny_tokenizer, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def whole(folder):
+    return Encoder.from_pretrained(folder, "cpu")
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return Encoder.from_pretrained(folder, "cpu", truncate_dim=5)
+
+
+def build_model(kind: str) -> ConvSimForMultitask:
+    if kind != "learned lengths":
+        return build(kind)
+    torch.manual_seed(0)
+    return ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=True))
+
+
+def cut(vectors: np.ndarray, size: int, keep_length: bool = True) -> np.ndarray:
+    """The first numbers, in float64, as long as the whole vectors, or as they are."""
+    vectors = vectors.astype(np.float64)
+    first = vectors[:, :size]
+    if not keep_length:
+        return first
+    lengths = np.linalg.norm(first, axis=1, keepdims=True)
+    return first / np.where(lengths > 0, lengths, 1) * np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(
+    ("kind", "side", "keep_length"),
+    [
+        ("dan", "input", True),
+        ("dan", "response", False),
+        ("dan_best", "input", True),
+        ("dan_best", "response", True),
+        ("dan_input_network", "query", True),
+        ("learned lengths", "input", True),
+        ("learned lengths", "query", False),
+        ("learned lengths", "response", False),
+        ("cbow", "query", True),
+        ("transformer", "response", False),
+        ("bilstm", "input", True),
+    ],
+)
+@pytest.mark.parametrize("size", [1, 5])
+def test_vectors_are_the_first_numbers_at_the_length_that_training_scores_them(
+    kind: str, side: Side, keep_length: bool, size: int, tiny_tokenizer
+):
+    model = build_model(kind)
+    expected = cut(Encoder(model, tiny_tokenizer).encode(TEXTS, side), size, keep_length)
+    encoder = Encoder(model, tiny_tokenizer, truncate_dim=size)
+    vectors = encoder.encode(TEXTS, side, batch_size=2)
+    assert vectors.shape == (len(TEXTS), size) and vectors.dtype == np.float32 and encoder.embedding_size == size
+    np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_sentence_embeddings_have_length_one_again(whole, encoder):
+    assert np.linalg.norm(whole.encode(TEXTS)[:, :5], axis=1).max() < 0.99
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
+
+
+def test_all_numbers_are_the_whole_vectors(folder, whole):
+    encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=8)
+    for side in ("input", "query", "response"):
+        np.testing.assert_allclose(encoder.encode(TEXTS, side), whole.encode(TEXTS, side), rtol=1e-6, atol=1e-7)
+    assert whole.embedding_size == encoder.embedding_size == 8
+
+
+def test_threads_and_processes_give_the_same(tiny_tokenizer):
+    encoder = Encoder(build("transformer"), tiny_tokenizer, truncate_dim=5)
+    expected = np.tile(encoder.encode(TEXTS, "response"), (60, 1))
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        in_threads = encoder.encode(TEXTS * 60, "response", batch_size=4)
+        in_processes = encoder.encode(TEXTS * 60, "response", batch_size=4, processes=2)
+    finally:
+        torch.set_num_threads(before)
+    np.testing.assert_allclose(in_threads, expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(in_processes, expected, rtol=1e-5, atol=1e-5)
+
+
+def test_no_texts_and_tensors_have_the_size_too(encoder):
+    assert encoder.encode([]).shape == encoder.encode(iter([])).shape == (0, 5)
+    assert encoder.encode(TEXTS, convert_to_tensor=True).shape == (len(TEXTS), 5)
+
+
+def test_inference_is_of_whole_embeddings(whole, encoder):
+    np.testing.assert_array_equal(encoder.nli_logits(TEXTS, TEXTS[::-1]), whole.nli_logits(TEXTS, TEXTS[::-1]))
+    assert encoder.encode(TEXTS).shape == (len(TEXTS), 5)
+
+
+@pytest.mark.parametrize("size", [-1, 0, 9])
+def test_size_out_of_range_is_refused(size, folder, whole, tmp_path, capsys):
+    message = f"truncate_dim is {size}, expected 1 to 8, the model's embedding_size"
+    with pytest.raises(ValueError, match=message):
+        Encoder(whole.model, whole.tokenizer, size)
+    with pytest.raises(ValueError, match=message):
+        Encoder.from_pretrained(folder, "cpu", truncate_dim=size)
+    (tmp_path / "texts.txt").write_text("hello\n")
+    for main, arguments in ((encoding.main, [folder]), (suggestion.main, ["build", folder])):
+        options = [*arguments, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate-dim={size}"]
+        assert main([str(option) for option in options]) == 2
+        assert message in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_command_writes_so_many_numbers(processes, folder, whole, tmp_path):
+    source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
+    source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output, "--truncate-dim", 5]
+    done = subprocess.run(
+        [str(part) for part in [*command, "--processes", processes]],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=ROOT,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "6 vectors of 5 numbers" in done.stdout
+    np.testing.assert_allclose(np.load(output), cut(whole.encode(TEXTS), 5), atol=1e-6)
+
+
+@pytest.mark.parametrize("exact_below", [1000, 1])
+@pytest.mark.parametrize(("side", "query_side"), [("response", "query"), ("input", "input")])
+def test_index_gives_the_scores_of_a_brute_force_search(exact_below, side, query_side, whole, encoder, monkeypatch):
+    monkeypatch.setattr(reply_index, "EXACT_BELOW", exact_below)
+    index = ReplyIndex.build(encoder, REPLIES, side, duplicate_cosine=1)
+    assert index.vectors.shape == (len(REPLIES), 5)
+    scores = cut(whole.encode(QUERIES, query_side), 5) @ cut(whole.encode(REPLIES, side), 5).T
+    for found, row in zip(index.suggest_many(QUERIES, 4), scores, strict=True):
+        np.testing.assert_allclose([one.score for one in found], -np.sort(-row)[:4], rtol=5e-3)
+        by_text = dict(zip(REPLIES, row, strict=True))
+        np.testing.assert_allclose([one.score for one in found], [by_text[one.text] for one in found], rtol=5e-3)
+
+
+@pytest.fixture
+def saved(encoder, tmp_path):
+    ReplyIndex.build(encoder, REPLIES).save(tmp_path / "index")
+    return tmp_path / "index"
+
+
+def test_saved_index_opens_with_its_size_whether_a_whole_encoder_is_given_or_none(saved, whole, encoder):
+    assert json.loads((saved / "index.json").read_text())["truncate_dim"] == 5
+    expected = ReplyIndex.build(encoder, REPLIES).suggest_many(QUERIES)
+    for given in (None, whole, encoder):
+        opened = ReplyIndex.load(saved, given, "cpu")
+        assert opened.encoder.embedding_size == 5 and opened.suggest_many(QUERIES) == expected
+    assert whole.embedding_size == 8
+
+
+def test_encoder_of_another_size_is_refused(saved, folder, whole, encoder, tmp_path):
+    with pytest.raises(ValueError, match=r"holds vectors of 5 numbers, but the encoder's have 3: give one without"):
+        ReplyIndex.load(saved, Encoder.from_pretrained(folder, "cpu", truncate_dim=3))
+    ReplyIndex.build(whole, REPLIES).save(tmp_path / "whole")
+    with pytest.raises(ValueError, match=r"holds vectors of 8 numbers, but the encoder's have 5: give one without"):
+        ReplyIndex.load(tmp_path / "whole", encoder)
+
+
+def test_index_of_before_there_was_the_option_opens(whole, tmp_path):
+    index = ReplyIndex.build(whole, REPLIES)
+    index.save(tmp_path / "index")
+    settings = json.loads((tmp_path / "index" / "index.json").read_text())
+    assert settings.pop("truncate_dim") is None
+    (tmp_path / "index" / "index.json").write_text(json.dumps(settings))
+    for encoder in (None, whole):
+        opened = ReplyIndex.load(tmp_path / "index", encoder, "cpu")
+        assert opened.suggest_many(QUERIES) == index.suggest_many(QUERIES)
+
+
+def test_index_whose_vectors_have_another_size_is_broken(saved):
+    settings = json.loads((saved / "index.json").read_text())
+    (saved / "index.json").write_text(json.dumps(settings | {"truncate_dim": 4}))
+    with pytest.raises(ValueError, match=r"vectors of 5 numbers, and 4 meant.*build it anew"):
+        ReplyIndex.load(saved)
+
+
+def test_suggestion_command_remembers_the_size(folder, encoder, tmp_path, capsys):
+    (tmp_path / "replies.txt").write_text("\n".join(REPLIES) + "\n")
+    build_index = ["build", folder, tmp_path / "replies.txt", "-o", tmp_path / "index", "--truncate-dim", 5]
+    assert suggestion.main([str(option) for option in build_index]) == 0
+    assert np.load(tmp_path / "index" / "vectors.npy").shape == (len(REPLIES), 5)
+    [best] = ReplyIndex.build(encoder, REPLIES).suggest(QUERIES[0], 1)
+    for options in ([], ["--model", str(folder)]):
+        capsys.readouterr()
+        assert suggestion.main(["suggest", str(tmp_path / "index"), QUERIES[0], "--k", "1", *options]) == 0
+        assert f"  {best.text}\n" in capsys.readouterr().out

@@ -1,0 +1,380 @@
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex, reply_index
+from modeling_convsim.suggestion.__main__ import main
+from modeling_convsim.suggestion.replies import choose_threshold, fold, normalize
+from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
+from tests.conftest import WORDS
+from tests.modeling_convsim.tiny_models import build
+
+REPLIES = ["Yes, please!", "yes please", "yes please", "no", "No.", "I like the dog", "a big house", "see you tomorrow"]
+QUERIES = ["How old are you?", "do you like the dog", "where is the cat", "thanks"]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    return save_model("dan_input_network", tiny_tokenizer, tmp_path_factory.mktemp("model"))
+
+
+def save_model(kind: str, tokenizer, path: Path) -> Path:
+    build(kind).save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    return path
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return Encoder.from_pretrained(folder, "cpu")
+
+
+def made_texts(count: int, seed: int = 0) -> list[str]:
+    """Distinct texts of known words."""
+    draws = np.random.default_rng(seed)
+    words = [word for word in WORDS if word.isalpha()]
+    return list(dict.fromkeys(" ".join(draws.choice(words, 5)) for _ in range(count)))
+
+
+@pytest.fixture(scope="module")
+def many(encoder):
+    """An index of many replies, all of which may be suggested."""
+    return ReplyIndex.build(encoder, made_texts(500), duplicate_cosine=1)
+
+
+def best_by_hand(encoder: Encoder, replies: list[str], query: str, k: int) -> list[tuple[str, float]]:
+    """Scores u' . v' in float64, one by one."""
+    u = encoder.encode([query], side="query")[0].astype(np.float64)
+    v = encoder.encode(replies, side="response").astype(np.float64)
+    return sorted(((text, float(u @ row)) for text, row in zip(replies, v, strict=True)), key=lambda p: -p[1])[:k]
+
+
+def test_suggestions_are_those_of_a_brute_force_search_in_float64(encoder, many):
+    replies = many.replies.texts
+    for query, found in zip(QUERIES, many.suggest_many(QUERIES, 5), strict=True):
+        expected = best_by_hand(encoder, replies, query, 5)
+        np.testing.assert_allclose([one.score for one in found], [score for _, score in expected], rtol=2e-3)
+        assert found[0].text == expected[0][0]
+    assert many.suggest(QUERIES[0], 5) == many.suggest_many(QUERIES[:1], 5)[0]
+
+
+def test_questions_are_found_by_the_cosine_of_sentence_embeddings(encoder):
+    texts = made_texts(50)
+    index = ReplyIndex.build(encoder, texts, "input", [f"answer to {text}" for text in texts], duplicate_cosine=1)
+    [found] = index.suggest(texts[7], 1)
+    assert (found.text, found.answer) == (texts[7], f"answer to {texts[7]}")
+    u, v = encoder.encode(["the dog", texts[7]]).astype(np.float64)
+    assert found.score == pytest.approx(1, abs=2e-3)
+    [score] = [one.score for one in index.suggest("the dog", 50) if one.text == texts[7]]
+    assert score == pytest.approx(u @ v, abs=2e-3)
+
+
+def test_exact_search_takes_the_vectors_in_parts(monkeypatch):
+    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", 7)
+    draws = np.random.default_rng(0)
+    vectors, queries = draws.standard_normal((50, 6)), draws.standard_normal((4, 6)).astype(np.float32)
+    scores, rows = exact_search(vectors, queries, 12)
+    expected = np.argsort(-(queries @ vectors.T), axis=1)[:, :12]
+    np.testing.assert_array_equal(rows, expected)
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, expected, 1), rtol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [(1, 1), (0.5, 2)])
+@pytest.mark.parametrize("chunk", [1024, 2**14])
+def test_rounded_vectors_give_the_best_and_score_them_exactly(lengths, chunk, monkeypatch):
+    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", chunk)
+    draws = np.random.default_rng(0)
+    vectors = draws.standard_normal((3000, 24))
+    vectors *= draws.uniform(*lengths, (3000, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors, queries = vectors.astype(np.float16), draws.standard_normal((100, 24)).astype(np.float32)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 10)
+    products = queries.astype(np.float64) @ vectors.astype(np.float64).T
+    np.testing.assert_array_equal(np.sort(rows), np.sort(np.argsort(-products)[:, :10]))
+    np.testing.assert_allclose(scores, np.take_along_axis(products, rows, 1), rtol=1e-4)
+    few = Int8Vectors(quantize(vectors[:5])).search(vectors[:5], queries[:1], 5)
+    np.testing.assert_array_equal(few[1], exact_search(vectors[:5], queries[:1], 5)[1])
+
+
+def test_rounding_keeps_numbers_within_half_a_step():
+    vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float16)
+    rounded = quantize(vectors)
+    step = np.abs(vectors).max().astype(np.float64) / 127
+    assert rounded.dtype == np.int8
+    assert np.abs(rounded * step - vectors).max() <= step * 0.501
+    assert not quantize(np.zeros((2, 3), np.float16)).any()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "same"),
+    [
+        ("Thanks!", "thanks", True),
+        ("Don't  worry", "don’t worry.", True),
+        ("Well-known…", "well known", True),
+        ("OK", "ｏｋ", True),
+        ("It costs 5%", "It costs 5", False),
+        ("C++", "C", False),
+        ("-1", "1", False),
+        ("👍", "👎", False),
+        (":)", "?!", False),
+    ],
+)
+def test_texts_alike_but_for_case_punctuation_and_white_space_are_one(a, b, same):
+    assert (normalize(a) == normalize(b)) is same
+
+
+def test_forms_of_a_reply_fold_into_the_most_frequent_with_the_count_of_all():
+    found = fold([*REPLIES, " ", ""])
+    assert found.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
+    assert found.counts.tolist() == [3, 2, 1, 1, 1]
+    assert fold(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).answers == ["3", "2"]
+
+
+def test_near_duplicates_are_not_suggested_together(encoder):
+    texts = made_texts(300)
+    index = ReplyIndex.build(encoder, texts, duplicate_cosine=0.8)
+    for query in QUERIES:
+        kept: list[np.ndarray] = []
+        expected = []
+        for text, _ in best_by_hand(encoder, texts, query, 64 * 4):
+            vector = encoder.encode([text])[0].astype(np.float64)
+            if all(vector @ other < 0.8 for other in kept) and len(kept) < 4:
+                kept.append(vector)
+                expected.append(text)
+        assert [one.text for one in index.suggest(query, 4)] == expected
+
+
+def test_only_allowed_replies_are_suggested(many, encoder):
+    allowed = many.replies.texts[10:20]
+    found = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
+    assert [one.text for one in found] == [text for text, _ in best_by_hand(encoder, allowed, QUERIES[0], 20)]
+    with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
+        many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
+    with pytest.raises(ValueError, match="list of allowed replies is empty"):
+        many.only([])
+
+
+def test_threshold_is_the_lowest_with_the_precision_wanted():
+    draws = np.random.default_rng(0)
+    scores = np.round(draws.standard_normal(500), 1).astype(np.float32)
+    right = draws.random(500) < 1 / (1 + np.exp(-2 * scores))
+    for wanted in (0.6, 0.75, 0.9):
+        found = choose_threshold(scores, right, wanted, 100)
+        good = []
+        for threshold in sorted(set(scores.tolist())):
+            made = [bool(ok) for score, ok in zip(scores.tolist(), right, strict=True) if score >= threshold]
+            if len(made) >= 20 and sum(made) / len(made) >= wanted:
+                good.append((threshold, sum(made) / len(made), len(made) / 500))
+        lowest, precision, coverage = good[0]
+        assert (scores >= found.threshold).sum() == (scores >= np.float32(lowest)).sum()
+        assert (found.precision, found.coverage) == pytest.approx((precision, coverage))
+        assert (found.wanted, found.candidates, found.pairs) == (wanted, 100, 500)
+    right[scores.argmax()] = False
+    with pytest.raises(ValueError, match="no threshold has precision 1 on 500 pairs: the best, with 20"):
+        choose_threshold(scores, right, 1, 100)
+    with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
+        choose_threshold(scores[:19], right[:19], 0.5, 100)
+
+
+@pytest.mark.parametrize("candidates", [None, 10])
+def test_calibration_is_that_of_a_loop_over_the_pairs(candidates, encoder):
+    texts = made_texts(60)
+    index = ReplyIndex.build(encoder, texts, duplicate_cosine=1)
+    inputs, expected = made_texts(60, seed=1)[:40], texts[:40]
+    expected[::2] = [found[0].text for found in index.suggest_many(inputs[::2], 1)]
+    draws = np.random.default_rng(0).integers(len(texts), size=(40, 9))
+    scores, right = [], []
+    for number, (text, reply) in enumerate(zip(inputs, expected, strict=True)):
+        pool = texts if candidates is None else [reply, *(texts[row] for row in draws[number])]
+        [(best, score)] = best_by_hand(encoder, pool, text, 1)
+        scores.append(score)
+        right.append(best == reply)
+    wanted = sum(right) / 40
+    assert 0.4 < wanted < 1
+    found = index.calibrate(inputs, expected, wanted, candidates)
+    by_hand = choose_threshold(np.array(scores), np.array(right), wanted, candidates)
+    assert found.threshold == pytest.approx(by_hand.threshold, rel=2e-3)
+    assert (found.precision, found.coverage) == pytest.approx((by_hand.precision, by_hand.coverage))
+
+
+def test_below_the_threshold_nothing_is_suggested(encoder):
+    index = ReplyIndex.build(encoder, made_texts(60), duplicate_cosine=1)
+    scores = [one.score for one in index.suggest(QUERIES[0], 60)]
+    middle = (scores[1] + scores[2]) / 2
+    assert [one.score for one in index.suggest(QUERIES[0], 5, middle)] == scores[:2]
+    assert index.suggest(QUERIES[0], 5, scores[0] + 1) == []
+    index.calibration = choose_threshold(np.array([scores[0] + 1] * 20), np.ones(20, bool), 1, None)
+    assert index.suggest(QUERIES[0]) == [] and len(index.suggest(QUERIES[0], threshold=-np.inf)) == 3
+
+
+@pytest.mark.parametrize("exact_below", [1000, 100])
+@pytest.mark.parametrize("side", ["response", "input"])
+def test_saved_index_opens_as_it_was(exact_below, side, folder, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(reply_index, "EXACT_BELOW", exact_below)
+    texts = made_texts(200)
+    answers = [text[::-1] for text in texts] if side == "input" else None
+    index = ReplyIndex.build(encoder, texts * 2, side, answers and answers * 2, 0.95)
+    index.calibrate(texts[:30], texts[:30], 0.01)
+    index.save(tmp_path / "index")
+    opened = ReplyIndex.load(tmp_path / "index", device="cpu")
+    assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
+    assert opened.calibration == index.calibration and opened.side == side
+    assert (tmp_path / "index" / "int8.npy").is_file() is (exact_below == 100)
+    opened.save(tmp_path / "index")  # over the files that it reads
+    again = ReplyIndex.load(tmp_path / "index", encoder)
+    assert again.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
+    assert [path.name for path in tmp_path.iterdir()] == ["index"]
+
+
+def test_model_in_bfloat16_is_the_same_model(folder, encoder, many, tmp_path):
+    many.save(tmp_path / "index")
+    assert len(ReplyIndex.load(tmp_path / "index", dtype="bfloat16")) == len(many)
+
+
+def test_index_of_another_model_is_refused(folder, encoder, tiny_tokenizer, many, tmp_path):
+    many.save(tmp_path / "index")
+    other = build("dan_input_network")
+    with torch.no_grad():
+        other.response_head.layers[0].weight[0, 0] += 0.1
+    with pytest.raises(ValueError, match="built with other weights"):
+        ReplyIndex.load(tmp_path / "index", Encoder(other, tiny_tokenizer))
+
+
+def test_model_is_written_as_it_was_named(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder.parent)
+    ReplyIndex.build(Encoder.from_pretrained(folder.name, "cpu"), REPLIES).save(tmp_path / "index")
+    assert json.loads((tmp_path / "index" / "index.json").read_text())["model"] == folder.name
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match="was built with it; if it is elsewhere now, name it"):
+        ReplyIndex.load(tmp_path / "index")
+
+
+def test_an_index_of_many_gives_what_one_of_few_does(many, encoder, monkeypatch):
+    monkeypatch.setattr(reply_index, "EXACT_BELOW", 100)
+    rounded = ReplyIndex.build(encoder, many.replies.texts, duplicate_cosine=1)
+    allowed = many.replies.texts[:150]
+    for ours, theirs in ((rounded, many), (rounded.only(allowed), many.only(allowed))):
+        for found, expected in zip(ours.suggest_many(QUERIES, 5), theirs.suggest_many(QUERIES, 5), strict=True):
+            np.testing.assert_allclose([one.score for one in found], [one.score for one in expected], rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "broken", ["replies.parquet", "vectors.npy", "int8.npy", "index.json!", "replies.parquet!", "vectors.npy!"]
+)
+def test_broken_index_is_refused(broken, many, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(reply_index, "EXACT_BELOW", 100)
+    ReplyIndex(encoder, many.replies, many.vectors.astype(np.float16)).save(tmp_path / "index")
+    if broken.endswith("!"):
+        (tmp_path / "index" / broken[:-1]).write_text("{ not what it should be")
+    else:
+        (tmp_path / "index" / broken).unlink()
+    with pytest.raises(ValueError, match=r"cannot open the index .*build it anew"):
+        ReplyIndex.load(tmp_path / "index", encoder)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"side": "query"}, "side is 'query'"),
+        ({"duplicate_cosine": 0}, "duplicate_cosine is 0"),
+        ({"texts": ["", " "]}, "no text to build an index of"),
+    ],
+)
+def test_option_out_of_range_is_refused(options, message, encoder):
+    with pytest.raises(ValueError, match=message):
+        ReplyIndex.build(encoder, **{"texts": REPLIES} | options)
+
+
+def test_small_index_needs_no_extra_and_others_say_which(encoder, monkeypatch, tmp_path):
+    for name in ("numkong", "pyarrow", "pyarrow.parquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    index = ReplyIndex.build(encoder, REPLIES)
+    assert len(index.suggest("hello", 2)) == 2
+    with pytest.raises(ValueError, match=r"saving an index needs pyarrow: pip install 'convsim\[suggest\]'"):
+        index.save(tmp_path / "index")
+    monkeypatch.setattr(reply_index, "EXACT_BELOW", 3)
+    with pytest.raises(ValueError, match=r"100,000 replies or more needs numkong: pip install 'convsim\[suggest\]'"):
+        ReplyIndex.build(encoder, REPLIES)
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.parquet"
+    texts = made_texts(40)
+    parquet.write_table(pyarrow.table({"input": made_texts(40, seed=1)[: len(texts)], "response": texts}), path)
+    return path
+
+
+def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
+    assert "40 replies, folded from 40" in capsys.readouterr().out
+    command = [sys.executable, "-m", "modeling_convsim.suggestion", "suggest", tmp_path / "index", "--k", "2"]
+    done = subprocess.run(
+        command, input="hello\nthe dog\n", capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
+    assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
+    assert capsys.readouterr().out == "hello\n  no suggestion\n"
+    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
+    assert "of 40 pairs" in capsys.readouterr().out
+    assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["wanted"] == 0.1
+    (tmp_path / "allowed.txt").write_text(f"{made_texts(40)[3]}\n")
+    assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 and printed[1].endswith(made_texts(40)[3])
+
+
+def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "--side", "input", "--answers", "response", "-o", tmp_path / "faq") == 0
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "faq", made_texts(40, seed=1)[5], "--k", 1) == 0
+    assert capsys.readouterr().out.splitlines()[2].strip() == made_texts(40)[5]
+
+
+def mistakes(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[list[object], str]]:
+    index, text = tmp_path / "index", tmp_path / "some.txt"
+    text.write_text("hello\nzebra\n")
+    return {
+        "no model": (["build", tmp_path / "nowhere", pairs, "-o", tmp_path / "i"], "there is no such folder"),
+        "no file": (["build", folder, tmp_path / "no.txt", "-o", tmp_path / "i"], "no.txt: there is no such file"),
+        "column": (["build", folder, pairs, "--column", "x", "-o", tmp_path / "i"], "no column 'x', only input"),
+        "answers": (["build", folder, text, "--answers", "x", "-o", tmp_path / "i"], "some.txt has no columns"),
+        "answers column": (["build", folder, pairs, "--answers", "x", "-o", tmp_path / "i"], "one with --answers"),
+        "in the way": (["build", folder, pairs, "-o", tmp_path], "is there, and is no index: name another folder"),
+        "no index": (["suggest", tmp_path / "nowhere", "hello"], "holds no index.json"),
+        "k": (["suggest", index, "hello", "--k", 0], "k is 0, expected 1 or more"),
+        "allowed": (["suggest", index, "hello", "--allowed", text], "not in the index: 'hello', 'zebra'"),
+        "other model": (["suggest", index, "hello", "--model", tmp_path / "other"], "built with other weights"),
+        "pairs": (["calibrate", index, text], "some.txt: expected a .parquet file with the columns input, response"),
+        "precision": (["calibrate", index, pairs, "--precision", 2], "expected a number above 0, up to 1"),
+        "candidates": (["calibrate", index, pairs, "--candidates", 1], "candidates is 1, expected 2 or more"),
+    }
+
+
+MISTAKES = "no model, no file, column, answers, answers column, in the way, no index, k, allowed, other model, pairs"
+
+
+@pytest.mark.parametrize("name", [*MISTAKES.split(", "), "precision", "candidates"])
+def test_mistake_gives_one_line_and_exit_code_2(name, folder, pairs, many, tiny_tokenizer, tmp_path, capsys):
+    many.save(tmp_path / "index")
+    if name == "other model":
+        save_model("dan", tiny_tokenizer, tmp_path / "other")
+    arguments, message = mistakes(folder, pairs, tmp_path)[name]
+    capsys.readouterr()
+    assert run(*arguments) == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0]
+    assert not (tmp_path / "i").exists()

@@ -1,0 +1,132 @@
+import numpy as np
+import pytest
+from gensim.models import KeyedVectors
+
+from data_scripts.errors import InputError
+from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
+from trainer.data import word_vectors
+from trainer.data.token_cache import TokenColumn
+from trainer.data.word_vectors import UNK_TOKEN_ID, cached_word_vectors, read_word_vectors, train_word_vectors
+
+VOCABULARY = 40
+
+
+@pytest.fixture(autouse=True)
+def every_word_is_read(monkeypatch):
+    # Of so few words each is frequent, and frequent ones are passed over.
+    monkeypatch.setitem(word_vectors.SKIP_GRAM, "sample", 0)
+
+
+@pytest.fixture(scope="module")
+def column() -> TokenColumn:
+    """Texts about one of two subjects: tokens 2 to 16, or 17 to 31, never both; token 35 is rare, 1 unknown."""
+    generator = np.random.default_rng(0)
+    texts = [generator.integers(2, 17, 8) + 15 * generator.integers(2) for _ in range(2000)]
+    texts[0][:3] = 35
+    for text in texts[::3]:
+        text[4] = UNK_TOKEN_ID
+    return TokenColumn(np.concatenate(texts).astype(np.uint16), np.arange(0, 8 * 2000 + 1, 8), np.zeros(2000))
+
+
+def test_words_of_the_same_texts_are_alike(column):
+    vectors = train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    assert vectors.shape == (VOCABULARY, 10) and vectors.dtype == np.float32
+    np.testing.assert_allclose(np.linalg.norm(vectors[2:32], axis=1), 1, rtol=1e-5)
+    cosines = vectors[2:32] @ vectors[2:32].T
+    same = np.kron(np.eye(2), np.ones((15, 15))).astype(bool) & ~np.eye(30, dtype=bool)
+    assert cosines[same].mean() > cosines[~same & ~np.eye(30, dtype=bool)].mean() + 0.3
+
+
+def test_rare_and_unknown_tokens_get_none(column):
+    vectors = train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    assert not vectors[[0, UNK_TOKEN_ID, 35, 39]].any()
+
+
+def test_the_seed_decides(column):
+    first, again, other = (train_word_vectors([column], VOCABULARY, 10, seed=seed, threads=1) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).any()
+
+
+def test_the_same_texts_are_read_once_whatever_their_order(column, tmp_path, monkeypatch):
+    other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
+    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
+    monkeypatch.setattr(word_vectors, "train_word_vectors", lambda *_: pytest.fail("trained again"))
+    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
+
+
+def test_of_more_text_than_it_reads_it_takes_evenly_spread_parts(column, monkeypatch):
+    monkeypatch.setattr(word_vectors, "MAX_TOKENS", 16_000 // 5)
+    read = []
+    build = word_vectors.Word2Vec.build_vocab
+    monkeypatch.setattr(
+        word_vectors.Word2Vec, "build_vocab", lambda self, texts: read.extend(texts) or build(self, texts)
+    )
+    train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    assert read == [list(map(str, text)) for text in column.ids.reshape(-1, 8)[::5].tolist()]
+
+
+@pytest.fixture
+def words(tmp_path) -> KeyedVectors:
+    """Three words of the tiny tokenizer, one that it has in lower case only, and one that it has not."""
+    vectors = KeyedVectors(3)
+    numbers = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    vectors.add_vectors(["cat", "dog", "House", "house", "zebra"], numbers)
+    return vectors
+
+
+def expected_table(words: KeyedVectors, tokenizer, rows: int) -> np.ndarray:
+    table, vocabulary = np.zeros((rows, 3)), tokenizer.get_vocab()
+    for word in ("cat", "dog", "house"):
+        table[vocabulary[word]] = words[word]
+    return table / np.mean([np.linalg.norm(words[word]) for word in ("cat", "dog", "house")])
+
+
+@pytest.mark.parametrize("name", ["words.txt", "words.vec", "words.txt.gz", "words.bin", "words.bin.gz", "glove.txt"])
+def test_vectors_are_read_in_every_format(name, words, tiny_tokenizer, tmp_path, caplog):
+    path = tmp_path / name
+    words.save_word2vec_format(str(path), binary=".bin" in name, write_header="glove" not in name)
+    with caplog.at_level("INFO"):
+        table = read_word_vectors(path, tiny_tokenizer, 70)
+    np.testing.assert_allclose(table, expected_table(words, tiny_tokenizer, 70), rtol=1e-5)
+    assert table.dtype == np.float32
+    assert f"word vectors for 3 of {len(tiny_tokenizer)} tokens from {path}" in caplog.messages
+
+
+def test_a_word_in_capitals_serves_where_there_is_no_other(tiny_tokenizer, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("House 1 0\nHOUSE 0 1\n. . . 5 5\ncat 0 1\nCat 1 0\n[UNK] 7 7\n")
+    table, vocabulary = read_word_vectors(path, tiny_tokenizer, 60), tiny_tokenizer.get_vocab()
+    np.testing.assert_array_equal(table[[vocabulary["house"], vocabulary["cat"], 1]], [[1, 0], [0, 1], [0, 0]])
+
+
+@pytest.mark.parametrize("inner", ["", "model"])
+def test_a_saved_model_gives_its_word_table(inner, tiny_tokenizer, tmp_path):
+    config = ConvSimCbowConfig(vocab_size=len(tiny_tokenizer), embedding_size=6, initializer_range=1.0)
+    model = ConvSimCbowForMultitask(config)
+    model.save_pretrained(tmp_path / inner)
+    tiny_tokenizer.save_pretrained(tmp_path / inner)
+    table = read_word_vectors(tmp_path, tiny_tokenizer, len(tiny_tokenizer))
+    saved = model.get_parameter("encoder.embed_tokens.weight").detach().numpy()[2:]
+    np.testing.assert_allclose(table[2:], saved / np.linalg.norm(saved, axis=1).mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("words.txt", "cat 1 2\ndog 1 2 3\n", r"words.txt:2: 3 values after the word, expected 2"),
+        ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
+        ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' holds something that is no number"),
+        ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' holds a number that is not finite"),
+        ("words.txt", "Katze 1 2\n", r"words.txt: has a vector for none of the \d+ tokens"),
+        ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
+        ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),
+        ("folder/words.txt", "cat 1 2\n", r"folder: expected the folder of a saved model"),
+    ],
+)
+def test_what_cannot_be_read_is_refused(name, content, message, tiny_tokenizer, tmp_path):
+    path = tmp_path / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(content)
+    with pytest.raises(InputError, match=message):
+        read_word_vectors(path.parent if "/" in name else path, tiny_tokenizer, 60)

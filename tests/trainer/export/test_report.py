@@ -1,0 +1,104 @@
+"""What an export of a run measured is in its results.json and in its card, beside the model in torch."""
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.torch import load_file
+from scipy import stats
+from transformers import PreTrainedTokenizerFast
+
+from modeling_convsim.encoding import Encoder
+from tests.trainer.export.test_export import STSB, refusal, save_run, save_stsb
+from tests.trainer.publish.test_publish import RESULTS, make_run
+from trainer.export import __main__ as export
+from trainer.publish import __main__ as publish_command
+from trainer.publish import folder as publish
+
+FLOAT, HALF = "onnxruntime, float32, tables float32", "onnxruntime, float16, tables float16"
+
+
+@pytest.fixture
+def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a finished run, whose exports measure the speed of few texts."""
+    monkeypatch.setattr(export, "sample_texts", lambda: ["we walk", "the cat runs"])
+    return make_run(tmp_path / "tiny", tiny_tokenizer)
+
+
+def export_run(run: Path, output: Path, *options: object) -> dict:
+    """Exports a run; its results.json."""
+    assert export.main([str(option) for option in (run, "-o", output, *options)]) == 0
+    return json.loads((run / "results.json").read_text())
+
+
+def rows(run: Path) -> list[list[str]]:
+    """The cells of the card's table of exports."""
+    section = (run / "model" / "README.md").read_text().partition("## Exports\n")[2].partition("\n## ")[0]
+    table = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
+    return [[cell.strip() for cell in row] for row in table[2:]]
+
+
+def test_the_card_shows_size_speed_and_stsb_beside_torch(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
+    results = export_run(run, tmp_path / "out", "--stsb", save_stsb(tmp_path / "stsb"))
+    assert f"saved in {tmp_path / 'out'}, told in {run / 'results.json'} and its card\n" in capsys.readouterr().out
+    assert {name: part for name, part in results.items() if name != "export"} == RESULTS
+    measured = results["export"][FLOAT]
+    report = json.loads((tmp_path / "out" / "export.json").read_text())
+    assert all(report[name] == value for name, value in measured.items())
+    (row,) = rows(run)
+    weights = load_file(run / "model" / "model.safetensors")
+    held = sum(weight.numel() * 4 for name, weight in weights.items() if not name.startswith("nli_head."))
+    size = (tmp_path / "out" / "model.onnx").stat().st_size
+    assert row[:3] == [FLOAT, f"{size / 1e6:.1f}", f"{held / 1e6:.1f}"] and measured["size_mb"]["torch"] == held / 1e6
+    speed = measured["sentences_per_second"]
+    assert row[3:5] == [f"{speed['exported']:,.0f}", f"{speed['torch']:,.0f}"]
+    encoder = Encoder.from_pretrained(run / "model")
+    first, second = (encoder.encode([pair[place] for pair in STSB]).astype(np.float64) for place in (2, 3))
+    angles = [1 - math.acos(min(1, u @ v)) / math.pi for u, v in zip(first, second, strict=True)]
+    pearson = stats.pearsonr(angles, [pair[1] for pair in STSB]).statistic
+    assert row[5:7] == [f"dev {pearson:.4f}"] * 2
+    assert row[7].endswith(", 4 sentences, 4 pairs of dev") and row[7].startswith(str(report["speed_of"]["threads"]))
+
+
+def test_another_form_is_a_row_more_and_the_same_one_takes_its_place(run: Path, tmp_path: Path):
+    export_run(run, tmp_path / "one")
+    export_run(run, tmp_path / "two", "--precision", "float16")
+    (run / "results.json").write_text((run / "results.json").read_text().replace('"texts": 2', '"texts": 99'))
+    results = export_run(run, tmp_path / "three")
+    assert list(results["export"]) == [FLOAT, HALF] == [row[0] for row in rows(run)]
+    assert [each["speed_of"]["texts"] for each in results["export"].values()] == [2, 99]
+    assert [row[5:7] for row in rows(run)] == [["", ""]] * 2  # STS-B was not asked for
+
+
+def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: pytest.CaptureFixture):
+    assert export_run(run, run / "model" / "onnx")["export"][FLOAT]["folder"] == "onnx"
+    assert rows(run)[0][0] == f"{FLOAT} (`onnx/`)"
+    assert publish_command.main([str(run), "--hub_model_id", "someone/tiny", "--dry-run"]) == 0
+    assert f"checked, not uploaded: {run / 'model'}" in capsys.readouterr().out
+    assert (run / "model" / "onnx" / "model.onnx").is_file()
+    assert "someone/tiny" in (run / "model" / "README.md").read_text() and rows(run)[0][0] == f"{FLOAT} (`onnx/`)"
+    (run / "model" / "onnx").rename(run / "elsewhere")
+    publish.write_run_card(run)
+    assert rows(run)[0][0] == FLOAT
+
+
+def test_a_card_without_exports_has_no_such_section(run: Path):
+    assert "## Exports" not in (run / "model" / "README.md").read_text()
+
+
+def test_a_saved_model_and_an_unfinished_run_are_left_as_they_are(run: Path, tiny_tokenizer, tmp_path: Path):
+    before = (run / "results.json").read_text(), (run / "model" / "README.md").read_text()
+    assert export.main([str(run / "model"), "-o", str(tmp_path / "one")]) == 0
+    assert before == ((run / "results.json").read_text(), (run / "model" / "README.md").read_text())
+    unfinished = save_run("cbow", tmp_path / "unfinished", tiny_tokenizer)
+    assert export.main([str(unfinished), "-o", str(tmp_path / "two")]) == 0
+    assert [path.name for path in unfinished.iterdir()] == ["model"]
+
+
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_results_that_cannot_be_read_are_named_before_anything_is_written(run: Path, tmp_path: Path, text: str, capsys):
+    (run / "results.json").write_text(text)
+    assert f"{run / 'results.json'}: not a " in refusal(capsys, run, "-o", tmp_path / "out")
+    assert not (tmp_path / "out").exists()

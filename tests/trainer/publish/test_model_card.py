@@ -1,0 +1,241 @@
+"""The model card says what results.json says, and the Hub's own reader understands it."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard, parse_eval_result_entries
+from transformers import PretrainedConfig
+
+from trainer.publish.model_card import published_settings, scores, write_card
+
+
+class SomeConfig(PretrainedConfig):
+    model_type = "convsim_dan"
+    embedding_size: int = 24
+    normalize_response: bool = False
+
+
+RESULTS = {
+    "response_prediction": {
+        "p_at_1": 0.5612,
+        "p_at_3": 0.7025,
+        "p_at_10": 0.8361,
+        "candidates": 100,
+        "queries": 4321,
+        "split": "test",
+    },
+    "snli": {"accuracy": 0.7411, "split": "test"},
+    "stsb": {
+        "dev": {"all": {"pearson": 0.7101, "spearman": 0.7002}, "news": {"pearson": 0.6003, "spearman": 0.5904}},
+        "test": {"all": {"pearson": 0.6905, "spearman": 0.6806}},
+    },
+    "stsb_tuned": {"test": {"all": {"pearson": 0.7307, "spearman": 0.7208}}},
+    "cqa": {"dev": {"map": 0.6109}, "test2017": {"map": 0.4211}},
+    "sts": {"2012": {"MSRpar": {"pearson": 0.4312, "spearman": 0.4213}}},
+    "run": {
+        "seconds": 1234.5,
+        "pairs": 99,
+        "steps": 5678,
+        "parameters": 7654321,
+        "seed": 3,
+        "rows": {"pairs": 87654, "snli": 2345},
+    },
+    "leakage": {"pairs": {"stsb test": 12, "snli test": 0, "removed": 11}, "snli": {"removed": 0}},
+}
+SETTINGS = {
+    "pairs": ["someone/talk-pairs", "/home/someone/secret/chats"],
+    "snli": "stanfordnlp/snli",
+    "tasks": {"response_prediction": 0.95, "snli": 0.05},
+    "learning_rate": 0.01,
+    "max_tokens": 64,
+    "output_dir": "/home/someone/runs/x",
+}
+CITATION = "## Citation"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("card")
+    write_card(folder, RESULTS, SETTINGS, SomeConfig(), "someone/talker")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def card(folder: Path) -> ModelCard:
+    return ModelCard.load(folder / "README.md")
+
+
+def numbers(value: object) -> set[str]:
+    """Every number in a nested structure, as a reader may meet it: whole, to four decimals, without decimals."""
+    if isinstance(value, dict):
+        return set().union(*(numbers(item) for item in value.values()))
+    if isinstance(value, list):
+        return set().union(*(numbers(item) for item in value))
+    return {str(value), f"{value:.4f}", f"{value:.0f}"} if isinstance(value, (int, float)) else set()
+
+
+def test_metadata_names_library_task_language_licence_and_the_data_that_is_on_the_hub(card: ModelCard):
+    data = card.data
+    assert (data.library_name, data.pipeline_tag, data.language) == (
+        "sentence-transformers",
+        "sentence-similarity",
+        ["en"],
+    )
+    assert data.license == "apache-2.0"
+    assert data.datasets == ["someone/talk-pairs", "stanfordnlp/snli"]
+    assert "convsim_dan" in data.tags
+
+
+def test_model_index_holds_every_score_of_the_results(card: ModelCard):
+    written = [result.metric_value for result in card.data.eval_results]
+    prediction, inference, cqa, sts = [0.5612, 0.7025, 0.8361], [0.7411], [0.6109, 0.4211], [0.4312, 0.4213]
+    stsb = [0.7101, 0.7002, 0.6003, 0.5904, 0.6905, 0.6806, 0.7307, 0.7208]
+    expected = prediction + inference + stsb + cqa + sts
+    assert sorted(written) == sorted(expected)
+
+
+def test_model_index_keeps_genre_and_split_apart(card: ModelCard):
+    news = [result for result in card.data.eval_results if result.dataset_config == "news"]
+    assert {(r.dataset_split, r.metric_type, r.metric_value) for r in news} == {
+        ("dev", "pearson", 0.6003),
+        ("dev", "spearman", 0.5904),
+    }
+
+
+def test_table_shows_every_score(card: ModelCard):
+    for score in scores(RESULTS, SETTINGS):
+        assert re.search(rf"\| {score.split} \| [^|]+ \| {score.value:.4f} \|", card.text), score
+
+
+def test_every_number_in_data_and_results_sections_comes_from_the_results(card: ModelCard):
+    known = numbers(RESULTS) | numbers(SETTINGS) | {"1", "3", "10", "2012", "2017"} | {"95", "100"}  # of the bootstrap
+    body = card.text[card.text.index("## Training data") : card.text.index(CITATION)]
+    for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", body):
+        assert number.rstrip(",").replace(",", "") in known, number
+
+
+def test_leak_removals_are_shown_for_each_source(card: ModelCard):
+    assert "| someone/talk-pairs, chats | not stated | response prediction 87,654 | 11 | stsb test: 12 |" in card.text
+    assert "| stanfordnlp/snli | not stated | snli 2,345 | 0 |  |" in card.text
+
+
+def test_card_does_not_show_where_local_folders_lie(card: ModelCard):
+    assert "/home/someone" not in card.content
+
+
+def test_examples_load_the_published_name(card: ModelCard):
+    assert card.text.count('"someone/talker"') == 5
+
+
+def test_eval_results_hold_the_whole_test_sets_that_the_hub_has(folder: Path):
+    read = {}
+    for path in (folder / ".eval_results").iterdir():
+        entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
+        read[path.name] = [(entry.dataset_id, entry.task_id, entry.value) for entry in entries]
+    sts = "mteb/stsbenchmark-sts"
+    assert read == {
+        "snli.yaml": [("stanfordnlp/snli", "accuracy", 0.7411)],
+        "stsb.yaml": [(sts, "pearson", 0.6905), (sts, "spearman", 0.6806)],
+        "stsb_tuned.yaml": [(sts, "pearson", 0.7307), (sts, "spearman", 0.7208)],
+    }
+
+
+def test_a_part_that_was_not_run_is_absent(tmp_path: Path):
+    write_card(tmp_path, {"run": {}}, {"pairs": [], "tasks": {}}, SomeConfig(), "someone/untested")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.eval_results is None
+    assert "No evaluation was run." in card.text
+    assert not (tmp_path / ".eval_results").exists()
+
+
+def test_a_new_card_replaces_the_old_results(tmp_path: Path):
+    write_card(tmp_path, RESULTS, SETTINGS, SomeConfig(), "someone/talker")
+    newer = json.loads(json.dumps(RESULTS))
+    del newer["snli"]
+    write_card(tmp_path, newer, SETTINGS, SomeConfig(), "someone/talker")
+    assert not (tmp_path / ".eval_results" / "snli.yaml").exists()
+    assert "0.7411" not in (tmp_path / "README.md").read_text()
+
+
+def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
+    own = {
+        "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
+        "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
+    }
+    write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert {result.dataset_type for result in card.data.eval_results} == {"nli", "sts"}
+    assert (
+        "STS Benchmark" not in card.text.partition("## Results")[2]
+        and "SNLI" not in card.text.partition("## Results")[2]
+    )
+    assert not (tmp_path / ".eval_results").exists()
+
+
+def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
+    public = {
+        "snli": {"accuracy": 0.7, "pairs": 9824, "split": "test"},
+        "stsb_tuned": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 1379}}},
+    }
+    write_card(tmp_path, public, SETTINGS, SomeConfig(), "a/b")
+    types = {result.dataset_type for result in ModelCard.load(tmp_path / "README.md").data.eval_results}
+    assert types == {"stanfordnlp/snli", "mteb/stsbenchmark-sts"}
+
+
+def test_published_settings_say_nothing_of_where_folders_lie():
+    published = published_settings(SETTINGS)
+    assert published["pairs"] == ["someone/talk-pairs", "chats"] and published["snli"] == "stanfordnlp/snli"
+    assert "/home" not in str(published)
+
+
+def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
+    settings = SETTINGS | {
+        "captions": ["data/captions/coco"],
+        "paraphrases": ["someone/questions"],
+        "nli": ["data/nli/anli"],
+        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 0},
+        "late_tasks": {"entailment": 1},
+    }
+    results = RESULTS | {
+        "run": {
+            "rows": {"captions/coco": 10, "paraphrases/questions": 20, "ranking/questions": 30, "entailment/anli": 40}
+        },
+        "leakage": {
+            "captions/coco": {"stsb test": 3, "removed": 3},
+            "paraphrases/questions": {"removed": 0},
+            "nli/anli": {"removed": 0},
+        },
+    }
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    card = ModelCard.load(tmp_path / "README.md")
+    assert "| coco | not stated | captions 10 | 3 | stsb test: 3 |" in card.text
+    assert "| someone/questions | not stated | paraphrases 20, ranking 30 | 0 |  |" in card.text
+    assert "| anli | not stated | entailment 40 | 0 |  |" in card.text
+    assert card.data.datasets == ["someone/questions"]
+
+
+def test_a_distilled_model_says_so(tmp_path, card):
+    assert "Distilled" not in card.text
+    settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {"distillation": 1}}
+    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 gives" in text
+
+
+def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path):
+    results = RESULTS | {
+        "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
+        "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]},
+        "stsb_errors": {"dev": {"negation": {"pairs": 12, "pearson": 0.5, "error": 0.421, "absolute_error": 0.91}}},
+    }
+    write_card(tmp_path, results, SETTINGS, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "| textual similarity | STS Benchmark | test | Pearson | 0.7100 | 0.681 to 0.741 |" in text
+    assert (
+        "| textual similarity | STS Benchmark test all | Pearson | 0.7100 | 0.0100 | 0.7000, 0.7200, 0.7100 |" in text
+    )
+    assert "| response prediction | held-out conversations test | P@1 | 0.3000 | 0.0000 | 0.3000 |" in text
+    assert "| negation | 12 | 0.500 | +0.42 | 0.91 |" in text

@@ -1,0 +1,504 @@
+"""A published folder gives one set of vectors to every reader, on disk and through a Hub; mistakes give one message."""
+
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from huggingface_hub import ModelCard
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from modeling_convsim import (
+    ConvSimBilstmConfig,
+    ConvSimBilstmForMultitask,
+    ConvSimCbowConfig,
+    ConvSimCbowForMultitask,
+    ConvSimDanConfig,
+    ConvSimDanForMultitask,
+    ConvSimForMultitask,
+    ConvSimTransformerConfig,
+    ConvSimTransformerForMultitask,
+)
+from modeling_convsim.encoding import Encoder
+from tests.loopback_hub import WRITE_TOKEN, LoopbackHub, Repository
+from trainer.publish import __main__ as publish_command
+from trainer.publish import folder as publish
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXTS = ["How old is the cat?", "we walk", "zzz", "", "Do you like the big house in the city today? No, I hate it!"]
+SETTINGS = {"pairs": ["talk/pairs"], "tasks": {"response_prediction": 1.0}, "max_tokens": 64}
+RESULTS = {
+    "response_prediction": {"p_at_1": 0.25, "candidates": 100, "queries": 321, "split": "test"},
+    "snli": {"accuracy": 0.75, "split": "test"},
+    "run": {"steps": 7, "seconds": 1.5, "parameters": 1234},
+}
+SIZES = {"embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 6}
+
+
+def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
+    torch.manual_seed(0)
+    if kind.startswith("dan"):
+        sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50}
+        head = {"input_network": kind == "dan_input_network"}
+        model = ConvSimDanForMultitask(ConvSimDanConfig(vocab_size=vocab_size, **sizes, **head, **SIZES))
+    elif kind == "cbow":
+        model = ConvSimCbowForMultitask(ConvSimCbowConfig(vocab_size=vocab_size, **SIZES))
+    elif kind == "bilstm":
+        sizes = {"word_embedding_size": 8, "hidden_size": 7}
+        model = ConvSimBilstmForMultitask(ConvSimBilstmConfig(vocab_size=vocab_size, **sizes, **SIZES))
+    else:
+        sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+        head = {"response_residual": True, "normalize_response": True}
+        model = ConvSimTransformerForMultitask(
+            ConvSimTransformerConfig(vocab_size=vocab_size, **sizes, **head, **SIZES)
+        )
+    # Biases start at zero, a residual network as the identity: move them, so that a lost layer would show.
+    for layer in model.response_head.layers:
+        torch.nn.init.normal_(layer.weight)
+        torch.nn.init.normal_(layer.bias)
+    return model.eval()
+
+
+@pytest.fixture(scope="module", params=["dan", "dan_input_network", "cbow", "transformer", "bilstm"])
+def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
+    """A model in memory, its vectors, and the folder made of it."""
+    model = make_model(request.param, len(tiny_tokenizer))
+    folder = tmp_path_factory.mktemp(request.param) / "run" / "model"
+    publish.build_folder(model, tiny_tokenizer, folder, results=RESULTS, settings=SETTINGS)
+    return SimpleNamespace(model=model, folder=folder, vectors=publish.embed(model, tiny_tokenizer, TEXTS))
+
+
+@pytest.fixture
+def dan_run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
+    """The folder of a finished run."""
+    return make_run(tmp_path / "runs" / "tiny", tiny_tokenizer)
+
+
+def make_run(run: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
+    model = make_model("dan", len(tokenizer))
+    publish.build_folder(model, tokenizer, run / "model", results=RESULTS, settings=SETTINGS)
+    (run / "results.json").write_text(json.dumps(RESULTS))
+    (run / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
+    return run
+
+
+def close(found: object, expected: np.ndarray) -> bool:
+    """Rounding grows with the vectors' length, and responses are as long as their scale."""
+    return np.allclose(
+        np.asarray(found), expected, rtol=0, atol=1e-6 * max(1.0, np.linalg.norm(expected, axis=-1).max())
+    )
+
+
+# -- one folder -------------------------------------------------------------------------------------------------------
+
+
+def test_auto_classes_give_the_same_bits_as_the_model_in_memory(published):
+    batch = AutoTokenizer.from_pretrained(published.folder)(TEXTS, padding=True, return_tensors="pt")
+    ids = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    encoder = AutoModel.from_pretrained(published.folder).eval()
+    multitask = AutoModelForPreTraining.from_pretrained(published.folder).eval()
+    with torch.inference_mode():
+        assert np.array_equal(encoder(**ids).pooler_output.numpy(), published.vectors.inputs)
+        assert np.array_equal(multitask(**ids).pooler_output.numpy(), published.vectors.inputs)
+        responses = multitask.response_head(encoder(**ids).pooler_output)
+        assert np.array_equal(responses.numpy(), published.vectors.responses)
+
+
+def test_sentence_transformers_encodes_inputs_as_the_model_does(published):
+    model = SentenceTransformer(str(published.folder), device="cpu")
+    assert close(model.encode(TEXTS), published.vectors.inputs)
+    assert close(model.encode_query(TEXTS), published.vectors.inputs)
+
+
+def test_sentence_transformers_encodes_documents_through_the_response_network(published):
+    expected = published.vectors.responses
+    if published.model.config.normalize_response:
+        expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
+    assert close(SentenceTransformer(str(published.folder), device="cpu").encode_document(TEXTS), expected)
+
+
+def test_sentence_transformers_similarity_is_the_dot_product(published):
+    model = SentenceTransformer(str(published.folder), device="cpu")
+    inputs, replies = model.encode_query(TEXTS), model.encode_document(TEXTS)
+    assert close(model.similarity(inputs, replies), inputs.astype(np.float64) @ replies.astype(np.float64).T)
+
+
+def test_sentence_transformers_takes_an_empty_text_alone(published):
+    model = SentenceTransformer(str(published.folder), device="cpu")
+    assert close(model.encode(""), published.vectors.inputs[TEXTS.index("")])
+
+
+def test_encoder_gives_the_same_vectors(published):
+    encoder = Encoder.from_pretrained(published.folder)
+    assert close(encoder.encode(TEXTS), published.vectors.inputs)
+    assert close(encoder.encode(TEXTS, side="query"), published.vectors.queries)
+    assert close(encoder.encode(TEXTS, side="response"), published.vectors.responses)
+
+
+def test_folder_holds_code_card_results_and_preset(published):
+    kind = published.model.config.model_type.removeprefix("convsim_")
+    names = {path.relative_to(published.folder).as_posix() for path in published.folder.rglob("*")}
+    assert {"README.md", "config.yaml", "model.safetensors", "tokenizer.json", "modeling_base.py"} <= names
+    assert f"modeling_{kind}.py" in names
+    assert yaml.safe_load((published.folder / "config.yaml").read_text()) == SETTINGS
+    assert ".eval_results/snli.yaml" in names
+    card = ModelCard.load(published.folder / "README.md")
+    assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
+
+
+def test_weights_are_published_as_float32_and_the_model_is_left_as_it_was(tiny_tokenizer, tmp_path: Path):
+    model = make_model("dan", len(tiny_tokenizer)).bfloat16().train()
+    folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "model", results={}, settings={})
+    assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
+    assert (model.dtype, model.training) == (torch.bfloat16, True)
+
+
+# -- the check --------------------------------------------------------------------------------------------------------
+
+
+def double_a_weight(file: Path) -> None:
+    weights = load_file(file)
+    name = next(name for name in weights if name.endswith("weight"))
+    weights[name] *= 2
+    save_file(weights, file, metadata={"format": "pt"})
+
+
+@pytest.mark.parametrize(
+    ("file", "reader"),
+    [
+        ("model.safetensors", "AutoModelForPreTraining"),
+        ("1_Router/document_0_Dense/model.safetensors", "encode_document"),
+    ],
+)
+def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str, reader: str):
+    folder = dan_run / "model"
+    encoder = Encoder.from_pretrained(folder, device="cpu")
+    expected = publish.embed(encoder.model, encoder.tokenizer, TEXTS)
+    publish.check_folder(folder, TEXTS, expected)
+    double_a_weight(folder / file)
+    with pytest.raises(InputError, match=f"was not published: .*{reader}.* gives other vectors"):
+        publish.check_folder(folder, TEXTS, expected)
+
+
+def test_check_refuses_a_folder_that_pools_tokens_itself(dan_run: Path):
+    (dan_run / "model" / "modules.json").unlink()
+    (dan_run / "model" / "sentence_bert_config.json").unlink()
+    with pytest.raises(InputError, match=r"was not published: SentenceTransformer\.encode gives other vectors"):
+        publish.check_folder(dan_run / "model")
+
+
+def test_a_refused_folder_leaves_the_earlier_one(dan_run: Path, tiny_tokenizer, monkeypatch: pytest.MonkeyPatch):
+    before = (dan_run / "model" / "README.md").read_text()
+
+    def refuse(*_: object) -> None:
+        raise InputError("not this one")
+
+    monkeypatch.setattr(publish, "check_folder", refuse)
+    model = make_model("dan", len(tiny_tokenizer))
+    with pytest.raises(InputError, match="not this one"):
+        publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
+    assert (dan_run / "model" / "README.md").read_text() == before
+    assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
+
+
+# -- the command ------------------------------------------------------------------------------------------------------
+
+
+def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
+    """The one line that a refused command prints."""
+    assert publish_command.main([str(argument) for argument in arguments]) == 2
+    error = capsys.readouterr().err.splitlines()
+    assert len([line for line in error if line.startswith("error: ")]) == 1
+    return error[-1]
+
+
+def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_run: Path, capsys):
+    newer = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.5}}
+    (dan_run / "results.json").write_text(json.dumps(newer))
+    assert publish_command.main([str(dan_run), "--hub_model_id", "me/renamed", "--dry-run"]) == 0
+    assert str(dan_run / "model") in capsys.readouterr().out
+    card = ModelCard.load(dan_run / "model" / "README.md")
+    assert [result.metric_value for result in card.data.eval_results] == [0.5]
+    assert 'from_pretrained("me/renamed")' in card.text
+
+
+def test_a_folder_that_is_no_finished_run_is_refused(tmp_path: Path, capsys):
+    assert "config.yaml is missing" in refusal(capsys, tmp_path, "--hub_model_id", "me/x")
+
+
+def test_results_that_are_not_json_are_refused(dan_run: Path, capsys):
+    (dan_run / "results.json").write_text('{"snli": ')
+    assert "results.json or config.yaml is not readable" in refusal(capsys, dan_run, "--hub_model_id", "me/x")
+
+
+@pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space", "-/-"])
+def test_a_name_that_no_repository_can_have_is_refused(dan_run: Path, name: str, capsys):
+    message = refusal(capsys, dan_run, f"--hub_model_id={name}")
+    assert f"'{name}' cannot be a repository's name on the Hub" in message
+
+
+def test_an_unknown_metric_is_refused_with_the_known_ones(capsys):
+    message = refusal(capsys, "--metric", "precision", "--space_id", "me/precision")
+    assert "no metric is called 'precision'" in message
+    assert "precision_at_n" in message
+
+
+def test_a_space_that_evaluate_could_not_load_is_refused(capsys):
+    assert "must end in '/precision_at_n'" in refusal(capsys, "--metric", "precision_at_n", "--space_id", "me/p-at-n")
+
+
+def test_a_command_without_a_destination_is_refused(dan_run: Path, capsys):
+    assert "expected RUN --hub_model_id ORG/NAME" in refusal(capsys, dan_run)
+
+
+def test_a_dry_run_of_a_metric_is_refused_and_not_pushed(capsys):
+    arguments = ("--metric", "precision_at_n", "--space_id", "me/precision_at_n", "--dry-run")
+    assert "expected RUN --hub_model_id ORG/NAME" in refusal(capsys, *arguments)
+
+
+# -- the Hub ----------------------------------------------------------------------------------------------------------
+
+PUSH = """
+import contextlib, io, json, os, sys
+from pathlib import Path
+from huggingface_hub import constants
+from trainer.publish import __main__ as publish_command
+from trainer.publish import folder as publish
+from modeling_convsim import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+
+run, answers = sys.argv[1], {}
+
+def command(name, token, *arguments):
+    os.environ.pop("HF_TOKEN", None)
+    if token:
+        os.environ["HF_TOKEN"] = token
+    error = io.StringIO()
+    with contextlib.redirect_stderr(error):
+        code = publish_command.main(list(arguments))
+    answers[name] = {"code": code, "error": [l for l in error.getvalue().splitlines() if l.startswith("error")]}
+
+command("missing token", None, run, "--hub_model_id", "me/talker")
+command("unknown token", "hf_unknown", run, "--hub_model_id", "me/talker")
+command("read token", "hf_read", run, "--hub_model_id", "me/talker", "--private")
+command("model", "hf_write", run, "--hub_model_id", "me/talker")
+results = Path(run, "results.json")
+newer = json.loads(results.read_text())
+del newer["snli"]
+results.write_text(json.dumps(newer))
+command("model again", "hf_write", run, "--hub_model_id", "me/talker")
+command("metric", "hf_write", "--metric", "precision_at_n", "--space_id", "me/precision_at_n")
+command("private", "hf_write", "--metric", "sts_correlation", "--space_id", "me/sts_correlation", "--private")
+plain = Encoder.from_pretrained(run + "/model")
+ReplyIndex.build(plain, json.loads(sys.argv[2]), duplicate_cosine=1).save(run + "-replies")
+page = ("--index", run + "-replies", "--hub_model_id", "me/talker", "--space_id", "me/page")
+command("page", "hf_write", *page)
+plain.model.push_to_hub("me/plain")
+plain.tokenizer.push_to_hub("me/plain")
+constants.ENDPOINT = "http://127.0.0.1:9"
+command("page, network down", "hf_write", *page)
+command("network down", "hf_write", "--metric", "precision_at_n", "--space_id", "me/precision_at_n")
+print(json.dumps(answers))
+"""
+
+# Everything but the last reader runs without modeling_convsim: the code comes out of the repositories.
+PULL = """
+import json, sys
+import torch
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+
+texts, found = json.loads(sys.argv[1]), {}
+
+def read(name):
+    batch = AutoTokenizer.from_pretrained("me/plain", trust_remote_code=True)(texts, padding=True, return_tensors="pt")
+    batch = {key: batch[key] for key in ("input_ids", "attention_mask")}
+    with torch.inference_mode():
+        encoder = AutoModel.from_pretrained(name, trust_remote_code=True).eval()
+        found[name + " AutoModel"] = encoder(**batch).pooler_output.tolist()
+        model = AutoModelForPreTraining.from_pretrained(name, trust_remote_code=True).eval()
+        found[name + " responses"] = model.response_head(model(**batch).pooler_output).tolist()
+    return model
+
+for name in ("me/talker", "me/plain", "me/borrowed"):
+    model = read(name)
+model.push_to_hub("me/again")
+read("me/again")
+
+from sentence_transformers import SentenceTransformer
+model = SentenceTransformer("me/talker", trust_remote_code=True, device="cpu")
+found["me/talker encode"] = model.encode(texts).tolist()
+found["me/talker encode_document"] = model.encode_document(texts).tolist()
+
+import evaluate
+metric = evaluate.load("me/precision_at_n")
+metric_value = metric.compute(predictions=[[0.9, 0.2, 0.4], [0.1, 0.3, 0.1]], references=[0, 0], n=[1, 3])
+had_package = "modeling_convsim" in sys.modules
+
+from modeling_convsim.encoding import Encoder
+encoder = Encoder.from_pretrained("me/talker")
+found["me/talker Encoder"] = encoder.encode(texts).tolist()
+found["me/talker Encoder, responses"] = encoder.encode(texts, side="response").tolist()
+print(json.dumps({"found": found, "metric": metric_value, "had_package": had_package}))
+"""
+
+# The page runs from what its Space holds, and takes the model from the Hub.
+PAGE = """
+import json, sys
+from pathlib import Path
+import app
+import modeling_convsim
+
+assert Path(modeling_convsim.__file__).is_relative_to(Path.cwd())
+index = app.ReplyIndex.load("replies")
+app.build(index)
+print(json.dumps([[one.text, one.score] for one in index.suggest(json.loads(sys.argv[1]), len(index))]))
+"""
+
+
+@pytest.fixture(scope="module")
+def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
+    """A run pushed to a Hub on loopback, and read back by name, each in a process of its own."""
+    folder = tmp_path_factory.mktemp("hub")
+    run = make_run(folder / "tiny", tiny_tokenizer)
+    with LoopbackHub() as server:
+
+        def python(code: str, *arguments: str, cwd: Path, **variables: str) -> Any:
+            environment = {**os.environ, **server.environment(folder / "home"), "PYTHONPATH": str(ROOT), **variables}
+            done = subprocess.run(
+                [sys.executable, "-c", code, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
+            )
+            assert done.returncode == 0, done.stderr
+            return json.loads(done.stdout.splitlines()[-1])
+
+        pushed = python(PUSH, str(run), json.dumps(TEXTS[:3]), cwd=ROOT)
+        server.repositories["models", "me/borrowed"] = borrow_code(server.repositories["models", "me/talker"])
+        pulled = python(PULL, json.dumps(TEXTS), cwd=folder, HF_TOKEN=WRITE_TOKEN)
+        for path, data in server.repositories["spaces", "me/page"].files().items():
+            (folder / "space" / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / "space" / path).write_bytes(data)
+        shutil.rmtree(folder / "tiny-replies")
+        has_gradio = importlib.util.find_spec("gradio") is not None
+        page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", PYTHONPATH=str(folder / "space"))
+    vectors = publish.embed(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    return SimpleNamespace(
+        repositories=server.repositories, run=run, pushed=pushed, pulled=pulled, page=page, vectors=vectors
+    )
+
+
+def borrow_code(repository: Repository) -> Repository:
+    """The same weights in a repository without code, whose config names the code of the first: `repo--module.Class`."""
+    files = {path: data for path, data in repository.files().items() if not path.endswith(".py")}
+    config = json.loads(files["config.json"])
+    config["auto_map"] = {name: f"me/talker--{place}" for name, place in config["auto_map"].items()}
+    files["config.json"] = json.dumps(config).encode()
+    return Repository({}, [("b" * 40, "borrowed", files)])
+
+
+def test_each_push_of_a_model_is_one_commit_with_all_its_files(hub):
+    assert hub.pushed["model"] == hub.pushed["model again"] == {"code": 0, "error": []}
+    repository = hub.repositories["models", "me/talker"]
+    assert [summary for _, summary, _ in repository.commits] == ["Publish tiny", "Publish tiny"]
+    on_disk = {p.relative_to(hub.run / "model").as_posix(): p for p in (hub.run / "model").rglob("*") if p.is_file()}
+    assert repository.files() == {name: path.read_bytes() for name, path in on_disk.items()}
+
+
+def test_a_second_push_takes_away_results_that_are_no_longer_there(hub):
+    first, second = [files for _, _, files in hub.repositories["models", "me/talker"].commits]
+    assert ".eval_results/snli.yaml" in first
+    assert ".eval_results/snli.yaml" not in second
+
+
+@pytest.mark.parametrize("name", ["me/talker", "me/plain", "me/borrowed", "me/again"])
+def test_a_repository_read_by_name_without_the_package_gives_the_same_bits(hub, name: str):
+    assert not hub.pulled["had_package"]
+    assert np.array_equal(np.float32(hub.pulled["found"][f"{name} AutoModel"]), hub.vectors.inputs)
+    assert np.array_equal(np.float32(hub.pulled["found"][f"{name} responses"]), hub.vectors.responses)
+
+
+def test_sentence_transformers_reads_a_repository_by_name(hub):
+    assert close(hub.pulled["found"]["me/talker encode"], hub.vectors.inputs)
+    assert close(hub.pulled["found"]["me/talker encode_document"], hub.vectors.responses)
+
+
+def test_encoder_reads_a_repository_by_name(hub):
+    assert close(hub.pulled["found"]["me/talker Encoder"], hub.vectors.inputs)
+    assert close(hub.pulled["found"]["me/talker Encoder, responses"], hub.vectors.responses)
+
+
+@pytest.mark.parametrize(
+    ("case", "reason", "option"),
+    [
+        ("missing token", "no Hub token was found", ""),
+        ("unknown token", "the Hub does not know the token (401)", ""),
+        ("read token", "the token may not write there (403)", " --private"),
+    ],
+)
+def test_a_token_that_does_not_do_gives_one_message_with_the_command_for_later(
+    hub, case: str, reason: str, option: str
+):
+    assert hub.pushed[case]["code"] == 2
+    (message,) = hub.pushed[case]["error"]
+    assert reason in message
+    assert f"The trained model is in {hub.run / 'model'}" in message
+    assert message.endswith(f"python -m trainer.publish {hub.run} --hub_model_id me/talker{option}")
+    assert (hub.run / "model" / "model.safetensors").is_file()
+
+
+def test_a_hub_that_cannot_be_reached_gives_one_message_with_the_command_for_later(hub):
+    assert hub.pushed["network down"]["code"] == 2
+    (message,) = hub.pushed["network down"]["error"]
+    assert "http://127.0.0.1:9 cannot be reached" in message
+    assert message.endswith("python -m trainer.publish --metric precision_at_n --space_id me/precision_at_n")
+
+
+def test_a_metric_is_pushed_as_a_gradio_space_that_evaluate_loads_by_name(hub):
+    space = hub.repositories["spaces", "me/precision_at_n"]
+    assert space.settings["sdk"] == "gradio"
+    assert {"README.md", "app.py", "requirements.txt", "precision_at_n.py"} <= set(space.files())
+    assert not any("__pycache__" in path for path in space.files())
+    assert hub.pulled["metric"] == {"p_at_1": 0.5, "p_at_3": 1.0}
+
+
+def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
+    assert hub.pushed["page"] == {"code": 0, "error": []}
+    space = hub.repositories["spaces", "me/page"]
+    assert space.settings["sdk"] == "gradio"
+    assert not any("__pycache__" in path for path in space.files())
+    card = ModelCard(space.files()["README.md"].decode())
+    assert card.data.to_dict()["models"] == ["me/talker"]
+    if not hub.page:
+        pytest.skip("the page needs Gradio: pip install -e '.[demo]'")
+    scores = hub.vectors.queries[0] @ hub.vectors.responses[:3].T
+    order = np.argsort(-scores)
+    assert [text for text, _ in hub.page] == [TEXTS[place] for place in order]
+    np.testing.assert_allclose([score for _, score in hub.page], scores[order], rtol=2e-3)
+
+
+def test_a_page_that_is_not_pushed_gives_one_message_with_the_command_for_later(hub):
+    (message,) = hub.pushed["page, network down"]["error"]
+    assert message.endswith(
+        f"python -m trainer.publish --index {hub.run}-replies --hub_model_id me/talker --space_id me/page"
+    )
+
+
+def test_a_page_of_what_is_no_index_is_refused(tmp_path: Path, capsys):
+    message = refusal(capsys, "--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page")
+    assert f"--index: {tmp_path} is not the folder of an index" in message
+    assert "suggestion build" in message
+
+
+def test_private_makes_a_private_repository(hub):
+    assert hub.repositories["spaces", "me/sts_correlation"].settings["visibility"] == "private"
+    assert "visibility" not in hub.repositories["models", "me/talker"].settings

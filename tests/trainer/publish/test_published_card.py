@@ -1,0 +1,200 @@
+"""A published card: the Hub's validator takes it, its examples run, it says licences and speed."""
+
+import itertools
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from huggingface_hub import EvalResult, ModelCard, ModelCardData, constants, metadata_load
+from huggingface_hub.utils import close_session
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.__main__ import main as prepare
+from data_scripts.errors import InputError
+from tests.loopback_hub import LoopbackHub
+from tests.modeling_convsim.tiny_models import build
+from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
+from trainer import hardware as machine
+from trainer.arguments import Arguments, validate
+from trainer.command_line import parse_arguments
+from trainer.export import __main__ as export
+from trainer.hardware import measure_speed
+from trainer.publish import model_card
+from trainer.publish.folder import build_folder
+from trainer.publish.model_card import find_licences, write_card
+
+RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
+# Of the Hub's list of tasks, those that a sentence encoder is for.
+TASKS = {"sentence-similarity", "feature-extraction", "text-ranking", "text-classification"}
+
+
+def card_of(folder: Path, results: dict = RESULTS, settings: dict = SETTINGS) -> ModelCard:
+    write_card(folder, results, settings, SomeConfig(), "someone/talker")
+    return ModelCard.load(folder / "README.md")
+
+
+# -- metadata ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_hubs_validator_is_sent_the_card_and_takes_it(tmp_path, monkeypatch):
+    with LoopbackHub() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        close_session()
+        card_of(tmp_path).validate()
+        assert hub.requests == ["POST /api/validate-yaml"]
+
+
+def test_metadata_are_read_and_written_back_without_loss(tmp_path):
+    card = card_of(tmp_path)
+    read = metadata_load(tmp_path / "README.md")
+    assert ModelCard(f"---\n{card.data.to_yaml()}\n---\n").data.to_dict() == card.data.to_dict() == read
+    index = [metric for result in read["model-index"][0]["results"] for metric in result["metrics"]]
+    assert len(index) == len(card.data.eval_results) and all(isinstance(r, EvalResult) for r in card.data.eval_results)
+    assert not set(read) - {"model-index", *vars(ModelCardData(language="en"))}  # no key that the Hub does not know
+
+
+def test_tasks_and_names_are_of_the_forms_that_the_hub_knows(tmp_path):
+    settings = SETTINGS | {"pairs": ["someone/talk:english@refs/convert/parquet", "someone/talk:french"]}
+    data = card_of(tmp_path, settings=settings).data
+    assert {data.pipeline_tag, *(result.task_type for result in data.eval_results)} <= TASKS
+    assert data.datasets == ["someone/talk", "stanfordnlp/snli"]
+    assert all(re.fullmatch(r"[\w.-]+(/[\w.-]+)?", result.dataset_type) for result in data.eval_results)
+
+
+# -- licences ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_models_licence_is_the_one_that_was_set(tmp_path):
+    assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
+    assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
+
+
+@pytest.mark.parametrize("licence", ["mit", "cc-by-nc-sa-4.0", "llama3.1", "other", "c-uda", "gpl-3.0"])
+def test_licences_as_the_hub_spells_them_are_taken(licence):
+    validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=licence))
+
+
+@pytest.mark.parametrize("licence", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
+def test_what_cannot_be_a_licence_of_the_hub_is_refused(licence):
+    with pytest.raises(InputError, match=r"(?s)^license is .* expected a licence as the Hub spells it"):
+        validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=licence))
+
+
+def test_licences_of_the_data_are_those_that_their_cards_state(tmp_path, monkeypatch):
+    cards = {
+        "stated": "---\nlicense: cc-by-4.0\n---\n",
+        "two": "---\nlicense: [mit, cc0-1.0]\n---\n",
+        "unknown": "---\nlicense: unknown\n---\n",
+        "broken": "---\nlicense: [\n---\n",
+        "plain": "# No metadata\n",
+        "downloaded": "---\nlicense: odbl\n---\n",
+    }
+    for name, text in cards.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "README.md").write_text(text)
+    cached = {"someone/talk": str(tmp_path / "downloaded" / "README.md")}
+    monkeypatch.setattr(model_card, "try_to_load_from_cache", lambda name, *_, **__: cached.get(name))
+    folders = [str(tmp_path / name) for name in cards if name != "downloaded"]
+    settings = {"pairs": [*folders, "someone/talk:all@main", "someone/else"], "snli": str(tmp_path / "nowhere")}
+    found = {Path(source).name: licence for source, licence in find_licences(settings).items()}
+    assert found == {"stated": "cc-by-4.0", "two": "mit and cc0-1.0", "talk:all@main": "odbl"}
+
+
+def test_the_licence_told_to_a_command_reaches_the_models_card(tmp_path):
+    (tmp_path / "quora.tsv").write_text("question1\tquestion2\nWhy?\tHow so?\n")
+    command = ["paraphrases", str(tmp_path / "quora.tsv"), "-o", str(tmp_path / "quora"), "--license", "cc-by-nc-4.0"]
+    assert prepare(command) == 0
+    settings = SETTINGS | {"tasks": {"paraphrases": 1}, "paraphrases": [str(tmp_path / "quora")]}
+    results = RESULTS | {"leakage": {"paraphrases": {"removed": 0}}}
+    assert "| quora | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
+
+
+def test_the_cards_table_names_the_licences_and_keeps_those_of_the_run(tmp_path):
+    results = RESULTS | {"licences": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
+    text = card_of(tmp_path, results).text
+    assert "| someone/talk-pairs, chats | someone/talk-pairs: cc-by-4.0, chats: not stated | response" in text
+    assert "| stanfordnlp/snli | cc-by-sa-4.0 | snli 2,345 |" in text
+
+
+# -- languages --------------------------------------------------------------------------------------------------------
+
+
+def test_the_models_languages_are_those_that_were_set(tmp_path):
+    assert Arguments().language == card_of(tmp_path).data.language == ["en"]
+    assert card_of(tmp_path).text.count(" in English") == 2
+    card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
+    assert card.data.language == ["de", "gsw"] and "English" not in card.text.partition("## How to load it")[0]
+    assert "similarity of sentences (language: de, gsw), for search" in card.text
+
+
+@pytest.mark.parametrize("languages", [[], ["english"], ["EN"], ["en", "en-GB"], ["e"], ["de", ""]])
+def test_what_cannot_be_a_language_of_the_hub_is_refused(languages):
+    with pytest.raises(InputError, match=r"^language is .* expected ISO 639 codes"):
+        validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, language=languages))
+
+
+@pytest.mark.parametrize("languages", [["en"], ["de", "fr", "yue"], ["multilingual"]])
+def test_iso_639_codes_are_taken_from_a_preset_and_the_command_line(languages, tmp_path):
+    task = "tasks: {response_prediction: 1}\npairs: data\n"
+    (tmp_path / "preset.yaml").write_text(f"{task}language: {languages}\n")
+    assert parse_arguments([str(tmp_path / "preset.yaml")]).language == languages
+    assert parse_arguments([str(tmp_path / "preset.yaml"), "--language", *languages]).language == languages
+
+
+# -- speed ------------------------------------------------------------------------------------------------------------
+
+
+def test_speed_is_shown_where_it_was_measured(tmp_path):
+    assert "## Speed" not in card_of(tmp_path).text
+    assert "\n12,346 sentences a second with 2 threads, " in card_of(tmp_path, RESULTS | {"run": RUN}).text
+
+
+def test_speed_is_of_sentences_that_were_encoded_and_changes_nothing(tiny_tokenizer, monkeypatch):
+    encoded, clock = [], itertools.count()
+    monkeypatch.setattr(machine.Encoder, "encode", lambda _, texts: encoded.append(len(texts)))
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock) / 16)  # a pass takes 1/16 of a second
+    model = build("dan").encoder.train()
+    before, state = torch.random.get_rng_state(), {name: each.clone() for name, each in model.state_dict().items()}
+    measured = measure_speed(model, tiny_tokenizer)
+    assert encoded == [1, 8, 64, 512, 512, 512]
+    assert measured == {"sentences_per_second": 512 * 16, "speed_threads": torch.get_num_threads()}
+    assert torch.equal(before, torch.random.get_rng_state()) and model.training
+    assert all(torch.equal(each, state[name]) for name, each in model.state_dict().items())
+
+
+def test_a_slow_model_encodes_fewer_sentences(tiny_tokenizer, monkeypatch):
+    encoded, clock = [], itertools.count()
+    monkeypatch.setattr(machine.Encoder, "encode", lambda _, texts: encoded.append(len(texts)))
+    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock) * 0.11)  # seconds
+    assert measure_speed(build("dan").encoder, tiny_tokenizer)["sentences_per_second"] == round(8 / 0.11, 1)
+    assert encoded == [1, 8]
+
+
+# -- examples ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "examples"), [("dan", 4), ("cbow", 4), ("transformer", 4), ("bilstm", 3)])
+def test_every_example_runs(
+    kind: str, examples: int, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.chdir(tmp_path)
+    settings = SETTINGS | {"hub_model_id": "someone/talker"}
+    folder = build_folder(build(kind), tiny_tokenizer, Path("someone/talker"), results=RESULTS, settings=settings)
+    text = (folder / "README.md").read_text(encoding="utf-8")
+    for command in re.findall(r"^python -m trainer\.export (.*)$", text, flags=re.MULTILINE):
+        assert export.main(shlex.split(command)) == 0
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) == examples
+    cosines = [run(block) for block in blocks]
+    assert all(cosine == pytest.approx(cosines[0], abs=1e-4) for cosine in (cosines[0], *cosines[3:]))
+
+
+def run(block: str) -> float:
+    """Runs an example; the product of its `u` and `v`, where it has them."""
+    names: dict = {}
+    exec(compile(block, "README.md", "exec"), names)
+    return float(names["u"] @ names["v"]) if "u" in names else 0.0

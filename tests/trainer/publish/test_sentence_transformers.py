@@ -1,0 +1,119 @@
+"""A published folder in sentence-transformers: vectors cut short, and training both routes further."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from sentence_transformers import (
+    SentenceTransformer,
+    SentenceTransformerTrainer,
+    SentenceTransformerTrainingArguments,
+    util,
+)
+from sentence_transformers.sentence_transformer.losses import MatryoshkaLoss, MultipleNegativesRankingLoss
+from torch import nn
+from transformers import AutoModel
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
+from tests.trainer.publish.test_publish import TEXTS, make_model
+from trainer.data.token_cache import TokenColumn
+from trainer.publish import folder as publish
+from trainer.tasks.tasks import ResponsePrediction
+
+INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
+RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
+KINDS = ["dan", "transformer", "bilstm"]
+
+
+def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
+    return publish.build_folder(model, tokenizer, folder / "model", results={}, settings={})
+
+
+# -- cut --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_truncate_dim_gives_the_first_numbers_on_both_routes(kind, tiny_tokenizer, tmp_path):
+    model = make_model(kind, len(tiny_tokenizer))
+    folder = build_folder(model, tiny_tokenizer, tmp_path)
+    vectors = publish.embed(model, tiny_tokenizer, TEXTS)
+    cut = SentenceTransformer(str(folder), truncate_dim=5, device="cpu")
+    assert cut.get_embedding_dimension() == 5
+    responses = vectors.responses
+    if model.config.normalize_response:
+        responses = responses / np.linalg.norm(responses, axis=1, keepdims=True)
+    for encode, whole in ((cut.encode, vectors.inputs), (cut.encode_document, responses)):
+        first = whole[:, :5]
+        np.testing.assert_allclose(encode(TEXTS), first, atol=1e-5)
+        unit = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), 1e-12)
+        np.testing.assert_allclose(encode(TEXTS, normalize_embeddings=True), unit, atol=1e-5)
+
+
+def packed(tokenizer, texts: list[str]) -> TokenColumn:
+    ids = tokenizer(texts)["input_ids"]
+    return TokenColumn(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), np.arange(len(texts)))
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_our_loss_at_every_size_is_that_of_sentence_transformers(symmetric, tiny_tokenizer, tmp_path):
+    torch.manual_seed(0)
+    sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50, "embedding_size": 12}
+    config = ConvSimDanConfig(
+        vocab_size=len(tiny_tokenizer), response_hidden_sizes=[10], normalize_response=True, logit_scale_init=7, **sizes
+    )
+    model = ConvSimDanForMultitask(config).eval()
+    ours = ResponsePrediction(
+        packed(tiny_tokenizer, INPUTS), packed(tiny_tokenizer, RESPONSES), symmetric=symmetric, matryoshka_dims=[6, 3]
+    )
+    loss, _ = ours.loss(model, ours.batch(np.arange(len(INPUTS))))
+
+    theirs = SentenceTransformer(str(build_folder(model, tiny_tokenizer, tmp_path)), device="cpu")
+    both = {"directions": ("query_to_doc", "doc_to_query"), "partition_mode": "per_direction"} if symmetric else {}
+    ranking = MultipleNegativesRankingLoss(theirs, scale=7.0, similarity_fct=util.dot_score, **both)
+    sides = (("query", INPUTS), ("document", RESPONSES))
+    features = [theirs.preprocess(texts, task=route) | {"task": route} for route, texts in sides]
+    expected = MatryoshkaLoss(theirs, ranking, [12, 6, 3])(features, torch.empty(0))
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+
+
+# -- trained further --------------------------------------------------------------------------------------------------
+
+
+def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
+    return {name: weight.detach().clone() for name, weight in module.named_parameters()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_trainer_of_sentence_transformers_trains_both_routes(kind, tiny_tokenizer, tmp_path):
+    folder = build_folder(make_model(kind, len(tiny_tokenizer)), tiny_tokenizer, tmp_path)
+    model = SentenceTransformer(str(folder), device="cpu")
+    encoder, router = model[0], model[1]
+    before = weights_of(encoder), weights_of(router)
+    loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=util.dot_score)
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(tmp_path / "run"), max_steps=6, per_device_train_batch_size=6, learning_rate=0.01, use_cpu=True,
+        router_mapping={"input": "query", "response": "document"}, report_to="none", save_strategy="no",
+        logging_steps=1, disable_tqdm=True,
+    )  # fmt: skip
+    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
+    trainer = SentenceTransformerTrainer(model, arguments, train_dataset=pairs, loss=loss)
+    trainer.train()
+    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    assert losses[-1] < losses[0]
+    for module, weights in zip((encoder, router), before, strict=True):
+        assert weights
+        moved = {name for name, weight in module.named_parameters() if (weight != weights[name]).any()}
+        assert moved == set(weights), set(weights) - moved
+
+    saved = str(tmp_path / "saved")
+    model.save_pretrained(saved)
+    again = SentenceTransformer(saved, device="cpu")
+    model.eval()
+    for route in ("encode_query", "encode_document"):
+        assert np.array_equal(getattr(again, route)(TEXTS), getattr(model, route)(TEXTS))
+    # What was saved is a folder of ours still: the bare encoder in it gives the sentence embeddings.
+    batch = tiny_tokenizer(TEXTS, padding=True, return_tensors="pt")
+    vectors = AutoModel.from_pretrained(saved).eval()(batch["input_ids"], batch["attention_mask"]).pooler_output
+    np.testing.assert_allclose(vectors.detach().numpy(), model.encode(TEXTS), atol=1e-6)

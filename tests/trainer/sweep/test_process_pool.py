@@ -1,0 +1,123 @@
+"""Jobs beside each other: real commands, small ones of the shell."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from trainer.sweep.process_pool import Job, last_line, run_jobs, threads_each
+
+LOG = 'echo "begin $0" >> calls; sleep 0.15; echo "end $0" >> calls'
+
+
+@pytest.fixture(autouse=True)
+def in_own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def job(name: str, *needs: str, script: str = LOG) -> Job:
+    return Job(name, ["sh", "-c", script, name], Path(f"{name}.log"), needs)
+
+
+def run(*jobs: Job, at_a_time: int = 1) -> tuple[dict[str, str], list[tuple[str, str]]]:
+    """What `run_jobs` returns, and what it told of each job as it ended."""
+    told = []
+
+    def ended(job: Job, failed: str) -> str:
+        told.append((job.name, failed))
+        return failed
+
+    return run_jobs(jobs, at_a_time, 1, ended, "runs"), told
+
+
+def calls() -> list[tuple[str, str]]:
+    return [tuple(line.split()) for line in Path("calls").read_text().splitlines()]
+
+
+def test_a_job_begins_when_those_it_needs_have_ended():
+    failures, told = run(job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a"), at_a_time=3)
+    assert failures == {} and {name for name, _ in told} == set("abcd")
+    order = calls()
+    for name, needs in (("c", "ab"), ("b", "a")):
+        assert all(order.index(("end", need)) < order.index(("begin", name)) for need in needs)
+    assert order.index(("begin", "d")) < order.index(("end", "a"))  # a need that is no job is met
+
+
+def test_one_at_a_time_they_run_in_the_order_in_which_they_stand():
+    run(job("b"), job("a"), job("c"))
+    assert calls() == [(what, name) for name in "bac" for what in ("begin", "end")]
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3])
+def test_no_more_run_at_once_than_are_allowed_and_as_many_as_that(at_a_time: int):
+    run(*map(job, "abcd"), at_a_time=at_a_time)
+    running = most = 0
+    for what, _ in calls():
+        running += 1 if what == "begin" else -1
+        most = max(most, running)
+    assert most == at_a_time and running == 0
+
+
+@pytest.mark.parametrize("at_a_time", [1, 3])
+def test_what_needs_a_job_that_failed_is_not_run_and_says_so_and_so_does_what_needs_that(at_a_time: int):
+    broken = job("a", script="echo first; echo out of luck; exit 3")
+    failures, told = run(job("d", "c", "x"), broken, job("b", "a"), job("c", "b"), job("x"), at_a_time=at_a_time)
+    assert failures == {
+        "a": "failed (exit code 3): out of luck",
+        "b": "not run: a failed",
+        "c": "not run: b failed",
+        "d": "not run: c failed",
+    }
+    assert sorted(told) == [("a", failures["a"]), ("x", "")]
+    assert {name for _, name in calls()} == {"x"} and not Path("c.log").exists()
+
+
+def test_what_went_wrong_after_a_job_ended_well_is_a_failure_too():
+    failures = run_jobs([job("a"), job("b", "a")], 1, 1, lambda job, failed: "not scored", "runs")
+    assert failures == {"a": "not scored", "b": "not run: a failed"}
+
+
+def test_output_is_added_to_the_log_and_threads_are_told():
+    Path("a.log").write_text("before\n")
+    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7, lambda job, failed: failed, "runs")
+    assert Path("a.log").read_text() == "before\n7\nto stderr\n"
+
+
+def test_the_last_line_is_what_a_progress_bar_showed_last():
+    Path("a.log").write_bytes(b"begun\nstep 1\rstep 2\r\n  \n\xff")
+    assert last_line(Path("a.log")) == "\N{REPLACEMENT CHARACTER}"
+    Path("a.log").write_text("begun\nstep 1\rstep 2\r\n  \n")
+    assert last_line(Path("a.log")) == "step 2"
+    Path("a.log").write_text("\n")
+    assert last_line(Path("a.log")) == ""
+
+
+def test_threads_are_shared_out_and_every_job_has_one(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "7")
+    assert [threads_each(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
+    assert threads_each(4) == 3
+
+
+def test_a_signal_to_stop_stops_what_runs():
+    script = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parents[3])!r})
+from pathlib import Path
+from trainer.sweep.process_pool import Job, run_jobs
+jobs = [Job("a", ["sh", "-c", "echo $$ > pid; exec sleep 60"], Path("a.log"))]
+run_jobs(jobs, 1, 1, lambda job, failed: failed, "runs")
+"""
+    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
+    while not (Path("pid").exists() and Path("pid").read_text().strip()):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(10) == 128 + signal.SIGTERM
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(Path("pid").read_text()), 0)

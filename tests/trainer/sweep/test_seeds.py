@@ -1,0 +1,61 @@
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from trainer.sweep import seeds
+
+
+def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
+    folder.mkdir()
+    stsb = {"all": {"pearson": pearson, "spearman": 0.5, "pairs": 1379}, "news": {"pearson": pearson - 0.1}}
+    results = {
+        "response_prediction": {"p_at_1": pearson / 2, "p_at_3": 0.6, "queries": 9, "split": "test"},
+        "stsb": {"dev": stsb, "test": stsb},
+        "cqa": {"test2017": {"map": 0.4}},
+    }
+    (folder / "results.json").write_text(json.dumps(results))
+    (folder / "config.yaml").write_text(yaml.safe_dump({"seed": seed, "output_dir": str(folder), **settings}))
+    return folder
+
+
+def test_a_value_a_run_of_each_test_score(tmp_path):
+    runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8), ("c", 2, 0.6))]
+    assert seeds.sum_up(runs) == {
+        "response_prediction.p_at_1": [0.35, 0.4, 0.3],
+        "stsb.test.all.pearson": [0.7, 0.8, 0.6],
+        "stsb.test.news.pearson": [pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.5)],
+        "cqa.test2017.map": [0.4, 0.4, 0.4],
+    }
+
+
+def test_the_first_run_and_its_card_are_written_anew(tmp_path, monkeypatch, capsys):
+    runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8))]
+    written = {}
+    monkeypatch.setattr(
+        seeds, "write_run_card", lambda run: written.update(json.loads((run / "results.json").read_text()))
+    )
+    assert seeds.main([str(run) for run in runs]) == 0
+    results = json.loads((runs[0] / "results.json").read_text())
+    assert results["seeds"]["stsb.test.all.pearson"] == [0.7, 0.8] == written["seeds"]["stsb.test.all.pearson"]
+    assert results["stsb"]["test"]["all"]["pairs"] == 1379 and "0.7000 0.8000" in capsys.readouterr().out
+    assert "seeds" not in json.loads((runs[1] / "results.json").read_text())
+
+
+@pytest.mark.parametrize(
+    ("seed", "settings", "message"),
+    [(1, {"batch_size": 7}, "differs from .* in batch_size"), (0, {}, "have the same seed")],
+)
+def test_runs_that_are_not_the_same_preset_are_refused(tmp_path, capsys, seed, settings, message):
+    runs = [finished(tmp_path / "a", 0, 0.7), finished(tmp_path / "b", seed, 0.7, **settings)]
+    assert seeds.main([str(run) for run in runs]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert re.search(message, error)
+
+
+def test_an_unfinished_run_is_refused(tmp_path, capsys):
+    assert seeds.main([str(tmp_path)]) == 2
+    assert "is not the folder of a finished run" in capsys.readouterr().err

@@ -1,0 +1,471 @@
+"""Studies of many runs: planned, run, resumed and compared. The trainer is a stand-in here, but for one study."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from scipy import stats
+
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
+from trainer.sweep import __main__ as sweep
+from trainer.sweep import comparison, study
+
+# Keeps the folder as the trainer does, and ends as its seed says: 13 fails, 99 takes a minute.
+STAND_IN = """
+import json, os, sys, time
+from pathlib import Path
+import numpy as np
+from trainer.command_line import parse_arguments
+from trainer.training.run_folder import prepare_folder
+
+arguments = parse_arguments(sys.argv[1:])
+folder = Path(arguments.output_dir)
+prepare_folder(folder, arguments)
+print("begun")
+with (folder.parent / "calls.txt").open("a") as calls:
+    print(os.getpid(), os.environ["OMP_NUM_THREADS"], *sys.argv[1:], file=calls)
+if arguments.seed == 99:
+    time.sleep(60)
+if arguments.seed == 13:
+    print("step 1\\rstep 2\\nerror: out of luck", file=sys.stderr)
+    sys.exit(3)
+(folder / "model").mkdir()
+(folder / "model" / "config.json").write_text("{}")
+generator = np.random.default_rng(0)
+gold = generator.random(400)
+np.savez(folder / "dev_scores.npz", stsb_gold=gold, stsb=gold + 10 * arguments.learning_rate * generator.random(400),
+         p_at_1=np.ones(400))
+results = {"stsb": {"dev": {"all": {"pearson": 0.5}}}, "run": {"seconds": 1.25, "pairs": 12345}}
+(folder / "results.json").write_text(json.dumps(results))
+"""
+
+
+@pytest.fixture
+def preset(tmp_path) -> str:
+    settings = {
+        "model_config": {"token_dropout": 0.1, "hidden_sizes": [16]},
+        "pairs": ["some/pairs"],
+        "stsb": "some/sts",
+        "max_grad_norm": 1.0,
+        "tasks": {"response_prediction": 1},
+    }
+    path = tmp_path / "preset.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return str(path)
+
+
+@pytest.fixture
+def stand_in(tmp_path, monkeypatch) -> Path:
+    path = tmp_path / "stand_in.py"
+    path.write_text(STAND_IN)
+    monkeypatch.setattr(sweep, "TRAINER", path)
+    return path
+
+
+def planned(preset: str, *variations: str, overrides: tuple = (), grid: bool = False) -> dict[str, study.Run]:
+    """The runs that are planned, by name."""
+    runs = study.plan(preset, overrides, map(study.parse_variation, variations), Path("study"), grid)
+    return {run.name: run for run in runs}
+
+
+def calls(folder: Path) -> list[str]:
+    """What the stand-in was called with."""
+    path = folder / "calls.txt"
+    return path.read_text().splitlines() if path.is_file() else []
+
+
+def rows(folder: Path) -> dict[str, dict]:
+    return {row["run"]: row for row in map(json.loads, (folder / "rows.jsonl").read_text().splitlines())}
+
+
+def refused(capsys, *argv: str) -> str:
+    """The message of a sweep that is refused: one line, exit code 2."""
+    assert sweep.main(list(argv)) == 2
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 1 and lines[0].startswith("error: ")
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        ("learning_rate=0.1,1e-3,null", ["0.1", "1e-3", "null"]),
+        ("mixed_precision=no,bf16", ["no", "bf16"]),
+        ("tasks.snli=0, 0.2", ["0", "0.2"]),
+        ('tasks={"snli":0.5,"captions":0.5},{"snli":1}', ['{"snli":0.5,"captions":0.5}', '{"snli":1}']),
+        ('model_config={"a":[1,2],"b":"x,y"}', ['{"a":[1,2],"b":"x,y"}']),
+        ('pairs=["a","b"],data/c,"d,e"', ['["a","b"]', "data/c", '"d,e"']),
+        ("best_metric=a=b", ["a=b"]),
+    ],
+)  # fmt: skip
+def test_values_are_split_at_commas_outside_brackets_and_quotes(text, values):
+    assert study.parse_variation(text) == (text.partition("=")[0], values)
+
+
+def test_by_default_one_setting_is_changed_at_a_time(preset):
+    runs = planned(preset, "learning_rate=0.01,0.1", "model_config.token_dropout=0,0.15", "seed=1")
+    assert list(runs) == ["base", "learning_rate=0.1", "token_dropout=0", "token_dropout=0.15", "seed=1"]
+    assert [run.arguments.learning_rate for run in runs.values()] == [0.01, 0.1, 0.01, 0.01, 0.01]
+    assert [run.arguments.model_config["token_dropout"] for run in runs.values()] == [0.1, 0.1, 0, 0.15, 0.1]
+    assert all(run.arguments.output_dir == f"study/{name}" for name, run in runs.items())
+    assert {run.arguments.final_split for run in runs.values()} == {"dev"}
+
+
+def test_a_grid_combines_all_values(preset):
+    runs = planned(preset, "seed=0,1", "model_config.token_dropout=0.1,0.2", "seed=2", grid=True)
+    assert [(run.arguments.seed, run.arguments.model_config["token_dropout"]) for run in runs.values()] == [
+        (seed, dropout) for seed in (0, 1, 2) for dropout in (0.1, 0.2)
+    ]
+    assert list(runs)[:2] == ["seed=0,token_dropout=0.1", "seed=0,token_dropout=0.2"]
+
+
+def test_the_same_settings_are_not_run_twice(preset):
+    assert list(planned(preset, "learning_rate=0.01,0.010,1e-1,0.1", "seed=0")) == ["base", "learning_rate=1e-1"]
+    assert list(planned(preset, "seed=0,1", overrides=("--seed", "1"))) == ["base", "seed=0"]
+    assert len(planned(preset, "seed=1,1", "batch_size=128", grid=True)) == 1
+
+
+def test_a_dotted_key_leaves_the_rest_of_its_mapping(preset):
+    overrides = ("--model_config", '{"residual": true}')
+    found = planned(preset, "model_config.hidden_sizes=[8,8]", overrides=overrides)["hidden_sizes=8_8"]
+    assert found.arguments.model_config == {"token_dropout": 0.1, "hidden_sizes": [8, 8], "residual": True}
+    combined = planned(preset, "model_config.a.b=x", "model_config.a.c=null", grid=True)
+    assert [run.arguments.model_config["a"] for run in combined.values()] == [{"b": "x", "c": None}]
+
+
+def test_whole_mappings_and_lists_mean_what_they_mean_to_the_trainer(preset):
+    runs = planned(
+        preset,
+        'model_config={"token_dropout": 0.5}',
+        'tasks={"snli": 1}',
+        'pairs=["a","b"],c',
+        "max_grad_norm=null",
+        overrides=("--snli", "some/snli", "--model_config", '{"residual": true}'),
+    )
+    base, config, tasks, two, one, norm = (run.arguments for run in runs.values())
+    assert config.model_config == {**base.model_config, "token_dropout": 0.5} and base.model_config["residual"]
+    assert tasks.tasks == {"snli": 1}
+    assert (two.pairs, one.pairs) == (["a", "b"], ["c"])
+    assert base.max_grad_norm == 1.0 and norm.max_grad_norm is None
+
+
+def test_names_are_readable_safe_and_different(preset):
+    long = json.dumps({"token_dropout": 0.5, "word_embedding_size": 500, "bigram_buckets": 65536})
+    runs = planned(preset, "pairs=a/b,a_b,../c", f"model_config={long}", "tasks.response_prediction=0.5")
+    assert len(runs) == 6 and all("/" not in name and len(name) < 60 for name in runs)
+    assert "pairs=a_b" in runs and "pairs=.._c" in runs and "tasks.response_prediction=0.5" in runs
+    many = planned(preset, *(f"{name}=0.123456789" for name in ("learning_rate", "warmup", "weight_decay", "late_from",
+                 "late_learning_rate", "snli_share", "table_learning_rate", "max_grad_norm")), grid=True)  # fmt: skip
+    assert max(map(len, many)) <= 150
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--vary", "seed=1,2,3,4,-5"], "--vary seed=-5: command line: seed is -5; expected 0 or more"),
+        (
+            ["--vary", "seed=1", "--vary", "seed=x", "--grid"],
+            "--vary seed=x: command line: argument --seed: expected a",
+        ),
+        (["--vary", "learning_rat=1"], "--vary learning_rat=1: .*unrecognized"),
+        (["--vary", "tasks.naps=0.5"], "--vary tasks.naps=0.5: command line: tasks has 'naps'"),
+        (["--vary", "seed.x=1"], "seed is not a mapping of the settings, so it has no 'x'"),
+        (["--vary", "nothing.x=1"], "nothing is not a mapping"),
+        (["--vary", "seed=[1,2"], r"--vary seed=\[1,2: brackets or quotes do not match"),
+        (["--vary", "seed"], "expected KEY=VALUE,VALUE"),
+        (["--vary", "output_dir=a"], "the sweep sets output_dir itself"),
+        (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this itself"),
+        (["--vary", "seed=1", "--resume=true"], "--resume: the sweep sets this itself"),
+        (["--vary", "seed=1", "--seeds", "3"], "unrecognized arguments: --seeds 3"),
+        (["--vary", "seed=1", "--part", "3/2"], "--part 3/2: expected I/N"),
+        (["--vary", "seed=1", "--jobs", "0"], "--jobs 0: expected 1 or more"),
+        (["--vary", "seed=1", "--reference", "seed=2"], "there is no such run; there are base, seed=1"),
+    ],
+)
+def test_every_run_is_checked_before_the_first_begins(preset, stand_in, tmp_path, capsys, options, message):
+    folder = tmp_path / "study"
+    assert re.search(message, refused(capsys, preset, *options, "-o", str(folder)))
+    assert not folder.exists()
+
+
+def test_a_preset_that_is_not_there_is_one_line(tmp_path, capsys):
+    assert "no such preset file" in refused(capsys, "nowhere.yaml", "--vary", "seed=1", "-o", str(tmp_path / "study"))
+
+
+def test_finished_runs_are_not_run_again_and_others_go_on_or_begin_anew(preset, stand_in, tmp_path):
+    folder = tmp_path / "study"
+    argv = [preset, "--vary", "seed=1,2,3", "-o", str(folder)]
+    assert sweep.main(argv) == 0
+    assert len(calls(folder)) == 4
+    for name in ("seed=1", "seed=2"):
+        (folder / name / "results.json").unlink()
+    (folder / "seed=1" / "checkpoint-5").mkdir()
+    (folder / "seed=1" / "model" / "config.json").unlink()
+    (folder / "seed=1" / "model").rmdir()
+    (folder / "calls.txt").unlink()
+    assert sweep.main(argv) == 0
+    first, second = calls(folder)
+    assert "--seed 1" in first and first.endswith("--resume true --overwrite false")
+    assert "--seed 2" in second and second.endswith("--resume false --overwrite true")
+    assert [(folder / f"seed={seed}.log").read_text() for seed in (1, 2)] == ["begun\nbegun\n", "begun\n"]
+    (folder / "calls.txt").unlink()
+    assert sweep.main(argv) == 0 and calls(folder) == []
+
+
+def test_a_finished_run_with_other_settings_is_an_error_that_names_them(preset, stand_in, tmp_path, capsys):
+    folder = tmp_path / "study"
+    assert sweep.main([preset, "--vary", "seed=1", "-o", str(folder)]) == 0
+    before = calls(folder)
+    capsys.readouterr()
+    message = refused(capsys, preset, "--vary", "seed=2,1", "--max_steps", "7", "-o", str(folder))
+    assert f"{folder}/base holds a run with other settings (max_steps was 1000, is 7)" in message
+    assert calls(folder) == before
+    # What does not change what is learned may differ, and so may the folder's place.
+    moved = folder.rename(tmp_path / "moved")
+    assert sweep.main([preset, "--vary", "seed=1", "--log_every", "3", "-o", str(moved)]) == 0
+    assert calls(moved) == before
+
+
+def test_a_run_that_fails_is_reported_and_the_others_go_on(preset, stand_in, tmp_path, capsys):
+    folder = tmp_path / "study"
+    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
+    found = rows(folder)
+    assert list(found) == ["base", "seed=13", "seed=1"]
+    assert found["seed=13"]["note"] == "failed (exit code 3): error: out of luck" and "stsb" not in found["seed=13"]
+    assert found["seed=1"]["stsb"] == 0.5 and "note" not in found["seed=1"]
+    assert "failed (exit code 3): error: out of luck" in capsys.readouterr().out
+    # Only the one that failed is tried again; a table alone tells of it, and is no failure itself.
+    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
+    assert len(calls(folder)) == 4 and "--seed 13" in calls(folder)[-1]
+    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table-only"]) == 0
+    assert rows(folder)["seed=13"]["note"] == "not finished: error: out of luck" and len(calls(folder)) == 4
+
+
+def test_parts_share_the_runs_out_and_the_table_is_of_what_is_there(preset, stand_in, tmp_path, monkeypatch):
+    argv = [preset, "--vary", "seed=1,2,3,4,5,6", "-o", str(tmp_path / "study")]
+    done: list[str] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(sweep, "execute", lambda preset, runs, jobs, threads: done.extend(run.name for run in runs) or {})
+        for part in ("1/3", "2/3", "3/3"):
+            assert sweep.main([*argv, "--part", part]) == 1  # nothing was run
+    assert sorted(done) == ["base", *(f"seed={seed}" for seed in range(1, 7))]
+    assert done[:3] == ["base", "seed=3", "seed=6"]
+    assert sweep.main([*argv, "--part", "3/3"]) == 0
+    assert [name for name, row in rows(tmp_path / "study").items() if "note" not in row] == ["seed=2", "seed=5"]
+    assert rows(tmp_path / "study")["base"] == {"run": "base", "varied": {}, "note": "not run"}
+
+
+def test_jobs_run_at_once_and_share_the_cores(preset, stand_in, tmp_path, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7), raising=False)
+    folder = tmp_path / "study"
+    assert sweep.main([preset, "--vary", "learning_rate=0.1", "--seed", "1", "-o", str(folder), "--jobs", "2"]) == 0
+    assert [line.split()[1] for line in calls(folder)] == ["3", "3"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)])
+def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, number, code):
+    folder = tmp_path / "study"
+    # What runs the tests in the background may have told its children to ignore Ctrl-C.
+    program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    program += f"from trainer.sweep import __main__ as sweep; sweep.TRAINER = {str(stand_in)!r}; "
+    argv = [preset, "--vary", "seed=98", "--seed", "99", "-o", str(folder)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{program}sys.exit(sweep.main({argv!r}))"], stderr=subprocess.PIPE, text=True
+    )
+    while not calls(folder):
+        assert process.poll() is None
+        time.sleep(0.05)
+    child = int(calls(folder)[0].split()[0])
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == code and "Traceback" not in errors
+    with pytest.raises(ProcessLookupError):
+        os.kill(child, 0)
+    assert len(calls(folder)) == 1
+
+
+def test_the_bootstrap_agrees_with_a_loop_over_resamples():
+    generator = np.random.default_rng(1)
+    gold = generator.random(300)
+    ours, theirs = gold + 0.5 * generator.random(300), gold + generator.random(300)
+    found = comparison.paired_difference(comparison.pearson, ours, theirs, gold)
+    assert found is not None
+    differences = []
+    for _ in range(3000):
+        drawn = generator.integers(300, size=300)
+        r, s = (np.corrcoef(scores[drawn], gold[drawn])[0, 1] for scores in (ours, theirs))
+        differences.append(r - s)
+    low, high = np.percentile(differences, [2.5, 97.5])
+    assert found["difference"] == pytest.approx(np.corrcoef(ours, gold)[0, 1] - np.corrcoef(theirs, gold)[0, 1])
+    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.1 * (high - low))
+    assert found == comparison.paired_difference(comparison.pearson, ours, theirs, gold)
+
+
+def test_the_interval_of_a_mean_is_the_normal_one():
+    generator = np.random.default_rng(2)
+    theirs = (generator.random(5000) < 0.3).astype(float)
+    ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most items are answered alike
+    found = comparison.paired_difference(np.mean, ours, theirs)
+    assert found is not None
+    mean, error = (ours - theirs).mean(), (ours - theirs).std() / np.sqrt(5000)
+    expected = mean + stats.norm.ppf([0.025, 0.975]) * error
+    assert found["difference"] == pytest.approx(mean)
+    assert (found["low"], found["high"]) == pytest.approx(tuple(expected), abs=0.2 * error)
+
+
+def test_scores_that_are_all_alike_have_no_difference_in_correlation():
+    gold = np.arange(50.0)
+    assert comparison.paired_difference(comparison.pearson, np.zeros(50), gold, gold) is None
+    assert comparison.paired_difference(np.mean, gold, gold) == {"difference": 0, "low": 0, "high": 0}
+
+
+def test_runs_are_compared_on_the_same_items_only(preset, stand_in, tmp_path):
+    folder = tmp_path / "study"
+    varied = ["--vary", "learning_rate=0.3", "--vary", "pairs=other/pairs", "--vary", "stsb=null"]
+    argv = [preset, *varied, "-o", str(folder)]
+    assert sweep.main(argv) == 0
+    found = rows(folder)
+    assert "stsb_difference" in found["learning_rate=0.3"] and "p_at_1_difference" in found["learning_rate=0.3"]
+    assert "stsb_difference" in found["pairs=other_pairs"] and "p_at_1_difference" not in found["pairs=other_pairs"]
+    assert "stsb_difference" not in found["stsb=null"] and "p_at_1_difference" in found["stsb=null"]
+    assert found["learning_rate=0.3"]["stsb_difference"]["high"] < 0
+    # Seen from the other side.
+    assert sweep.main([*argv, "--reference", "learning_rate=0.3"]) == 0
+    turned = rows(folder)["base"]["stsb_difference"]["difference"]
+    assert turned == pytest.approx(-found["learning_rate=0.3"]["stsb_difference"]["difference"])
+    assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_table_leaves_blank_what_was_not_measured_and_marks_what_is_clear():
+    results = {
+        "stsb": {"dev": {"all": {"pearson": 0.75, "pairs": 3}, "news": {"pearson": float("nan")}}},
+        "response_prediction": {"p_at_1": 0.25, "split": "dev"},
+        "cqa": {"dev": {"map": 0.5}},
+        "run": {"seconds": 61.25, "pairs": 1_234_567},
+    }
+    measured = comparison.measure(results)
+    assert measured == {"stsb": 0.75, "p_at_1": 0.25, "cqa_map": 0.5, "seconds": 61.25, "pairs": 1_234_567}
+    clear, unclear = ({"difference": 0.02, "low": low, "high": 0.03} for low in (0.01, -0.01))
+    table = comparison.format_table(
+        [
+            {"run": "base", "varied": {}, **measured},
+            {"run": "a=1", "varied": {"b.a": "1"}, "stsb_difference": clear, "p_at_1_difference": unclear},
+            {"run": "a=2", "varied": {"b.a": "2"}, "note": "failed | x"},
+        ],
+        "base",
+    )
+    header, _, *lines = table.splitlines()
+    titles = [cell.strip() for cell in header.split("|")[1:-1]]
+    base, first = (dict(zip(titles, map(str.strip, line.split("|")[1:-1]), strict=True)) for line in lines[:2])
+    assert (base["STS-B"], base["P@1"], base["CQA MAP"], base["seconds"]) == ("0.7500", "0.2500", "0.5000", "61.2")
+    assert base["pairs"] == "1,234,567"
+    blank = ("varied", "captions", "forums", "news", "SNLI", "STS-B vs base", "P@1 vs base", "note")
+    assert not any(base[title] for title in blank) and first["STS-B"] == ""
+    assert first["STS-B vs base"] == "+0.0200 [+0.0100, +0.0300] *"
+    assert first["P@1 vs base"] == "+0.0200 [-0.0100, +0.0300]"
+    assert first["varied"] == "b.a=1" and lines[2].endswith(r"| failed \| x |")
+
+
+def write(folder: Path, rows: list[dict]) -> None:
+    folder.mkdir()
+    for split, part in (("train", rows[::2]), ("validation", rows[1::4]), ("test", rows[3::4])):
+        Dataset.from_list(part).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+@pytest.fixture
+def tiny_preset(tmp_path) -> str:
+    """A preset of a run that takes a second."""
+    things, colours = "dog cat car house boat tree".split(), "red green blue black white grey".split()
+    named = [(thing, colour, name) for thing in things for colour in colours for name in ("ann", "bob", "eve", "tom")]
+    write(
+        tmp_path / "pairs",
+        [
+            {
+                "input": f"what colour is the {t} of {n}",
+                "response": f"the {t} of {n} is {c}",
+                "thread": t,
+                "source": "x",
+            }
+            for t, c, n in named
+        ],
+    )
+    sts = [
+        {"sentence1": f"a {t} of {n}", "sentence2": f"the {c} {t}", "score": len(c) % 5.0, "genre": "news"}
+        for t, c, n in named
+    ]
+    write(tmp_path / "sts", sts)
+    sizes = {"word_embedding_size": 8, "embedding_size": 8, "bigram_buckets": 16}
+    settings = {
+        "model_config": {**sizes, "hidden_sizes": [8], "response_hidden_sizes": [8], "nli_hidden_size": 8},
+        "pairs": [str(tmp_path / "pairs")],
+        "stsb": str(tmp_path / "sts"),
+        "tasks": {"response_prediction": 1},
+        "optimizer": "adamw",
+        "max_steps": 3,
+        "eval_every": 3,
+        "batch_size": 16,
+        "trackers": ["none"],
+        "mixed_precision": "no",
+        "device": "cpu",
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    path = tmp_path / "tiny.yaml"
+    path.write_text(yaml.safe_dump(settings))
+    return str(path)
+
+
+def test_a_study_of_two_real_runs(tiny_preset, tmp_path, capsys):
+    folder, threads = tmp_path / "study", torch.get_num_threads()
+    argv = [tiny_preset, "--vary", "learning_rate=0.1", "--log_every", "1", "-o", str(folder), "--jobs", "2"]
+    assert sweep.main(argv) == 0
+    torch.set_num_threads(threads)
+    assert (folder / "table.md").read_text().count("\n| ") == 4
+    assert "| learning_rate=0.1 |" in capsys.readouterr().out
+    found = rows(folder)
+    for name, row in found.items():
+        results = json.loads((folder / name / "results.json").read_text())
+        assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
+        assert row["p_at_1"] == results["response_prediction"]["p_at_1"]
+        with np.load(folder / name / "dev_scores.npz") as scores:
+            assert len(scores["p_at_1"]) == results["response_prediction"]["queries"] == 36
+            assert scores["p_at_1"].mean() == pytest.approx(row["p_at_1"])
+            assert stats.pearsonr(scores["stsb"], scores["stsb_gold"])[0] == pytest.approx(row["stsb"], abs=1e-5)
+    differences = found["learning_rate=0.1"]
+    assert differences["stsb_difference"]["difference"] == pytest.approx(
+        differences["stsb"] - found["base"]["stsb"], abs=1e-5
+    )
+    assert differences["p_at_1_difference"]["low"] <= differences["p_at_1_difference"]["difference"]
+    times = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
+    assert sweep.main([*argv, "--table-only"]) == 0 and rows(folder) == found
+    assert times == {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
+
+
+def test_ties_count_against_the_model_as_in_precision_at_n(tiny_preset, tmp_path, monkeypatch):
+    scores = np.array([[2, 1, 1], [1, 1, 0], [0, 1, 0], [np.nan, 0, 0], [1, np.nan, 0], [3, 2, 2.5]])
+    (run,) = study.plan(tiny_preset, [], [], tmp_path)
+    run.folder.mkdir()
+    (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
+    monkeypatch.setattr("modeling_convsim.encoding.__main__.Encoder.from_pretrained", lambda folder: None)
+    monkeypatch.setattr("trainer.evaluation.response_prediction.score_candidates", lambda encoder, queries: scores)
+    first = comparison.score(run, torch.get_num_threads())["p_at_1"]
+    assert first.tolist() == [1, 0, 0, 0, 0, 1]
+    assert first.mean() == precision_at_n(scores, np.zeros(6, dtype=int), [1])["p_at_1"]
+
+
+def test_a_model_that_cannot_be_read_is_noted_in_the_table(preset, stand_in, tmp_path):
+    argv = [preset, "--vary", "seed=1", "-o", str(tmp_path / "study")]
+    assert sweep.main(argv) == 0
+    (tmp_path / "study" / "seed=1" / "dev_scores.npz").unlink()
+    assert sweep.main(argv) == 1
+    assert rows(tmp_path / "study")["seed=1"]["note"].startswith("not scored: ")

@@ -1,0 +1,94 @@
+import numpy as np
+import torch
+from scipy.special import rel_entr, softmax
+
+from trainer.tasks.losses import (
+    cosine_ranking,
+    false_negatives,
+    in_batch_softmax,
+    neighbour_cross_entropy,
+    similarity_divergence,
+)
+
+
+def test_in_batch_softmax_is_the_papers_formula():
+    generator = np.random.default_rng(0)
+    scores = generator.normal(size=(5, 9)) * 4
+    targets = np.array([3, 0, 8, 2, 1])
+    # P(y | x) = exp S(x, y) / sum over the K responses of exp S(x, y_k); the loss is -mean log P, in float64.
+    expected = -np.mean([scores[i, t] - np.log(np.exp(scores[i]).sum()) for i, t in enumerate(targets)])
+    loss = in_batch_softmax(torch.tensor(scores), torch.tensor(targets))
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-6)
+
+
+def test_masked_candidates_count_for_nothing():
+    scores = torch.tensor([[1.0, 5.0, 2.0]])
+    without = in_batch_softmax(scores[:, [0, 2]], torch.tensor([0]))
+    masked = in_batch_softmax(scores, torch.tensor([0]), torch.tensor([[False, True, False]]))
+    torch.testing.assert_close(masked, without)
+
+
+def test_false_negatives_against_a_loop():
+    generator = np.random.default_rng(1)
+    inputs, responses = generator.integers(0, 6, 40), generator.integers(0, 6, 40)
+    targets = np.arange(10, 20)
+    expected = [
+        [j != t and (inputs[t] == inputs[j] or responses[t] == responses[j]) for j in range(40)] for t in targets
+    ]
+    mask = false_negatives(
+        *(torch.tensor(x) for x in (inputs[targets], responses[targets], inputs, responses, targets))
+    )
+    np.testing.assert_array_equal(mask.numpy(), expected)
+
+
+# One neighbour or two, before or after; draws that do not count; a neighbour among three that are left.
+NEIGHBOURS = np.array([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=bool)
+CANDIDATES = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 1, 1, 0, 1], [1, 1, 0, 0, 0]], dtype=bool)
+
+
+def test_neighbour_cross_entropy_is_equation_1_with_its_target_shared_by_the_neighbours():
+    cosines = np.random.default_rng(7).uniform(-1, 1, (4, 5))
+    losses = []
+    for row, true, counted in zip(cosines, NEIGHBOURS, CANDIDATES, strict=True):
+        total = sum(np.exp(row[j]) for j in range(5) if counted[j])
+        # L = -sum over S+ and S- of p(s_i, s_j) log p_theta(s_i, s_j), where p is 1 / |S+| for s_j in S+ and 0 in S-.
+        losses.append(-sum(np.log(np.exp(row[j]) / total) / true.sum() for j in range(5) if true[j]))
+    loss = neighbour_cross_entropy(*map(torch.tensor, (cosines, NEIGHBOURS, CANDIDATES)))
+    np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-6)
+
+
+def test_the_gradient_of_neighbour_cross_entropy_is_softmax_less_target_and_zero_where_nothing_counts():
+    cosines = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (4, 5)), requires_grad=True)
+    neighbour_cross_entropy(cosines, torch.tensor(NEIGHBOURS), torch.tensor(CANDIDATES)).backward()
+    weights = np.where(CANDIDATES, np.exp(cosines.detach().numpy()), 0)
+    probabilities = weights / weights.sum(axis=1, keepdims=True)
+    expected = (probabilities - NEIGHBOURS / NEIGHBOURS.sum(axis=1, keepdims=True)) / len(NEIGHBOURS)
+    np.testing.assert_allclose(cosines.grad.numpy(), expected, atol=1e-7)
+    assert not cosines.grad.numpy()[~CANDIDATES].any()
+
+
+def test_cosine_ranking_against_a_loop():
+    generator = np.random.default_rng(2)
+    cosines, scores = generator.uniform(-1, 1, 12), generator.integers(0, 3, 12) / 2
+    terms = [np.exp(20 * (cosines[i] - cosines[j])) for i in range(12) for j in range(12) if scores[i] < scores[j]]
+    loss = cosine_ranking(torch.tensor(cosines), torch.tensor(scores), 20)
+    np.testing.assert_allclose(loss.item(), np.log(1 + sum(terms)), rtol=1e-5)
+
+
+def test_cosine_ranking_of_pairs_judged_alike_is_zero():
+    cosines = torch.tensor([0.1, 0.9], requires_grad=True)
+    loss = cosine_ranking(cosines, torch.ones(2), 20)
+    loss.backward()
+    assert loss.item() == 0 and not cosines.grad.any()
+
+
+def test_similarity_divergence_is_the_mean_relative_entropy_over_the_other_texts():
+    generator = np.random.default_rng(3)
+    given, wanted = generator.uniform(-1, 1, (2, 6, 6))
+    expected = []
+    for i in range(6):
+        others = np.arange(6) != i
+        expected.append(rel_entr(softmax(20 * wanted[i, others]), softmax(20 * given[i, others])).sum())
+    loss = similarity_divergence(torch.tensor(given), torch.tensor(wanted), 20)
+    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
+    assert similarity_divergence(torch.tensor(wanted), torch.tensor(wanted), 20).item() == 0

@@ -1,0 +1,185 @@
+"""`matryoshka_dims`: vectors that may be cut to their first numbers."""
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
+from modeling_convsim.encoding import Encoder
+from tests.conftest import WORDS
+from tests.trainer.tasks.test_tasks import (
+    HEADS,
+    ROWS,
+    build_model,
+    column,
+    loss_and_gradients,
+    similar_texts,
+    vectors_of,
+)
+from trainer.data.token_cache import TokenColumn
+from trainer.publish import folder as publish
+from trainer.tasks.losses import false_negatives, truncate
+from trainer.tasks.tasks import Contrastive, ResponsePrediction, Task
+
+SIZES = [7, 3]
+
+
+def build_dan(normalize: bool, input_network: bool) -> ConvSimForMultitask:
+    torch.manual_seed(0)
+    sizes = {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8], "logit_scale_init": 7.0}
+    heads = {"normalize_response": normalize, "input_network": input_network}
+    return ConvSimDanForMultitask(ConvSimDanConfig(**HEADS, **sizes, **heads)).double()
+
+
+def build_task(name: str, sizes: list[int], mini_batch_size: int | None = None) -> Task:
+    if name == "contrastive":
+        return Contrastive(name, column(0), similar_texts(), 20, mini_batch_size, sizes)
+    return ResponsePrediction(column(0), column(1), True, True, mini_batch_size, sizes)
+
+
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+
+
+def cross_entropy(scores: np.ndarray, masked: np.ndarray) -> float:
+    return float(np.mean(np.log(np.where(masked, 0, np.exp(scores)).sum(axis=1)) - np.diag(scores)))
+
+
+def test_what_is_left_keeps_the_length_or_is_left_as_it_is():
+    vectors = torch.tensor([[3.0, 4.0, 12.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]], requires_grad=True)
+    torch.testing.assert_close(truncate(vectors, 2), torch.tensor([[7.8, 10.4], [0, 0], [0, 0]]))
+    torch.testing.assert_close(truncate(vectors, 2, keep_length=False), vectors[:, :2])
+    assert truncate(vectors, None) is vectors
+    truncate(vectors, 2).sum().backward()
+    assert vectors.grad is not None and vectors.grad.abs().max() < 10
+
+
+@pytest.mark.parametrize("input_network", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_response_prediction_adds_the_loss_of_the_first_numbers(normalize, input_network):
+    model, task = build_dan(normalize, input_network), build_task("response_prediction", SIZES)
+    batch = task.batch(np.arange(ROWS))
+    input_keys, response_keys = batch["input_keys"], batch["response_keys"]
+    loss, figures = task.loss(model, batch)
+    with torch.no_grad():
+        output = model(**{key: value for key, value in batch.items() if not key.endswith("_keys")})
+    inputs = (output.query_embeds if input_network else output.pooler_output).numpy()
+    responses = output.response_embeds.numpy()
+    masked = false_negatives(input_keys, response_keys, input_keys, response_keys, torch.arange(ROWS)).numpy()
+    expected = 0.0
+    for size in (12, *SIZES):
+        u, v = inputs[:, :size], responses[:, :size]
+        # u has length one; what the networks give has one length, times the scale, only with normalize_response.
+        u = unit(u) if normalize or not input_network else u
+        v = 7.0 * unit(v) if normalize else v
+        scores = u @ v.T
+        expected += (cross_entropy(scores, masked) + cross_entropy(scores.T, masked)) / 2
+        right = (scores.argmax(axis=1) == np.arange(ROWS)).mean()
+        np.testing.assert_allclose(figures["accuracy" if size == 12 else f"accuracy_{size}"].item(), right, rtol=1e-6)
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
+
+
+def test_texts_that_say_the_same_add_the_loss_of_the_first_numbers():
+    model, similar, task = build_model("dan").eval(), similar_texts(), build_task("contrastive", SIZES)
+    loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
+    first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
+    negatives = vectors_of(model, similar.negative[similar.negative >= 0])
+    masked = (similar.groups[:, None] == similar.groups) & ~np.eye(ROWS, dtype=bool)
+    expected = 0.0
+    for size in (12, *SIZES):
+        u, v, others = unit(first[:, :size]), unit(second[:, :size]), unit(negatives[:, :size])
+        forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, np.pad(masked, ((0, 0), (0, len(others)))))
+        expected += (forth + cross_entropy(20 * v @ u.T, masked)) / 2
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
+    assert set(figures) == {"accuracy", "accuracy_7", "accuracy_3"}
+
+
+@pytest.mark.parametrize("name", ["response_prediction", "contrastive"])
+def test_no_sizes_is_the_loss_of_whole_vectors_to_the_bit(name):
+    model = build_dan(normalize=True, input_network=False).float()
+    whole, figures = build_task(name, []).loss(model, build_task(name, []).batch(np.arange(ROWS)))
+    more, _ = build_task(name, [3]).loss(model, build_task(name, []).batch(np.arange(ROWS)))
+    assert set(figures) == {"accuracy"} and more > whole
+    default = (
+        ResponsePrediction(column(0), column(1), True, True)
+        if name == "response_prediction"
+        else Contrastive(name, column(0), similar_texts(), 20)
+    )
+    assert torch.equal(default.loss(model, default.batch(np.arange(ROWS)))[0], whole)
+
+
+@pytest.mark.parametrize("name", ["response_prediction", "contrastive"])
+def test_gradient_caching_has_the_gradient_of_the_whole_batch(name):
+    model = build_dan(normalize=True, input_network=True)
+    loss, expected = loss_and_gradients(model, build_task(name, SIZES))
+    cached_loss, cached = loss_and_gradients(model, build_task(name, SIZES, mini_batch_size=5))
+    torch.testing.assert_close(cached_loss, loss)
+    torch.testing.assert_close(cached, expected)
+
+
+def precision(sizes: list[int]) -> tuple[float, float]:
+    """P@1 among 150 responses by vectors of 32 numbers, and by their first four, after training with `sizes`."""
+    torch.manual_seed(0)
+    widths = {"word_embedding_size": 32, "bigram_buckets": 64, "hidden_sizes": [32], "embedding_size": 32}
+    config = ConvSimDanConfig(vocab_size=60, response_hidden_sizes=[32], normalize_response=True, **widths)
+    model = ConvSimDanForMultitask(config)
+    generator = np.random.default_rng(0)
+    inputs, responses = (
+        TokenColumn(generator.integers(2, 60, 150 * 5), np.arange(0, 751, 5), np.arange(150)) for _ in range(2)
+    )
+    task = ResponsePrediction(inputs, responses, matryoshka_dims=sizes)
+    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    for _ in range(100):
+        optimiser.zero_grad()
+        task.loss(model, task.batch(np.arange(150)))[0].backward()
+        optimiser.step()
+    with torch.no_grad():
+        output = model(**task.batch(np.arange(150)))
+    u, v = output.pooler_output.numpy(), output.response_embeds.numpy()
+    scores = (unit(u[:, :size]) @ unit(v[:, :size]).T for size in (32, 4))
+    whole, cut = ((each.argmax(axis=1) == np.arange(150)).mean() for each in scores)
+    return float(whole), float(cut)
+
+
+def test_a_model_trained_for_it_keeps_more_of_its_quality_when_vectors_are_cut():
+    (plain_whole, plain_cut), (whole, cut) = precision([]), precision([16, 8, 4])
+    assert plain_whole > 0.9 and whole > 0.9
+    assert cut > plain_cut + 0.5
+
+
+def made_texts(seed: int) -> list[str]:
+    generator = np.random.default_rng(seed)
+    return [" ".join(generator.choice(WORDS, 4)) for _ in range(ROWS)]
+
+
+def column_of(texts: list[str], tokenizer) -> TokenColumn:
+    ids = tokenizer(texts)["input_ids"]
+    return TokenColumn(np.concatenate(ids), np.cumsum([0, *map(len, ids)]), np.arange(ROWS))
+
+
+@pytest.mark.parametrize("input_network", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_cut_vectors_of_the_encoder_have_the_scores_that_training_added(normalize, input_network, tiny_tokenizer):
+    model, inputs, responses = build_dan(normalize, input_network).float(), made_texts(0), made_texts(1)
+    columns = [column_of(texts, tiny_tokenizer) for texts in (inputs, responses)]
+    with torch.no_grad():
+        whole, more = (
+            task.loss(model, task.batch(np.arange(ROWS)))[0].item()
+            for task in (ResponsePrediction(*columns, matryoshka_dims=sizes) for sizes in ([], [7]))
+        )
+    encoder = Encoder(model, tiny_tokenizer, truncate_dim=7)
+    scores = encoder.encode(inputs, "query") @ encoder.encode(responses, "response").T
+    np.testing.assert_allclose(cross_entropy(scores, np.zeros_like(scores, bool)), more - whole, rtol=1e-5)
+
+
+@pytest.mark.parametrize("normalize", [False, True])
+def test_sentence_transformers_cuts_to_the_same_vectors(normalize, tiny_tokenizer, tmp_path):
+    model, texts = build_dan(normalize, input_network=False).float(), made_texts(0)
+    folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "run" / "model", results={}, settings={})
+    encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=7)
+    peer = SentenceTransformer(str(folder), device="cpu", truncate_dim=7)
+    np.testing.assert_allclose(encoder.encode(texts), peer.encode(texts, normalize_embeddings=True), atol=1e-6)
+    # There, what is published of a learned scale is length one.
+    responses = peer.encode_document(texts, normalize_embeddings=normalize) * (7.0 if normalize else 1.0)
+    np.testing.assert_allclose(encoder.encode(texts, "response"), responses, rtol=1e-5, atol=1e-6)

@@ -1,0 +1,270 @@
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+from torch import nn
+
+from modeling_convsim import (
+    ConvSimCbowConfig,
+    ConvSimCbowForMultitask,
+    ConvSimDanConfig,
+    ConvSimDanForMultitask,
+    ConvSimForMultitask,
+    ConvSimTransformerConfig,
+    ConvSimTransformerForMultitask,
+)
+from trainer.data.positive_pairs import ScoredTexts, SimilarTexts
+from trainer.data.sentence_order import Neighbours
+from trainer.data.token_cache import TokenColumn
+from trainer.tasks.losses import cosine_ranking
+from trainer.tasks.tasks import (
+    Contrastive,
+    Distillation,
+    NeighbouringSentences,
+    Ranking,
+    ResponsePrediction,
+    Snli,
+    Task,
+)
+
+ROWS = 23
+HEADS = {"vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8}
+
+
+def column(seed: int) -> TokenColumn:
+    generator = np.random.default_rng(seed)
+    lengths = generator.integers(0, 9, ROWS)
+    ids = generator.integers(2, 60, lengths.sum())
+    return TokenColumn(ids, np.concatenate([[0], np.cumsum(lengths)]), generator.integers(0, 12, ROWS))
+
+
+def similar_texts() -> SimilarTexts:
+    generator = np.random.default_rng(4)
+    first, second = np.arange(ROWS), generator.permutation(ROWS)
+    negative = np.where(generator.random(ROWS) < 0.5, generator.permutation(ROWS), -1)
+    return SimilarTexts(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
+
+
+def scored_texts() -> ScoredTexts:
+    generator = np.random.default_rng(5)
+    scores = generator.integers(0, 3, ROWS) / 2
+    return ScoredTexts(Dataset.from_dict({}), generator.permutation(ROWS), generator.permutation(ROWS), scores)
+
+
+def neighbours() -> Neighbours:
+    """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; of the first none is a row, and 22 is no negative."""
+    before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
+    after = np.array([-1, 2, -1, *range(4, 10), -1, *range(11, 23), -1])
+    rows = np.flatnonzero((before >= 0) | (after >= 0))
+    return Neighbours(rows, before[rows], after[rows], np.arange(ROWS - 1))
+
+
+def build_task(name: str, mini_batch_size: int | None) -> Task:
+    if name == "contrastive":
+        return Contrastive(name, column(0), similar_texts(), 20, mini_batch_size)
+    if name == "ranking":
+        return Ranking(name, column(0), scored_texts(), 20, mini_batch_size)
+    if name == "neighbours":
+        return NeighbouringSentences(name, column(0), neighbours(), 3, 20, mini_batch_size)
+    if name == "distillation":
+        vectors = np.random.default_rng(6).normal(size=(ROWS, 7))
+        vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
+        return Distillation(column(0), vectors.astype(np.float16), 20, mini_batch_size)
+    if name == "snli":
+        return Snli(column(0), column(1), np.random.default_rng(2).integers(0, 3, ROWS), mini_batch_size)
+    return ResponsePrediction(column(0), column(1), True, True, mini_batch_size)
+
+
+def build_model(kind: str, dropout: float = 0.0) -> ConvSimForMultitask:
+    torch.manual_seed(0)
+    model: ConvSimForMultitask
+    if kind.startswith("dan"):
+        sizes = {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8]}
+        network = kind == "dan_input_network"
+        config = ConvSimDanConfig(**HEADS, **sizes, token_dropout=dropout, input_network=network)
+        model = ConvSimDanForMultitask(config)
+        model.set_sparse_gradients(True)
+    elif kind == "cbow":
+        model = ConvSimCbowForMultitask(ConvSimCbowConfig(**HEADS, initializer_range=1))
+    else:
+        model = ConvSimTransformerForMultitask(
+            ConvSimTransformerConfig(
+                **HEADS,
+                hidden_size=16,
+                num_hidden_layers=2,
+                num_attention_heads=2,
+                intermediate_size=20,
+                hidden_dropout=dropout,
+                attention_dropout=dropout,
+            )
+        )
+    return model.double().train()
+
+
+def loss_and_gradients(model: nn.Module, task: Task) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    model.zero_grad()
+    torch.manual_seed(5)
+    loss, _ = task.loss(model, task.batch(np.arange(len(task))))
+    loss.backward()
+    return loss.detach(), {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
+
+
+@pytest.mark.parametrize("kind", ["dan", "dan_input_network", "transformer"])
+@pytest.mark.parametrize("name", [*"response_prediction snli contrastive ranking distillation neighbours".split()])
+@pytest.mark.parametrize("mini_batch_size", [1, 5, 100])
+def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(kind, name, mini_batch_size):
+    model = build_model(kind)
+    loss, expected = loss_and_gradients(model, build_task(name, None))
+    cached_loss, cached = loss_and_gradients(model, build_task(name, mini_batch_size))
+    torch.testing.assert_close(cached_loss, loss)
+    assert cached.keys() == expected.keys() and any(value.any() for value in expected.values())
+    torch.testing.assert_close(cached, expected)
+
+
+@pytest.mark.parametrize("kind", ["dan", "transformer"])
+def test_gradient_caching_drops_the_same_the_second_time(kind, monkeypatch):
+    model = build_model(kind, dropout=0.3)
+    loss, cached = loss_and_gradients(model, build_task("response_prediction", 5))
+    # The same parts, encoded once and kept.
+    monkeypatch.setattr("trainer.tasks.tasks.checkpoint", lambda call, use_reentrant: call())
+    kept_loss, kept = loss_and_gradients(model, build_task("response_prediction", 5))
+    torch.testing.assert_close(loss, kept_loss)
+    torch.testing.assert_close(cached, kept)
+
+
+def test_gradient_caching_keeps_the_memory_of_one_part():
+    model = build_model("transformer")
+
+    def kept(mini_batch_size: int | None) -> int:
+        numbers = 0
+
+        def count(tensor: torch.Tensor) -> torch.Tensor:
+            nonlocal numbers
+            numbers += tensor.numel()
+            return tensor
+
+        task = build_task("response_prediction", mini_batch_size)
+        with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
+            task.loss(model, task.batch(np.arange(ROWS)))
+        return numbers
+
+    # What is left for the backward pass is the vectors, the scores and the inputs, not the layers' activations.
+    assert kept(4) < 0.2 * kept(None)
+
+
+def test_responses_are_scored_by_the_input_network_and_it_learns():
+    model, task = build_model("dan_input_network"), build_task("response_prediction", None)
+    model.set_sparse_gradients(False)
+    loss, gradients = loss_and_gradients(model, task)
+    head = {name: value.clone() for name, value in model.input_head.named_parameters()}
+    assert all(gradients[f"input_head.{name}"].any() for name in head)
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    assert all((value != head[name]).any() for name, value in model.input_head.named_parameters())
+    assert loss_and_gradients(model, task)[0] < loss
+
+
+def vectors_of(model: nn.Module, places: np.ndarray) -> np.ndarray:
+    ids, cu_seqlens = column(0).gather(places)
+    with torch.no_grad():
+        return model(torch.from_numpy(ids), cu_seqlens=torch.from_numpy(cu_seqlens)).pooler_output.numpy()
+
+
+def test_contrastive_loss_against_a_loop():
+    model, similar = build_model("dan").eval(), similar_texts()
+    loss, figures = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
+    first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
+    negatives = vectors_of(model, similar.negative[similar.negative >= 0])
+    expected, right = [], 0
+    for i in range(ROWS):
+        others = [j for j in range(ROWS) if similar.groups[j] != similar.groups[i]]
+        true = 20 * first[i] @ second[i]
+        forth = np.array([20 * first[i] @ second[j] for j in others] + [20 * first[i] @ each for each in negatives])
+        back = np.array([20 * second[i] @ first[j] for j in others])
+        expected += [np.log(np.exp(scores).sum() + np.exp(true)) - true for scores in (forth, back)]
+        right += true > max(20 * first[i] @ each for each in [*np.delete(second, i, axis=0), *negatives])
+    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
+    np.testing.assert_allclose(figures["accuracy"].item(), right / ROWS, rtol=1e-6)
+
+
+def test_ranking_and_distillation_compare_cosines_of_the_encoder():
+    model, scored = build_model("dan").eval(), scored_texts()
+    task = build_task("ranking", None)
+    loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
+    cosines = (vectors_of(model, scored.first) * vectors_of(model, scored.second)).sum(axis=1)
+    expected = cosine_ranking(torch.tensor(cosines), torch.tensor(scored.scores), 20)
+    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-5, atol=1e-6)
+    pairs = [(i, j) for i in range(ROWS) for j in range(ROWS) if scored.scores[i] < scored.scores[j]]
+    np.testing.assert_allclose(
+        figures["accuracy"].item(), np.mean([cosines[i] < cosines[j] for i, j in pairs]), rtol=1e-6
+    )
+
+    # A teacher that sees the same similarities teaches nothing.
+    vectors = vectors_of(model, np.arange(ROWS))
+    alike = Distillation(column(0), vectors, 20)
+    loss, figures = alike.loss(model, alike.batch(np.arange(ROWS)))
+    assert loss.item() < 1e-6 and figures["difference"].item() < 1e-6
+
+
+def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_count_as_negatives():
+    rows, negatives = neighbours(), 400
+    # Each sentence is one word, by which it is known again.
+    texts = TokenColumn(np.arange(ROWS), np.arange(ROWS + 1), np.arange(ROWS))
+    torch.manual_seed(0)
+    batch = NeighbouringSentences("neighbours", texts, rows, negatives, 1).batch(np.arange(len(rows)))
+    places = batch["input_ids"].numpy()
+    sentences, candidates = places[: len(rows)], places[len(rows) :].reshape(len(rows), 2 + negatives)
+    np.testing.assert_array_equal(sentences, rows.sentences)
+    assert len(batch["cu_seqlens"]) - 1 == len(rows) * (1 + 2 + negatives)
+    drawn = set()
+    for row, sentence in enumerate(sentences):
+        around = [rows.before[row], rows.after[row]]
+        assert batch["is_neighbour"][row].tolist() == [each >= 0 for each in around] + [False] * negatives
+        for place in range(2 + negatives):
+            candidate, counts = candidates[row, place], batch["is_candidate"][row, place].item()
+            if place < 2:
+                assert counts == (around[place] >= 0) and (candidate == around[place] or not counts)
+            else:
+                assert counts == (candidate != sentence and candidate not in around)
+                drawn.add(candidate)
+    assert drawn == set(rows.others)
+
+
+def test_negatives_are_drawn_by_the_generator_that_the_loop_seeds():
+    task = build_task("neighbours", None)
+
+    def drawn(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return task.batch(np.arange(5))["input_ids"]
+
+    assert torch.equal(drawn(1), drawn(1)) and not torch.equal(drawn(1), drawn(2))
+
+
+def test_the_loss_of_neighbouring_sentences_is_equation_1_over_cosines_of_averages():
+    model, rows, scale = build_model("cbow"), neighbours(), 3.0
+    task = NeighbouringSentences("neighbours", column(0), rows, 4, scale)
+    chosen = np.array([0, 1, 2, 8, 14, 20])
+    torch.manual_seed(3)
+    loss, figures = task.loss(model, task.batch(chosen))
+    torch.manual_seed(3)  # the same draws again, as places
+    drawn = rows.others[torch.randint(len(rows.others), (len(chosen), 4)).numpy()]
+    table, texts = model.get_parameter("encoder.embed_tokens.weight").detach().numpy(), column(0)
+
+    def average(place: int) -> np.ndarray:
+        words = table[texts.ids[texts.offsets[place] : texts.offsets[place + 1]]]
+        return words.mean(axis=0) if len(words) else np.zeros(table.shape[1])
+
+    def cosine(place: int, other: int) -> float:
+        u, v = average(place), average(other)
+        return u @ v / max(np.linalg.norm(u) * np.linalg.norm(v), 1e-9)
+
+    losses, right = [], 0
+    for row, negatives in zip(chosen, drawn, strict=True):
+        sentence = rows.sentences[row]
+        around = [place for place in (rows.before[row], rows.after[row]) if place >= 0]
+        others = [place for place in negatives if place != sentence and place not in around]
+        scores = [scale * cosine(sentence, place) for place in [*around, *others]]
+        total = np.exp(scores).sum()
+        losses.append(-np.mean([np.log(np.exp(score) / total) for score in scores[: len(around)]]))
+        right += int(np.argmax(scores)) < len(around)
+    np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(figures["accuracy"].item(), right / len(chosen), rtol=1e-6)

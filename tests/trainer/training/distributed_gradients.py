@@ -1,0 +1,77 @@
+"""Writes the gradients of one global batch, computed by this process alone or by several.
+
+python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES MEETING_FILE (a mini-batch of 0: none)
+"""
+
+import gc
+import sys
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from trainer.data.token_cache import TokenColumn
+from trainer.distributed import average_tables, leave_out_tables
+from trainer.tasks.tasks import ResponsePrediction, Snli
+
+ROWS = 16
+
+
+def column(generator: np.random.Generator, longest: int) -> TokenColumn:
+    lengths = generator.integers(1, longest, ROWS)
+    # Few different keys: some rows of the batch are false negatives of others, across processes too.
+    return TokenColumn(
+        generator.integers(2, 60, lengths.sum()),
+        np.concatenate([[0], np.cumsum(lengths)]),
+        generator.integers(0, 12, ROWS),
+    )
+
+
+def main() -> None:
+    out, task_name = sys.argv[1:3]
+    mini_batch, rank, world = (int(number) for number in sys.argv[3:6])
+    if world > 1:
+        dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
+    generator = np.random.default_rng(0)
+    # Long texts hold nearly every row of the tables, which then travel whole; short ones a part, which travels as rows.
+    longest = 9 if task_name == "snli" else 40
+    first, second = column(generator, longest), column(generator, longest)
+    if task_name == "snli":
+        task = Snli(first, second, generator.integers(0, 3, ROWS))
+    else:
+        sizes = [6, 3] if task_name == "matryoshka" else []
+        task = ResponsePrediction(
+            first, second, True, symmetric=True, mini_batch_size=mini_batch or None, matryoshka_dims=sizes
+        )
+    torch.manual_seed(0)
+    config = ConvSimDanConfig(
+        vocab_size=60, word_embedding_size=12, bigram_buckets=64, hidden_sizes=[12], embedding_size=10,
+        response_hidden_sizes=[10], nli_hidden_size=8, normalize_response=True,
+    )  # fmt: skip
+    model = ConvSimDanForMultitask(config).double()
+    model.set_sparse_gradients(True)
+    leave_out_tables(model, model.embedding_tables())
+    wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model
+    share = ROWS // world
+    loss, _ = task.loss(wrapped, task.batch(np.arange(rank * share, (rank + 1) * share)))
+    loss.backward()
+    average_tables(model.embedding_tables())
+    if world > 1:
+        assert all(
+            table.grad is not None and table.grad.is_sparse == (longest == 9) for table in model.embedding_tables()
+        )
+    if rank == 0:
+        gradients = {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
+        torch.save(gradients, out)
+    if world > 1:
+        dist.barrier()
+        # The group must go before the process does, or this may abort; the model that reduces with it before the
+        # group, or this may hang.
+        del wrapped, model, loss
+        gc.collect()
+        dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,132 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from safetensors.torch import load_file
+
+SCRIPT = Path(__file__).with_name("distributed_gradients.py")
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    out, meeting = folder / f"{processes}.pt", folder / "meeting"
+    running = [
+        subprocess.Popen(
+            [sys.executable, *map(str, (SCRIPT, out, task, mini_batch, rank, processes, meeting))],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )
+        for rank in range(processes)
+    ]  # fmt: skip
+    try:
+        for process in running:
+            printed, _ = process.communicate(timeout=120)
+            assert process.returncode == 0, printed
+    finally:
+        for process in running:
+            process.kill()
+    return torch.load(out)
+
+
+@pytest.fixture
+def preset(tmp_path):
+    """A run of a few steps on pairs made here."""
+    generator = np.random.default_rng(0)
+    words = [f"word{index}" for index in range(40)]
+    rows = [
+        {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
+        | {"thread": str(index), "source": "made"}
+        for index in range(300)
+    ]
+    (tmp_path / "pairs").mkdir()
+    for split, part in (("train", rows[:150]), ("validation", rows[150:])):
+        Dataset.from_list(part).to_parquet(tmp_path / "pairs" / f"{split}-00000-of-00001.parquet")
+    options = {
+        "model_config": {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8},
+        "pairs": [str(tmp_path / "pairs")],
+        "tasks": {"response_prediction": 1},
+        "mask_false_negatives": True,
+        "optimizer": "adamw",
+        "learning_rate": 0.01,
+        "max_grad_norm": 1.0,
+        "mixed_precision": "no",
+        "max_steps": 6,
+        "batch_size": 16,
+        "eval_every": 6,
+        "log_every": 2,
+        "trackers": ["none"],
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    path = tmp_path / "preset.yaml"
+    path.write_text(yaml.safe_dump(options))
+    return path
+
+
+def launch(script: Path, preset: Path, output: Path, launcher: list[str], *options: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment["PYTHONPATH"] = str(ROOT)
+    command = [sys.executable, *launcher, str(script), str(preset), "--output_dir", str(output), *options]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+
+
+def losses(preset: Path, output: Path, launcher: list[str], *options: str) -> list[float]:
+    done = launch(ROOT / "trainer" / "run.py", preset, output, launcher, *options)
+    assert done.returncode == 0, done.stderr
+    rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+    return [row["response_prediction/loss"] for row in rows if "pairs" in row]
+
+
+TWO = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
+TWO += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+
+
+def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_path):
+    two = losses(preset, tmp_path / "two", TWO, "--num_processes", "2")
+    assert two == pytest.approx(losses(preset, tmp_path / "one", []), rel=1e-5)
+    assert (tmp_path / "two" / "model" / "modules.json").is_file()
+
+
+def test_sharded_over_two_processes_follows_the_run_of_one_and_resumes(preset, tmp_path):
+    options = yaml.safe_load(preset.read_text())
+    sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
+    dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
+    options |= {
+        "model_type": "transformer",
+        "model_config": {**sizes, **dropout, "embedding_size": 8},
+        "eval_every": 3,
+        "log_every": 1,
+    }
+    preset.write_text(yaml.safe_dump(options))
+    one = losses(preset, tmp_path / "one", [])
+    two = losses(preset, tmp_path / "two", TWO, "--sharded", "true")
+    assert two == pytest.approx(one, rel=1e-5)
+    expected, found = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    # The loss does not depend on the bias of all responses: its gradient is rounding, of which Adam makes whole steps.
+    expected.pop("response_head.layers.1.bias")
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-3)
+    stopped = launch(SCRIPT.with_name("interrupted_run.py"), preset, tmp_path / "stopped", TWO, "--sharded", "true")
+    assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
+        "checkpoint-3"
+    ]
+    assert losses(preset, tmp_path / "stopped", TWO, "--sharded", "true", "--resume", "true") == two
+
+
+@pytest.mark.parametrize(
+    ("task", "mini_batch"), [("response_prediction", 0), ("response_prediction", 3), ("matryoshka", 3), ("snli", 0)]
+)
+def test_two_processes_have_the_gradients_of_one(tmp_path, task, mini_batch):
+    one, two = gradients(tmp_path, task, 0, processes=1), gradients(tmp_path, task, mini_batch, processes=2)
+    trained = {name for name, gradient in one.items() if gradient.abs().max() > 0}
+    assert any("response_head" in name for name in trained) == (task != "snli")
+    for name in trained:
+        torch.testing.assert_close(
+            two[name], one[name], rtol=1e-6, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"
+        )

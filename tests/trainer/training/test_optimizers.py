@@ -1,0 +1,88 @@
+import pytest
+import torch
+from torch import nn
+
+from trainer.training.optimizers import RowwiseAdagrad, build_optimisers, clip_gradient, sum_by_row
+
+
+class Bag(nn.Module):
+    def __init__(self, sparse: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(20, 4, sparse=sparse)
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.layer(self.table(ids).sum(dim=1)).square().sum()
+
+
+IDS = torch.tensor([[3, 3, 7], [7, 1, 3]])
+
+
+def gradients(sparse: bool) -> Bag:
+    model = Bag(sparse)
+    model(IDS).backward()
+    return model
+
+
+@pytest.mark.parametrize("max_norm", [0.1, 1e6])
+def test_clipping_sparse_gradients_equals_torchs_clipping_of_dense_ones(max_norm):
+    sparse, dense = gradients(True), gradients(False)
+    norm = clip_gradient(sparse.parameters(), max_norm)
+    expected = torch.nn.utils.clip_grad_norm_(dense.parameters(), max_norm)
+    torch.testing.assert_close(norm, expected)
+    for ours, theirs in zip(sparse.parameters(), dense.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.to_dense(), theirs.grad)
+
+
+def test_sgd_moves_every_weight_by_rate_times_gradient():
+    model = gradients(True)
+    expected = [p.detach() - 0.5 * p.grad.to_dense() for p in model.parameters()]
+    for optimiser in build_optimisers(model, [model.table.weight], "sgd", 0.5, 0.0):
+        optimiser.step()
+    for parameter, wanted in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), wanted)
+
+
+def test_layers_move_as_torchs_adamw_moves_them():
+    model, other = gradients(True), gradients(False)
+    layers, _ = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.3)
+    layers.step()
+    torch.optim.AdamW([other.layer.weight], lr=0.1, weight_decay=0.3).step()
+    torch.optim.AdamW([other.layer.bias], lr=0.1, weight_decay=0.0).step()
+    torch.testing.assert_close(model.layer.state_dict(), other.layer.state_dict())
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_tables_move_as_rowwise_adagrad_says_in_float64(sparse):
+    torch.manual_seed(1)
+    table = nn.Embedding(6, 4, sparse=sparse)
+    optimiser = RowwiseAdagrad([table.weight], lr=0.5)
+    expected, sums = table.weight.detach().double(), torch.zeros(6, dtype=torch.float64)
+    for ids in ([0, 2, 2], [2, 5], [0, 0, 0]):
+        factors = torch.randn(len(ids), 4)
+        (table(torch.tensor(ids)) * factors).sum().backward()
+        gradient = torch.zeros(6, 4, dtype=torch.float64).index_add(0, torch.tensor(ids), factors.double())
+        sums += gradient.square().mean(1)
+        held = sorted(set(ids))
+        expected[held] -= 0.5 * gradient[held] / sums[held].sqrt().unsqueeze(1)
+        optimiser.step()
+        optimiser.zero_grad()
+    torch.testing.assert_close(table.weight.detach().double(), expected, rtol=1e-6, atol=1e-6)
+    assert expected[[1, 3, 4]].equal(table.weight.detach()[[1, 3, 4]].double())
+    assert sum(value.numel() for value in optimiser.state_dict()["state"][0].values()) == 6  # one number a row
+
+
+def test_distinct_rows_in_order_are_not_copied_and_others_are_summed():
+    values = torch.ones(3, 2)
+    in_order = torch.sparse_coo_tensor([[1, 4, 6]], values, (8, 2), check_invariants=True)
+    assert sum_by_row(in_order)._values().data_ptr() == values.data_ptr()
+    twice = sum_by_row(torch.sparse_coo_tensor([[4, 1, 4]], values, (8, 2), check_invariants=True))
+    assert twice.indices().tolist() == [[1, 4]] and twice.values().tolist() == [[1, 1], [2, 2]]
+
+
+def test_every_parameter_has_one_optimiser():
+    model = Bag(True)
+    optimisers = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.1)
+    held = [id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
+    assert sorted(held) == sorted(id(p) for p in model.parameters())

@@ -1,0 +1,87 @@
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset, DatasetDict
+
+from data_scripts.errors import InputError
+from data_scripts.tools.tokenizer import train_tokenizer
+from trainer.arguments import Arguments
+from trainer.data.datasets import Corpora
+from trainer.training import setup as building
+from trainer.training.setup import build_model, build_tasks, odds_by_set, start_from_texts
+
+INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
+RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
+
+
+def started(model_type: str, tmp_path, monkeypatch, **settings):
+    """A new model of 4 numbers a word, and its tokenizer, after `start_from_texts` with every skip-gram vector 0.5."""
+    monkeypatch.setattr(
+        building, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
+    )
+    sizes = {"embedding_size": 4} | ({} if model_type == "cbow" else {"word_embedding_size": 4})
+    sizes |= {"learned_token_weights": True} if model_type == "dan" else {}
+    arguments = Arguments(
+        model_type=model_type, model_config=sizes, tasks={"response_prediction": 1}, cache_dir=str(tmp_path), **settings
+    )
+    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
+    corpora = Corpora(pairs=DatasetDict({"train": pairs}))
+    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
+    model = build_model(arguments, tokenizer)
+    tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
+    start_from_texts(arguments, model, tasks, corpora, tokenizer, show_progress=False)
+    return model, tokenizer.get_vocab()
+
+
+def sif(word: str) -> float:
+    words = " ".join(INPUTS + RESPONSES).split()
+    return 0.001 / (0.001 + words.count(word) / len(words))
+
+
+def test_token_weights_of_a_dan_start_at_sif(tmp_path, monkeypatch):
+    model, vocabulary = started("dan", tmp_path, monkeypatch, token_weights="sif")
+    weights = model.get_parameter("encoder.token_weights.weight")
+    for word in ("the", "cat", "bone"):
+        assert weights[vocabulary[word]].item() == pytest.approx(sif(word), rel=1e-6)
+    assert weights[0].item() == 1  # padding, which no text holds
+
+
+def test_word_vectors_of_a_cbow_start_with_lengths_of_sif(tmp_path, monkeypatch):
+    settings = {"token_weights": "sif", "word_vectors": "skip_gram"}
+    model, vocabulary = started("cbow", tmp_path, monkeypatch, **settings)
+    table = model.get_parameter("encoder.embed_tokens.weight")
+    length = model.config.initializer_range * 4**0.5
+    for word in ("the", "cat", "bone"):
+        expected = torch.full((4,), 0.5 * length * sif(word))
+        torch.testing.assert_close(table[vocabulary[word]].detach(), expected)
+
+
+@pytest.mark.parametrize("model_type", ["dan", "bilstm"])
+def test_word_vectors_start_at_length_one(model_type, tmp_path, monkeypatch):
+    model, vocabulary = started(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
+    table = model.get_parameter("encoder.embed_tokens.weight")
+    torch.testing.assert_close(table[vocabulary["cat"]].detach(), torch.full((4,), 0.5))
+
+
+def test_word_vectors_of_a_file_start_at_an_average_length_of_one(tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("Cat 3 0 0 0\nthe 0 1 0 0\nzebra 9 9 9 9\n")
+    model, vocabulary = started("dan", tmp_path, monkeypatch, word_vectors=str(path))
+    table = model.get_parameter("encoder.embed_tokens.weight").detach()
+    expected = torch.tensor([[1.5, 0, 0, 0], [0, 0.5, 0, 0]])
+    torch.testing.assert_close(table[[vocabulary["cat"], vocabulary["the"]]], expected)
+    assert table[vocabulary["dog"]].any()  # not in the file: as it was drawn
+
+
+@pytest.mark.parametrize(("model_type", "option"), [("dan", "word_embedding_size"), ("cbow", "embedding_size")])
+def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("cat 3 0 0\n")
+    with pytest.raises(InputError, match=rf"vectors of 3 numbers, but .* has 4: set {option} to 3 in model_config"):
+        started(model_type, tmp_path, monkeypatch, word_vectors=str(path))
+
+
+def test_odds_are_shared_by_the_root_of_the_rows():
+    tasks = {"captions/a": range(400), "captions/b": range(100), "response_prediction": range(7)}
+    odds = odds_by_set({"captions": 0.3, "response_prediction": 0.7, "snli": 0.5}, tasks)
+    assert odds == pytest.approx({"captions/a": 0.2, "captions/b": 0.1, "response_prediction": 0.7})

@@ -1,0 +1,1 @@
+"""What a run reads: its datasets, the token cache, positive pairs, word vectors, a teacher's embeddings."""

@@ -1,0 +1,80 @@
+"""A teacher's vectors of training texts, computed once, for the task distillation."""
+
+import logging
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+import xxhash
+from datasets import Dataset
+
+from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from trainer.data.datasets import Corpora, training_sets
+from trainer.evaluation.encoders import SentenceEncoder, SentenceTransformerEncoder, load_encoder
+
+CHUNK = 20_000  # texts whose vectors are written at once
+
+logger = logging.getLogger(__name__)
+
+
+def texts_to_distill(corpora: Corpora, count: int) -> Dataset:
+    """Up to about `count` distinct training texts, column `text`, evenly spread over each set.
+
+    Sets give as many as the root of their rows says, so that the large ones do not leave the others out.
+    """
+    sets = training_sets(corpora)
+    roots = {name: len(rows) ** 0.5 for name, (rows, _) in sets.items()}
+    texts: dict[str, None] = {}
+    for name, (rows, columns) in sets.items():
+        wanted = max(1, round(count * roots[name] / sum(roots.values()) / len(columns)))
+        chosen = rows.select(np.unique(np.linspace(0, len(rows) - 1, min(wanted, len(rows)), dtype=np.int64)))
+        texts.update(dict.fromkeys(text for column in columns for text in chosen[column] if text))
+    return Dataset.from_dict({"text": list(texts)})
+
+
+def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray:
+    """Vectors (texts, dimensions), float16, of length one, from the cache where they are there.
+
+    Args:
+        teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
+        texts: column `text`.
+        cache_dir: where they are kept, by the teacher's name, its precision and the texts. An interrupted run
+            continues after the last `CHUNK`.
+
+    Raises:
+        InputError: the teacher cannot be loaded.
+    """
+    dtype = _dtype()
+    digest = xxhash.xxh3_128(f"{teacher}\x00{dtype}".encode())
+    for text in texts["text"]:
+        digest.update(f"{text}\x00".encode())
+    folder = cache_dir / f"teacher-{digest.hexdigest()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    encoder = None
+    parts = []
+    for start in range(0, len(texts), CHUNK):
+        path = folder / f"{start}.npy"
+        if not path.exists():
+            encoder = encoder or _load(teacher, dtype)
+            logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
+            vectors = encoder.encode(texts[start : start + CHUNK]["text"])
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
+            np.save(temporary, vectors.astype(np.float16))
+            os.replace(temporary, path)
+        parts.append(np.load(path))
+    return np.concatenate(parts)
+
+
+def _dtype() -> torch.dtype:
+    """bfloat16 where the device has instructions for it: cosines move by thousandths, and the teacher is slow."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    return torch.bfloat16 if has_fast_bfloat16(device)[0] else torch.float32
+
+
+def _load(teacher: str, dtype: torch.dtype) -> SentenceEncoder:
+    encoder = load_encoder(teacher)
+    if isinstance(encoder, SentenceTransformerEncoder):
+        encoder.model.to(dtype)
+    return encoder

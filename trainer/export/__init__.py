@@ -1,0 +1,1 @@
+"""Models for other engines: ONNX and static files."""

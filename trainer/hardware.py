@@ -1,0 +1,136 @@
+"""What the machine offers a run: its device, the precision that pays there, its threads."""
+
+import copy
+import itertools
+import logging
+import os
+import time
+from collections.abc import Callable
+
+import torch
+from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
+from accelerate.utils import broadcast_object_list
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from data_scripts.sample.generate import fill, fillings, read_premises
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.modeling_base import ConvSimEncoder
+from trainer.arguments import Arguments
+
+SPEED_SENTENCES = 512
+SPEED_SECONDS = 1.0  # that may be spent on measuring the speed of a model
+
+logger = logging.getLogger(__name__)
+
+
+def start_accelerator(arguments: Arguments, resumed_precision: str | None = None) -> Accelerator:
+    """Accelerate as the settings and `accelerate launch` say.
+
+    Args:
+        arguments: the settings.
+        resumed_precision: what the run computed in before it was interrupted; `mixed_precision: auto` keeps it.
+
+    Raises:
+        InputError: for a device, precision, tracker or number of processes that is not to be had here.
+    """
+    has_gpu = torch.cuda.is_available()
+    if arguments.device == "cuda" and not has_gpu:
+        raise InputError(
+            "device is cuda, but torch finds no GPU here: use --device cpu, or install a torch build with CUDA"
+        )
+    cpu = arguments.device == "cpu" or not has_gpu
+    if arguments.mixed_precision == "fp16" and cpu:
+        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
+    trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
+    mixed_precision = arguments.mixed_precision
+    if mixed_precision == "auto":
+        mixed_precision = resumed_precision or _choose_precision(cpu)
+    try:
+        accelerator = Accelerator(
+            cpu=cpu,
+            mixed_precision=mixed_precision,
+            log_with=trackers or None,
+            project_dir=arguments.output_dir,
+            # A step of one task leaves the other task's head without a gradient.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+        )
+    except ValueError as error:
+        raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
+    wanted = arguments.num_processes
+    if wanted is not None and wanted != accelerator.num_processes:
+        raise InputError(
+            f"num_processes is {wanted}, but {accelerator.num_processes} are running: on CPU launch with "
+            f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
+        )
+    return accelerator
+
+
+def _choose_precision(cpu: bool) -> str:
+    """What `accelerate launch` was told, or else bfloat16 where the first process's device is made for it."""
+    state = PartialState(cpu=cpu)
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
+    if launched != "no":
+        return launched
+    is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
+    if state.is_main_process:
+        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if is_fast else "float32", reason)
+    return "bf16" if broadcast_object_list([is_fast])[0] else "no"
+
+
+def available_threads() -> int:
+    """Threads that torch may use: what the environment allows, or this process's part of the machine."""
+    allowed = torch.get_num_threads()
+    # `accelerate launch` writes 1 into the environment of every process that has no number of its own there.
+    if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
+        local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+        return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
+    return allowed
+
+
+def fastest_threads(work: Callable[[], None], most: int) -> int:
+    """The number of threads, from `most` down by halves, with which some work is done in the least time."""
+    work()  # the first of all has more to do
+    seconds: dict[int, float] = {}
+    threads = most
+    while threads:
+        torch.set_num_threads(threads)
+        times = []
+        for _ in range(3):
+            started = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - started)
+        seconds[threads] = min(times)
+        threads //= 2
+    fastest = min(seconds, key=seconds.__getitem__)
+    shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
+    logger.info("training with %d of %d threads: a step takes %s", fastest, most, shown)
+    return fastest
+
+
+def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    """Sentences a second that a model encodes on the CPU, in float32 and with tokenising, as results.json has them.
+
+    The sentences are of the sample that ships with the project, so that models compare; the fastest pass counts. The
+    model is left as it is; a slow one encodes fewer of them, so that it takes about a second.
+    """
+    blocks, slots = read_premises()
+    texts: list[str] = []
+    for block in blocks:
+        way = fillings(block, slots)[0]
+        texts += [fill(text, way) for text in itertools.chain([block.title], *block.texts.values())]
+    texts = texts[:SPEED_SENTENCES]
+    model = copy.deepcopy(model).cpu().float()
+    with torch.random.fork_rng(devices=[]):
+        use_onednn(model)  # as Encoder.from_pretrained does
+    encoder = Encoder(model, tokenizer)
+    rate, left = 0.0, SPEED_SECONDS
+    for count in (1, 8, 64, len(texts), len(texts), len(texts)):
+        if rate and count / rate > left:
+            break
+        started = time.perf_counter()
+        encoder.encode(texts[:count])
+        seconds = time.perf_counter() - started
+        rate, left = max(rate, count / seconds), left - seconds
+    return {"sentences_per_second": round(rate, 1), "speed_threads": torch.get_num_threads()}

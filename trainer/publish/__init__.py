@@ -1,0 +1,1 @@
+"""What is published: the model folder, its card, Spaces."""

@@ -1,0 +1,91 @@
+"""What is published as Spaces of the Hub: a page on a model with an index of its replies, and the metrics."""
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+from huggingface_hub import SpaceCard
+
+import modeling_convsim
+from data_scripts.errors import InputError
+from data_scripts.write.hub import check_repository_id, upload
+
+METRICS = Path(__file__).resolve().parents[1] / "evaluation" / "metrics"
+PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
+CODE = Path(modeling_convsim.__file__).parent
+
+
+def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = False) -> str:
+    """Push the page of model_cards/space with an index and the code that reads it, as a Space that runs by itself.
+
+    Args:
+        index: folder of an index, as `modeling_convsim.suggestion build` wrote it.
+        hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses other weights than those
+            that the index was built with.
+        space_id: the Space, ORG/NAME; made if it is not there.
+        private: make it a private one.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        InputError: for a folder that is no index, a name that cannot be, or a failed upload.
+    """
+    check_repository_id(hub_model_id)
+    check_repository_id(space_id)
+    try:
+        settings = json.loads((index / "index.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"--index: {index} is not the folder of an index: {error}; "
+            "expected what `python -m modeling_convsim.suggestion build` writes"
+        ) from error
+    with tempfile.TemporaryDirectory() as folder:
+        space = Path(folder, "space")
+        unwanted = shutil.ignore_patterns("__pycache__", "page.png")
+        shutil.copytree(PAGE, space, ignore=unwanted)
+        shutil.copytree(CODE, space / CODE.name, ignore=unwanted)
+        shutil.copytree(index, space / "replies")
+        (space / "replies" / "index.json").write_text(json.dumps(settings | {"model": hub_model_id}, indent=2) + "\n")
+        card = SpaceCard.load(space / "README.md")
+        card.data.models = [hub_model_id]
+        card.save(space / "README.md")
+        return upload(
+            space,
+            space_id,
+            failed=f"Push it later with: python -m trainer.publish --index {index} --hub_model_id {hub_model_id} "
+            f"--space_id {space_id}",
+            private=private,
+            commit_message=f"Publish the page of {hub_model_id}",
+            repo_type="space",
+        )
+
+
+def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
+    """Push a metric of trainer/evaluation/metrics as a Space that `evaluate.load(space_id)` reads.
+
+    Returns:
+        The commit's address.
+
+    Raises:
+        InputError: for an unknown metric, a Space of another name, or a failed upload.
+    """
+    folder = METRICS / name
+    if not (folder / f"{name}.py").is_file():
+        known = ", ".join(sorted(path.parent.name for path in METRICS.glob("*/app.py")))
+        raise InputError(f"--metric: no metric is called '{name}'; there are {known}")
+    check_repository_id(space_id)
+    if space_id.rpartition("/")[2] != name:
+        raise InputError(
+            f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file of the Space's own name"
+        )
+    return upload(
+        folder,
+        space_id,
+        failed=f"Push it later with: python -m trainer.publish --metric {name} --space_id {space_id}",
+        private=private,
+        commit_message=f"Publish {name}",
+        ignore_patterns=["__pycache__/*"],
+        repo_type="space",
+    )

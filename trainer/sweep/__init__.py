@@ -1,0 +1,1 @@
+"""Many runs: sweeps, their comparison, seeds."""

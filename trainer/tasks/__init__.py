@@ -1,0 +1,1 @@
+"""The training tasks, one a file."""

@@ -1,0 +1,1 @@
+"""A run: its setup, batches, optimizers, loop and checkpoints."""
