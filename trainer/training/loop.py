@@ -12,12 +12,13 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from trainer.hardware import fastest_threads
-from trainer.tasks.tasks import Task
+from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
+from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
 
@@ -33,6 +34,7 @@ class TrainingLoop:
     def __init__(self, context: RunContext, model: TrainableModel, tasks: Mapping[str, Task], plan: BatchPlan) -> None:
         self._arguments, self._accelerator = context.arguments, context.accelerator
         self._context, self._model, self._tasks, self._plan = context, model, tasks, plan
+        self._schedule = Schedule(context.arguments)
         self._metrics = MetricsLog(context)
         self._progress = Progress(mixed_precision=context.accelerator.mixed_precision)
 
@@ -55,7 +57,7 @@ class TrainingLoop:
         with self._progress_bar() as bar:
             for index in range(progress.step, arguments.max_steps):
                 self.step(index)
-                pairs = arguments.batch_size_at(index)
+                pairs = self._schedule.batch_size(index)
                 progress.step = index + 1
                 progress.pairs += pairs
                 progress.seconds = time.monotonic() - started
@@ -75,8 +77,9 @@ class TrainingLoop:
 
     def step(self, index: int) -> None:
         """Take the training step `index`, counted from 0: sample a batch, compute its gradients, apply them."""
-        rate = self._arguments.learning_rate_at(index)
-        self._model.set_learning_rates(layers=rate, tables=rate * self._arguments.table_ratio())
+        self._model.set_learning_rates(
+            layers=self._schedule.learning_rate(index), tables=self._schedule.table_learning_rate(index)
+        )
         self.compute_gradients(index)
         self._model.apply_gradients()
 
@@ -143,7 +146,7 @@ class TrainingLoop:
 
     def _progress_bar(self) -> tqdm:
         return tqdm(
-            total=int(self._arguments.batch_sizes().sum(dtype=np.int64)),
+            total=int(self._schedule.batch_sizes().sum(dtype=np.int64)),
             initial=self._progress.pairs,
             unit=" pairs",
             unit_scale=True,
@@ -160,7 +163,7 @@ class TrainingLoop:
                 f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
                 f"the last checkpoint in {self._context.folder} is still there"
             )
-        rate = self._arguments.learning_rate_at(step - 1)
+        rate = self._schedule.learning_rate(step - 1)
         self._metrics.write({"step": step, "pairs": self._progress.pairs, "learning_rate": rate, **means})
         bar.set_postfix({task: f"{loss:.3f}" for task, loss in _mean_losses(means).items()}, refresh=False)
 

@@ -1,7 +1,6 @@
 """Evaluates the model of a run on its evaluation data, and picks the score that selects the best checkpoint."""
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -11,16 +10,16 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
-from trainer.data.datasets import Corpora
-from trainer.evaluation.evaluators import TASKS as DATASET_OF_EVALUATOR
-from trainer.evaluation.evaluators import evaluate_encoder
+from trainer.data.datasets import EvaluationData
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
 from trainer.evaluation.results import flatten
+from trainer.tasks import TASKS
 
 
-# MERGE: `TASKS[name].evaluator` of the registry in trainer/tasks replaces this function.
 def evaluators_to_skip(tasks: Iterable[str]) -> set[str]:
     """The evaluators that measure a head which none of these tasks trains."""
-    return {"response_prediction", "snli"} - set(tasks)
+    trained = {name.partition("/")[0] for name in tasks}
+    return {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
 
 
 class ModelEvaluator:
@@ -30,7 +29,7 @@ class ModelEvaluator:
         self,
         model: ConvSimForMultitask,
         tokenizer: PreTrainedTokenizerFast,
-        data: Corpora,
+        data: EvaluationData,
         skip: Iterable[str],
         threads: int,
     ) -> None:
@@ -44,8 +43,8 @@ class ModelEvaluator:
             threads: number of threads that an evaluation uses.
         """
         self.model, self.tokenizer = model, tokenizer
-        skipped: dict[str, Any] = {DATASET_OF_EVALUATOR[name]: None for name in skip}
-        self._data = replace(data, **skipped)
+        skipped = {EVALUATORS[name].dataset for name in skip if name in EVALUATORS}
+        self._data = {name: splits for name, splits in data.items() if name not in skipped}
         self._threads = threads
 
     def evaluate(

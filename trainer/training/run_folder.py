@@ -44,7 +44,7 @@ def _check_resumable(folder: Path, arguments: Arguments) -> None:
     if not (_config(folder).is_file() and any(folder.glob("checkpoint-*"))):
         raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
     # A config.yaml from before an option existed does not have it: the run used its default.
-    before = asdict(Arguments()) | yaml.safe_load(_config(folder).read_text(encoding="utf-8"))
+    before = asdict(type(arguments)()) | yaml.safe_load(_config(folder).read_text(encoding="utf-8"))
     now = asdict(arguments)
     changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
     if changed:

@@ -14,17 +14,21 @@ from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.data.datasets import Corpora, load_corpora
+from trainer.data.datasets import RunData, load_run_data
 from trainer.hardware import start_accelerator
-from trainer.tasks.tasks import Task
+from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import RunContext
 from trainer.training.finish import finish_run
+from trainer.training.initialization import initialize_embeddings
 from trainer.training.loop import TrainingLoop
+from trainer.training.model import build_model, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.run_folder import prepare_folder
-from trainer.training.setup import build_model, build_tasks, build_tokenizer, odds_by_set, start_from_texts
+from trainer.training.schedule import Schedule
+from trainer.training.setup import build_tasks
+from trainer.training.tokenizer import build_tokenizer
 from trainer.training.trainable_model import TrainableModel
 
 
@@ -36,6 +40,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
+    validate_model(arguments)
     disable_progress_bar()  # transformers shows one for every file it loads
     context = _start(arguments)
     results = _train(context)
@@ -62,30 +67,30 @@ def _train(context: RunContext) -> dict[str, Any]:
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
-    evaluator = ModelEvaluator(trainable.full, tokenizer, data, evaluators_to_skip(tasks), context.threads)
+    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, evaluators_to_skip(tasks), context.threads)
     progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator)
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
 
-def _load_data(context: RunContext) -> tuple[Corpora, PreTrainedTokenizerFast, dict[str, Task]]:
+def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
     """The datasets, the tokenizer, and the tasks over token ids."""
     arguments, accelerator = context.arguments, context.accelerator
     # The main process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
-        data = load_corpora(arguments)
+        data = load_run_data(arguments)
         tokenizer = build_tokenizer(arguments, data, context.folder)
         tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
     return data, tokenizer, tasks
 
 
 def _build_model(
-    context: RunContext, data: Corpora, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
+    context: RunContext, data: RunData, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
 ) -> ConvSimForMultitask:
     arguments, accelerator = context.arguments, context.accelerator
     model = build_model(arguments, tokenizer)
-    if not arguments.initialise_from:
+    if not arguments.initialize_from:
         with accelerator.main_process_first():
-            start_from_texts(arguments, model, tasks, data, tokenizer, accelerator.is_main_process)
+            initialize_embeddings(arguments, model, tasks, data, tokenizer, accelerator.is_main_process)
     return model
 
 
@@ -103,20 +108,25 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
     Raises:
         InputError: the processes cannot share a batch equally, or a task has fewer rows than a batch.
     """
-    batch_sizes = arguments.batch_sizes()  # (steps,)
+    schedule = Schedule(arguments)
+    batch_sizes = schedule.batch_sizes()  # (steps,)
     if (batch_sizes % processes).any():
         raise InputError(f"batch_size and late_batch_size must be divisible by the {processes} processes")
     return BatchPlan(
         arguments.seed,
         {name: len(task) for name, task in tasks.items()},
-        odds_by_set(arguments.tasks, dict(tasks)),
+        sampling_weights(arguments.tasks, tasks),
         batch_sizes,
-        arguments.first_late_step(),
-        odds_by_set(arguments.late_tasks, dict(tasks)),
+        schedule.first_late_step,
+        sampling_weights(arguments.late_tasks, tasks),
     )
 
 
-# MERGE: `TASKS[name].datasets` of the registry in trainer/tasks replaces the name in this function.
 def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
-    """Number of training rows: "pairs", "snli" or "TASK/NAME" -> rows."""
-    return {{"response_prediction": "pairs"}.get(name, name): len(task) for name, task in tasks.items()}
+    """Number of training examples: of a task on one dataset by that dataset's name, else by "TASK/DATASET"."""
+    rows = {}
+    for key, task in tasks.items():
+        name, _, dataset = key.partition("/")
+        kinds = TASKS[name].datasets
+        rows[kinds[0] if kinds and not dataset else key] = len(task)
+    return rows
