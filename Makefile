@@ -38,10 +38,11 @@ demo: runs/quickstart/model  ## open a page: similarity, replies, nearest senten
 test: $(INSTALLED) $(SPARK)  ## run the whole test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-lint: $(INSTALLED)  ## ruff and types
+lint: $(INSTALLED)  ## ruff, types and directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports --no-logo --no-cache
 
 bench: $(INSTALLED)  ## speed and memory against named peers; make bench ONLY=name runs one
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
