@@ -9,8 +9,8 @@ from typing import Any
 
 from data_scripts.errors import InputError
 from trainer.data.datasets import Corpora, load_judged_on
+from trainer.encoders.loading import load_encoder
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.encoders import load_encoder
 from trainer.evaluation.evaluators import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
 from trainer.evaluation.results import format_table, merge_results, read_results, write_results
 from trainer.evaluation.sample import evaluate_sample

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.similarity import cosine, encode_pairs
 

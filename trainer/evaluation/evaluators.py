@@ -8,9 +8,9 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
 from trainer.data.datasets import Corpora
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import cqa, response_prediction
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.snli import evaluate_snli
 from trainer.evaluation.sts_sets import evaluate_sts_sets
 from trainer.evaluation.sts_tuning import tune_on_stsb

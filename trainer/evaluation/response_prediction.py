@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_scripts.errors import InputError
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks
 
 CANDIDATES = 100

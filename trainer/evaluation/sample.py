@@ -8,7 +8,7 @@ import numpy as np
 from data_scripts.errors import InputError
 from data_scripts.join.pairs import load_pairs
 from data_scripts.sources.stsb import load_stsb
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.stsb import evaluate_stsb
 

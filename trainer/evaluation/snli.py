@@ -7,8 +7,8 @@ import numpy as np
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 
 
 @runtime_checkable

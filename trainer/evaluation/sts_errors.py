@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.stsb import Similarity, untuned_scores
 

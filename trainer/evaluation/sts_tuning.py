@@ -16,7 +16,7 @@ from datasets import Dataset
 from scipy.optimize import OptimizeResult, minimize
 from tqdm import tqdm
 
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.stsb import correlation_by_genre

@@ -8,8 +8,8 @@ import numpy as np
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation_by_group
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 

@@ -10,7 +10,7 @@ from scipy import stats
 from data_scripts.errors import InputError
 from data_scripts.sources.stsb import load_stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation.encoders import load_encoder
+from trainer.encoders.loading import load_encoder
 from trainer.evaluation.stsb import Similarity, evaluate_stsb
 
 
