@@ -40,7 +40,7 @@ def test_without_genres_there_is_the_whole_alone() -> None:
 
 
 def test_a_genre_of_one_pair_is_refused() -> None:
-    with pytest.raises(InputError, match="one pair only is news; a correlation needs two"):
+    with pytest.raises(InputError, match="only one pair is news; a correlation needs two"):
         evaluate_stsb(FakeEncoder(), {"test": graded_pairs(["captions", "captions", "news"])})
 
 
