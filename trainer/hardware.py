@@ -1,4 +1,4 @@
-"""What the machine offers a run: its device, the precision that pays there, its threads."""
+"""The hardware of a run: its device, the precision that is fast there, the number of threads, the encoding speed."""
 
 import copy
 import itertools
@@ -20,20 +20,20 @@ from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
 
 SPEED_SENTENCES = 512
-SPEED_SECONDS = 1.0  # that may be spent on measuring the speed of a model
+SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 
 logger = logging.getLogger(__name__)
 
 
 def start_accelerator(arguments: Arguments, resumed_precision: str | None = None) -> Accelerator:
-    """Accelerate as the settings and `accelerate launch` say.
+    """Start Accelerate with the settings of the run and of `accelerate launch`.
 
     Args:
         arguments: the settings.
-        resumed_precision: what the run computed in before it was interrupted; `mixed_precision: auto` keeps it.
+        resumed_precision: the precision of the run before it was interrupted; `mixed_precision: auto` keeps it.
 
     Raises:
-        InputError: for a device, precision, tracker or number of processes that is not to be had here.
+        InputError: for a device, precision, tracker or number of processes that is not available here.
     """
     has_gpu = torch.cuda.is_available()
     if arguments.device == "cuda" and not has_gpu:
@@ -58,17 +58,17 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
         )
     except ValueError as error:
         raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None
-    wanted = arguments.num_processes
-    if wanted is not None and wanted != accelerator.num_processes:
+    expected = arguments.num_processes
+    if expected is not None and expected != accelerator.num_processes:
         raise InputError(
-            f"num_processes is {wanted}, but {accelerator.num_processes} are running: on CPU launch with "
-            f"`accelerate launch --multi_gpu --num_processes {wanted} --mixed_precision no --dynamo_backend no …`"
+            f"num_processes is {expected}, but {accelerator.num_processes} are running: on CPU launch with "
+            f"`accelerate launch --multi_gpu --num_processes {expected} --mixed_precision no --dynamo_backend no …`"
         )
     return accelerator
 
 
 def _choose_precision(cpu: bool) -> str:
-    """What `accelerate launch` was told, or else bfloat16 where the first process's device is made for it."""
+    """The precision given to `accelerate launch`; without one, bfloat16 if the main process's device is fast at it."""
     state = PartialState(cpu=cpu)
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
@@ -80,9 +80,9 @@ def _choose_precision(cpu: bool) -> str:
 
 
 def available_threads() -> int:
-    """Threads that torch may use: what the environment allows, or this process's part of the machine."""
+    """Number of threads that torch may use: what the environment allows, or this process's share of the cores."""
     allowed = torch.get_num_threads()
-    # `accelerate launch` writes 1 into the environment of every process that has no number of its own there.
+    # `accelerate launch` sets OMP_NUM_THREADS=1 for every process unless the user has set it.
     if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
@@ -90,37 +90,38 @@ def available_threads() -> int:
 
 
 def fastest_threads(work: Callable[[], None], most: int) -> int:
-    """The number of threads, from `most` down by halves, with which some work is done in the least time."""
-    work()  # the first of all has more to do
+    """Measure which number of threads, from `most` down by halves, does some work in the least time.
+
+    A timing may decide here, unlike for kernels and precision, because the number of threads changes no result:
+    quickstart, trained with one and with two threads, gives the same results to the last digit.
+    """
+    work()  # warm-up: the first call allocates memory and fills caches
     seconds: dict[int, float] = {}
     threads = most
     while threads:
         torch.set_num_threads(threads)
-        times = []
-        for _ in range(3):
-            started = time.perf_counter()
-            work()
-            times.append(time.perf_counter() - started)
-        seconds[threads] = min(times)
+        seconds[threads] = min(_time(work) for _ in range(3))
         threads //= 2
     fastest = min(seconds, key=seconds.__getitem__)
-    shown = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
-    logger.info("training with %d of %d threads: a step takes %s", fastest, most, shown)
+    times = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
+    logger.info("training with %d of %d threads: a step takes %s", fastest, most, times)
     return fastest
 
 
-def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    """Sentences a second that a model encodes on the CPU, in float32 and with tokenising, as results.json has them.
+def _time(work: Callable[[], None]) -> float:
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
 
-    The sentences are of the sample that ships with the project, so that models compare; the fastest pass counts. The
-    model is left as it is; a slow one encodes fewer of them, so that it takes about a second.
+
+def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
+    """Measure how many sentences per second a model encodes on the CPU; returns the entries of results.json.
+
+    The time is that of float32 and includes tokenization. The sentences come from the sample that ships with the
+    project, so that models can be compared; the fastest pass counts. A slow model encodes fewer sentences, so that the
+    measurement takes about a second. The model does not change.
     """
-    blocks, slots = read_premises()
-    texts: list[str] = []
-    for block in blocks:
-        way = fillings(block, slots)[0]
-        texts += [fill(text, way) for text in itertools.chain([block.title], *block.texts.values())]
-    texts = texts[:SPEED_SENTENCES]
+    texts = _speed_sentences()
     model = copy.deepcopy(model).cpu().float()
     with torch.random.fork_rng(devices=[]):
         use_onednn(model)  # as Encoder.from_pretrained does
@@ -134,3 +135,12 @@ def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> 
         seconds = time.perf_counter() - started
         rate, left = max(rate, count / seconds), left - seconds
     return {"sentences_per_second": round(rate, 1), "speed_threads": torch.get_num_threads()}
+
+
+def _speed_sentences() -> list[str]:
+    blocks, slots = read_premises()
+    texts: list[str] = []
+    for block in blocks:
+        filling = fillings(block, slots)[0]
+        texts += [fill(text, filling) for text in itertools.chain([block.title], *block.texts.values())]
+    return texts[:SPEED_SENTENCES]

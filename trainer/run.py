@@ -1,4 +1,4 @@
-"""Train an encoder as a preset says: `accelerate launch trainer/run.py PRESET.yaml [--key value …]`."""
+"""Train an encoder with the settings of a preset: `accelerate launch trainer/run.py PRESET.yaml [--key value …]`."""
 
 import logging
 import sys
@@ -14,7 +14,7 @@ def main() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
-        from trainer.training.loop import train  # torch and all: not needed for --help
+        from trainer.training.train import train  # imports torch, which --help does not need
 
         train(arguments)
     except InputError as error:

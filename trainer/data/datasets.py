@@ -1,4 +1,4 @@
-"""The sets that a run trains and is judged on, with every evaluation sentence taken out of training."""
+"""The datasets that a run trains and is evaluated on, with every evaluation sentence removed from training."""
 
 import itertools
 import logging
@@ -20,150 +20,57 @@ from data_scripts.tools.leakage import remove_leaked, text_columns
 from data_scripts.write.corpora import load_columns
 from trainer.arguments import Arguments
 
-# Field of `Corpora` -> the columns of its training texts; of the last two they are found by their names.
-_TEXTS = {
-    "pairs": ["input", "response"],
-    "snli": ["premise", "hypothesis"],
-    "nli": ["premise", "hypothesis"],
-    "captions": ["caption"],
-    "paraphrases": ["sentence1", "sentence2"],
-    "documents": [],
-    "texts": [],
-}
+EvaluationData = dict[str, Any]
+"""Name of a dataset -> its splits (a DatasetDict; of `sts`: year -> name -> test pairs), where they were given."""
 
 logger = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class DatasetKind:
+    """A kind of dataset, given to a run by the option of the same name.
+
+    Attributes:
+        name: the option, whose value is one source or a list of them; also the name in results.json.
+        load: reads a folder or a Hub id into splits.
+        text_columns: the columns of its training texts, which are stripped of evaluation sentences. None: it is not
+            trained on. Empty: they are found by their names.
+        is_joined: whether all sources are one dataset, with validation and test splits to evaluate on; else each source
+            is a training set of its own.
+        evaluation_columns: the columns of the sentences in its other splits, which are kept out of training. Those of
+            conversations need none: their split keeps threads apart.
+        prepare: what is done to the training rows of a source.
+        subsample: selects the training rows that the options ask for, after leaked rows were removed.
+    """
+
+    name: str
+    load: Callable[[str], Any]
+    text_columns: tuple[str, ...] | None = None
+    is_joined: bool = False
+    evaluation_columns: tuple[str, ...] = ()
+    prepare: Callable[[Dataset], Dataset] = lambda rows: rows
+    subsample: Callable[[Dataset, Any], Dataset] = lambda rows, arguments: rows
+
+
 @dataclass
-class Corpora:
-    """Training sets without evaluation sentences, evaluation sets as they are; a set that was not named is None."""
+class RunData:
+    """The datasets of a run.
 
-    pairs: DatasetDict | None = None
-    snli: DatasetDict | None = None
-    stsb: DatasetDict | None = None
-    cqa: DatasetDict | None = None
-    sts: dict[str, dict[str, Dataset]] | None = None
-    """Year -> SemEval set -> test pairs `sentence1`, `sentence2`, `score`."""
-    nli: dict[str, Dataset] = field(default_factory=dict)
-    """Name of a set -> its training rows `premise`, `hypothesis`, `label`."""
-    captions: dict[str, Dataset] = field(default_factory=dict)
-    """Name of a set -> its training rows `group`, `caption`."""
-    paraphrases: dict[str, Dataset] = field(default_factory=dict)
-    """Name of a set -> its training rows `sentence1`, `sentence2`, `score`."""
-    documents: dict[str, Dataset] = field(default_factory=dict)
-    """Name of a set -> its training rows, of sentences in order or of pairs."""
-    texts: dict[str, Dataset] = field(default_factory=dict)
-    """Name of a set -> its training rows, with any of `data_scripts.tools.leakage.TEXT_COLUMNS`."""
+    Attributes:
+        training: training rows without evaluation sentences: `KIND` where sources are joined, else `KIND/SOURCE`.
+        evaluation: what the run is evaluated on.
+        leakage: training set -> evaluation set -> training rows that held one of its sentences, and `removed` in all.
+    """
+
+    training: dict[str, Dataset] = field(default_factory=dict)
+    evaluation: EvaluationData = field(default_factory=dict)
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
-    """Training set -> evaluation set -> training rows that held one of its sentences, and `removed` in all."""
 
-
-def load_corpora(arguments: Arguments) -> Corpora:
-    """Load what the arguments name and strip the training sets.
-
-    Raises:
-        InputError: if a set is missing or unreadable, or a task has no training split.
-    """
-    corpora = Corpora(
-        pairs=_joined([load_pairs(source) for source in arguments.pairs]),
-        snli=load_nli(arguments.snli) if arguments.snli else None,
-        stsb=load_stsb(arguments.stsb) if arguments.stsb else None,
-        cqa=load_cqa(arguments.cqa) if arguments.cqa else None,
-        sts=load_sts_sets(arguments.sts) if arguments.sts else None,
-        nli=_training_sets("nli", arguments.nli, load_nli),
-        captions={
-            name: _one_caption_a_row(rows)
-            for name, rows in _training_sets(
-                "captions", arguments.captions, lambda source: load_columns(source, ("group", "captions"))
-            ).items()
-        },
-        paraphrases=_training_sets(
-            "paraphrases",
-            arguments.paraphrases,
-            lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
-        ),
-        documents=_training_sets("documents", arguments.documents, lambda source: load_columns(source, ())),
-        texts=_training_sets("texts", arguments.texts, lambda source: load_columns(source, ())),
-    )
-    evaluation = _evaluation_sentences(corpora)
-    for name, (rows, columns) in training_sets(corpora).items():
-        kept, removed = remove_leaked(rows, columns, evaluation)
-        kind, _, each = name.partition("/")
-        getattr(corpora, kind)[each or "train"] = kept
-        corpora.leakage[name] = removed
-        if removed.get("removed"):
-            found = ", ".join(f"{count:,} {key}" for key, count in removed.items() if count and key != "removed")
-            logger.warning(
-                "%s: %d training rows hold an evaluation sentence and were removed (%s)",
-                name,
-                removed["removed"],
-                found,
-            )
-    if corpora.snli is not None and "train" in corpora.snli and arguments.snli_share < 1:
-        train = corpora.snli["train"].shuffle(seed=arguments.seed)
-        corpora.snli["train"] = train.select(range(round(len(train) * arguments.snli_share)))
-    for task, named, sets in (
-        ("response_prediction", "pairs", corpora.pairs),
-        ("snli", "snli", corpora.snli),
-    ):
-        if arguments.trains(task) and (sets is None or "train" not in sets):
-            raise InputError(f"{named}: found no training split, which the task {task} needs")
-    return corpora
-
-
-def load_judged_on(sources: Mapping[str, str]) -> Corpora:
-    """What models are judged on alone: pairs, snli, stsb, cqa, sts -> folder or Hub id.
-
-    Raises:
-        InputError: one of them is missing or unreadable.
-    """
-    loaders: dict[str, Callable[[str], Any]] = {
-        "pairs": load_pairs,
-        "snli": load_nli,
-        "stsb": load_stsb,
-        "cqa": load_cqa,
-        "sts": load_sts_sets,
-    }
-    return Corpora(**{name: loaders[name](source) for name, source in sources.items()})
-
-
-def training_sets(corpora: Corpora) -> dict[str, tuple[Dataset, list[str]]]:
-    """Every set that a run with these corpora may be trained on: its rows and their columns of text.
-
-    By the set's name in results.json: `pairs` and `snli`, and KIND/NAME of the others.
-    """
-    found = {}
-    for kind, columns in _TEXTS.items():
-        sets = getattr(corpora, kind) or {}
-        if not isinstance(sets, DatasetDict):
-            for name, rows in sets.items():
-                found[f"{kind}/{name}"] = rows, columns or text_columns(rows.column_names, f"{kind}: {name}")
-        elif "train" in sets:
-            found[kind] = sets["train"], columns
-    return found
-
-
-def training_texts(corpora: Corpora) -> Iterator[str]:
-    """The texts of `training_sets`, but for those that no task reads."""
-    for name, (rows, columns) in training_sets(corpora).items():
-        if name.startswith("texts/"):
-            continue
-        for batch in rows.select_columns(columns).iter(batch_size=1000):
-            yield from itertools.chain.from_iterable(batch.values())
-
-
-def _training_sets(option: str, sources: list[str], load: Callable[[str], DatasetDict]) -> dict[str, Dataset]:
-    """The train split of each source, by the last part of its name."""
-    sets: dict[str, Dataset] = {}
-    names = [source.rstrip("/").rpartition("/")[2] for source in sources]
-    for name, source in zip(names, sources, strict=True):
-        if names.count(name) > 1:
-            raise InputError(f"{option} has two sets named {name}: rename one of the folders")
-        splits = load(source)
-        if "train" not in splits:
-            raise InputError(f"{option}: {source} has no training split; it has {', '.join(splits)}")
-        sets[name] = splits["train"]
-    return sets
+    def named(self, kind: str) -> dict[str, Dataset]:
+        """The training sets of a kind whose sources are kept apart: name of the source -> rows."""
+        return {
+            name.removeprefix(f"{kind}/"): rows for name, rows in self.training.items() if name.startswith(f"{kind}/")
+        }
 
 
 def _one_caption_a_row(images: Dataset) -> Dataset:
@@ -173,29 +80,151 @@ def _one_caption_a_row(images: Dataset) -> Dataset:
     return Dataset(pa.table(columns))
 
 
-def _joined(parts: list[DatasetDict]) -> DatasetDict | None:
-    if not parts:
-        return None
-    splits = {split for part in parts for split in part}
-    return DatasetDict(
-        {split: concatenate_datasets([part[split] for part in parts if split in part]) for split in sorted(splits)}
+def _share_of_snli(rows: Dataset, arguments: Any) -> Dataset:
+    if arguments.snli_share == 1:
+        return rows
+    return rows.shuffle(seed=arguments.seed).select(range(round(len(rows) * arguments.snli_share)))
+
+
+DATASET_KINDS: dict[str, DatasetKind] = {
+    kind.name: kind
+    for kind in (
+        DatasetKind("pairs", load_pairs, ("input", "response"), is_joined=True),
+        DatasetKind(
+            "snli",
+            load_nli,
+            ("premise", "hypothesis"),
+            is_joined=True,
+            evaluation_columns=("premise", "hypothesis"),
+            subsample=_share_of_snli,
+        ),
+        DatasetKind("nli", load_nli, ("premise", "hypothesis")),
+        DatasetKind(
+            "captions",
+            lambda source: load_columns(source, ("group", "captions")),
+            ("caption",),
+            prepare=_one_caption_a_row,
+        ),
+        DatasetKind(
+            "paraphrases",
+            lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
+            ("sentence1", "sentence2"),
+        ),
+        DatasetKind("documents", lambda source: load_columns(source, ()), ()),
+        DatasetKind("texts", lambda source: load_columns(source, ()), ()),
+        DatasetKind("stsb", load_stsb, is_joined=True, evaluation_columns=("sentence1", "sentence2")),
+        DatasetKind("cqa", load_cqa, is_joined=True, evaluation_columns=("query", "candidate")),
+        DatasetKind("sts", load_sts_sets, is_joined=True, evaluation_columns=("sentence1", "sentence2")),
     )
+}
 
 
-def _evaluation_sentences(corpora: Corpora) -> dict[str, Iterable[str]]:
-    """Sentences that no model may be trained on. Replies of held-out threads are kept apart by the split itself."""
+def register_dataset_kind(kind: DatasetKind) -> DatasetKind:
+    """Add a kind of dataset, for a task outside of the package."""
+    DATASET_KINDS[kind.name] = kind
+    return kind
+
+
+def load_run_data(arguments: Arguments) -> RunData:
+    """Load what the arguments name, and remove every training row that holds an evaluation sentence.
+
+    Raises:
+        InputError: a dataset is missing or unreadable, or has no training split where one is needed.
+    """
+    data = RunData()
+    for kind in DATASET_KINDS.values():
+        value = getattr(arguments, kind.name, None)
+        sources = [value] if isinstance(value, str) else value or []
+        if not sources:
+            continue
+        if kind.is_joined:
+            splits = _join_splits([kind.load(source) for source in sources])
+            if kind.text_columns is not None and "train" in splits:
+                data.training[kind.name] = kind.prepare(splits.pop("train"))
+            data.evaluation[kind.name] = splits
+        else:
+            data.training |= {name: kind.prepare(rows) for name, rows in _training_sets(kind, sources).items()}
+    _remove_leaked(data)
+    for name, rows in data.training.items():
+        data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
+    return data
+
+
+def load_evaluation_data(sources: Mapping[str, str]) -> EvaluationData:
+    """Load datasets to evaluate on: name of a kind -> folder or Hub id.
+
+    Raises:
+        InputError: one of them is missing or unreadable.
+    """
+    return {name: DATASET_KINDS[name].load(source) for name, source in sources.items()}
+
+
+def training_text_columns(data: RunData) -> dict[str, list[str]]:
+    """The text columns of every training set."""
+    columns = {}
+    for name, rows in data.training.items():
+        kind, _, source = name.partition("/")
+        columns[name] = list(DATASET_KINDS[kind].text_columns or ()) or text_columns(
+            rows.column_names, f"{kind}: {source}"
+        )
+    return columns
+
+
+def training_texts(data: RunData) -> Iterator[str]:
+    """The texts of all training sets but `texts`, which no task reads."""
+    for name, columns in training_text_columns(data).items():
+        if name.startswith("texts/"):
+            continue
+        for batch in data.training[name].select_columns(columns).iter(batch_size=1000):
+            yield from itertools.chain.from_iterable(batch.values())
+
+
+def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
+    """`KIND/SOURCE` -> training split, by the last part of each source's name."""
+    training: dict[str, Dataset] = {}
+    names = [source.rstrip("/").rpartition("/")[2] for source in sources]
+    for name, source in zip(names, sources, strict=True):
+        if names.count(name) > 1:
+            raise InputError(f"{kind.name} has two datasets named {name}: rename one of the folders")
+        splits = kind.load(source)
+        if "train" not in splits:
+            raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
+        training[f"{kind.name}/{name}"] = splits["train"]
+    return training
+
+
+def _join_splits(parts: list[Any]) -> Any:
+    """The splits of a single source unchanged, those of several sources concatenated."""
+    if len(parts) == 1:
+        return type(parts[0])(parts[0])
+    names = sorted({name for part in parts for name in part})
+    return DatasetDict({name: concatenate_datasets([part[name] for part in parts if name in part]) for name in names})
+
+
+def _remove_leaked(data: RunData) -> None:
+    """Remove the training rows that hold an evaluation sentence, and count them in `data.leakage`."""
+    evaluation = _evaluation_sentences(data.evaluation)
+    for name, columns in training_text_columns(data).items():
+        data.training[name], counts = remove_leaked(data.training[name], columns, evaluation)
+        data.leakage[name] = counts
+        if counts.get("removed"):
+            where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")
+            logger.warning(
+                "%s: %d training rows hold an evaluation sentence and were removed (%s)", name, counts["removed"], where
+            )
+
+
+def _evaluation_sentences(data: EvaluationData) -> dict[str, Iterable[str]]:
+    """Sentences that no model may be trained on, by evaluation set."""
     sentences: dict[str, Iterable[str]] = {}
-    for name, sets, columns in (
-        ("stsb", corpora.stsb, ("sentence1", "sentence2")),
-        ("snli", corpora.snli, ("premise", "hypothesis")),
-        ("cqa", corpora.cqa, ("query", "candidate")),
-    ):
-        for split, rows in (sets or {}).items():
-            if split != "train":
+    for name, splits in data.items():
+        columns = DATASET_KINDS[name].evaluation_columns
+        for split, rows in splits.items() if columns else ():
+            if isinstance(rows, Mapping):
+                for each, test_rows in rows.items():
+                    sentences[f"{name} {split} {each}"] = _texts(test_rows, columns)
+            elif split != "train":
                 sentences[f"{name} {'dev' if split == 'validation' else split}"] = _texts(rows, columns)
-    for year, names in (corpora.sts or {}).items():
-        for name, rows in names.items():
-            sentences[f"sts {year} {name}"] = _texts(rows, ("sentence1", "sentence2"))
     return sentences
 
 

@@ -1,6 +1,6 @@
-"""Captions, paraphrases and inference as rows of texts that say the same, or are judged how much they do.
+"""Positive pairs, and pairs with similarity scores, from captions, paraphrases and natural language inference.
 
-A set's texts stand once in a column `text`; a row of a task names them by their place in it.
+The distinct texts of a dataset are in a column `text`; a pair refers to them by their index.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from datasets import Dataset
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-PARTNERS = 2  # others of its image that a caption is paired with
+PARTNERS = 2  # other captions of its image that a caption is paired with
 ENTAILMENT, CONTRADICTION = 0, 2
 
 
 @dataclass(frozen=True)
-class SimilarTexts:
-    """Rows of two texts that say the same.
+class PositivePairs:
+    """Pairs of semantically equivalent texts.
 
     Attributes:
         texts: the distinct texts, column `text`.
-        first: (rows,) a text's place in `texts`.
-        second: (rows,) a text that says the same.
-        negative: (rows,) one that looks alike and does not, or -1.
-        groups: (rows,) equal for rows whose texts may all say the same.
+        first: (pairs,) index of a text in `texts`.
+        second: (pairs,) index of a semantically equivalent text.
+        negative: (pairs,) index of a hard negative, or -1.
+        groups: (pairs,) equal for pairs whose texts may all be equivalent, which are no negatives of each other.
     """
 
     texts: Dataset
@@ -37,10 +37,14 @@ class SimilarTexts:
 
 
 @dataclass(frozen=True)
-class ScoredTexts:
-    """Rows of two texts, by their places `first`, `second` (rows,) in `texts`.
+class ScoredPairs:
+    """Pairs of texts with similarity scores.
 
-    `scores` (rows,), 0 to 1, says how alike they were judged.
+    Attributes:
+        texts: the distinct texts, column `text`.
+        first: (pairs,) index of a text in `texts`.
+        second: (pairs,) index of the other text.
+        scores: (pairs,) similarity, 0 to 1.
     """
 
     texts: Dataset
@@ -52,17 +56,17 @@ class ScoredTexts:
         return len(self.first)
 
 
-def from_captions(captions: Dataset, seed: int) -> SimilarTexts:
-    """Each caption with `PARTNERS` others of its image (fewer where it has fewer), drawn from the seed.
+def caption_pairs(captions: Dataset, seed: int) -> PositivePairs:
+    """Each caption with `PARTNERS` others of its image (fewer where there are fewer), drawn at random.
 
     Args:
         captions: columns `group` (the image) and `caption`, in any order.
     """
-    texts, places = _distinct([captions["caption"]])
+    texts, indices = _distinct_texts([captions["caption"]])
     _, images = np.unique(np.asarray(captions["group"], dtype=str), return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(images))
-    order = order[np.argsort(images[order], kind="stable")]  # by image, within an image in a drawn order
-    images, (captions_in_order,) = images[order], [places[0][order]]
+    order = order[np.argsort(images[order], kind="stable")]  # by image, within an image in random order
+    images, captions_in_order = images[order], indices[0][order]
     starts = np.flatnonzero(np.r_[True, images[1:] != images[:-1]])
     sizes = np.diff(np.r_[starts, len(images)])
     start, size = np.repeat(starts, sizes), np.repeat(sizes, sizes)
@@ -74,18 +78,19 @@ def from_captions(captions: Dataset, seed: int) -> SimilarTexts:
         second.append(captions_in_order[(start + (number + shift) % size)[rows]])
         groups.append(images[rows])
     pairs = np.concatenate(first), np.concatenate(second)
-    return SimilarTexts(texts, *pairs, np.full(len(pairs[0]), -1), np.concatenate(groups))
+    return PositivePairs(texts, *pairs, np.full(len(pairs[0]), -1), np.concatenate(groups))
 
 
-def from_paraphrases(pairs: Dataset, seed: int) -> SimilarTexts:
-    """The pairs that say the same: those of the set's highest score, or all where it judges nothing.
+def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
+    """The paraphrases: pairs of the dataset's highest score, or all where it has no scores.
 
     A pair of a lower score gives a hard negative to the pairs that hold its first or second sentence.
 
     Args:
-        pairs: columns `sentence1`, `sentence2` and `score` (None: not judged).
+        pairs: columns `sentence1`, `sentence2` and `score` (None: no score).
+        seed: selects among several hard negatives.
     """
-    texts, (first, second) = _distinct([pairs["sentence1"], pairs["sentence2"]])
+    texts, (first, second) = _distinct_texts([pairs["sentence1"], pairs["sentence2"]])
     scores = _unit_scores(pairs)
     same, different = (scores == 1) & (first != second), np.flatnonzero(scores < 1)
     different = np.random.default_rng(seed).permutation(different)
@@ -93,54 +98,57 @@ def from_paraphrases(pairs: Dataset, seed: int) -> SimilarTexts:
     negative_of[second[different]] = first[different]
     negative_of[first[different]] = second[different]
     first, second = first[same], second[same]
-    return SimilarTexts(texts, first, second, negative_of[first], _components(len(texts), first, second)[first])
+    return PositivePairs(texts, first, second, negative_of[first], _components(len(texts), first, second)[first])
 
 
-def from_nli(pairs: Dataset, seed: int) -> SimilarTexts:
+def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
     """Premises with what they entail; the hard negative contradicts the same premise (Gao et al., 2021, SimCSE).
 
     Args:
         pairs: columns `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
+        seed: selects among several hard negatives.
     """
-    texts, (premises, hypotheses) = _distinct([pairs["premise"], pairs["hypothesis"]])
+    texts, (premises, hypotheses) = _distinct_texts([pairs["premise"], pairs["hypothesis"]])
     labels = np.asarray(pairs["label"])
     negative_of = np.full(len(texts), -1)
     contradicting = np.random.default_rng(seed).permutation(np.flatnonzero(labels == CONTRADICTION))
     negative_of[premises[contradicting]] = hypotheses[contradicting]
     entailed = (labels == ENTAILMENT) & (premises != hypotheses)
     first, second = premises[entailed], hypotheses[entailed]
-    return SimilarTexts(texts, first, second, negative_of[first], first)
+    return PositivePairs(texts, first, second, negative_of[first], first)
 
 
-def scored_paraphrases(pairs: Dataset) -> ScoredTexts | None:
-    """The judged pairs with their scores over the set's highest; None where all are judged alike or not at all."""
-    texts, (first, second) = _distinct([pairs["sentence1"], pairs["sentence2"]])
+def scored_paraphrase_pairs(pairs: Dataset) -> ScoredPairs | None:
+    """The pairs with their scores over the highest one; None where all have the same score, or none."""
+    texts, (first, second) = _distinct_texts([pairs["sentence1"], pairs["sentence2"]])
     scores = _unit_scores(pairs)
-    return ScoredTexts(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
+    return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
 
 
-def scored_nli(pairs: Dataset) -> ScoredTexts | None:
+def scored_nli_pairs(pairs: Dataset) -> ScoredPairs | None:
     """Entailment as 1, neutral as 0.5, contradiction as 0; None where all pairs have one label."""
-    texts, (first, second) = _distinct([pairs["premise"], pairs["hypothesis"]])
+    texts, (first, second) = _distinct_texts([pairs["premise"], pairs["hypothesis"]])
     scores = 1 - np.asarray(pairs["label"]) / 2
-    return ScoredTexts(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
+    return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
 
 
-def _distinct(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]]:
-    """The distinct texts of some columns, and for each column the places (rows,) of its texts among them."""
-    place: dict[str, int] = {}
-    places = [np.fromiter((place.setdefault(text, len(place)) for text in column), np.int64) for column in columns]
-    return Dataset.from_dict({"text": list(place)}), places
+def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]]:
+    """The distinct texts of some columns, and for each column the indices (rows,) of its texts among them."""
+    index_of: dict[str, int] = {}
+    indices = [
+        np.fromiter((index_of.setdefault(text, len(index_of)) for text in column), np.int64) for column in columns
+    ]
+    return Dataset.from_dict({"text": list(index_of)}), indices
 
 
 def _unit_scores(pairs: Dataset) -> np.ndarray:
-    """Scores (rows,) over the highest; 1 where a pair is not judged."""
+    """Scores (pairs,) over the highest one; 1 where a pair has none."""
     scores = np.array([np.nan if score is None else score for score in pairs["score"]], dtype=np.float64)
     highest = np.nanmax(scores, initial=0.0)
     return np.nan_to_num(scores / highest if highest > 0 else scores, nan=1.0)
 
 
 def _components(size: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """For each of `size` texts the number (size,) of the set of texts that it is linked with, directly or not."""
+    """The connected component (size,) of each of `size` texts, where `first` (pairs,) and `second` are linked."""
     links = coo_array((np.ones(len(first), dtype=bool), (first, second)), shape=(size, size))
     return connected_components(links, directed=False)[1].astype(np.int64)

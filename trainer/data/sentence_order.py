@@ -1,4 +1,4 @@
-"""Sentences in order, as rows that predict their neighbours (Siamese CBOW: Kenter et al., 2016, section 2.1)."""
+"""Sentences in order, which predict their neighbors (Siamese CBOW: Kenter et al., 2016, section 2.1)."""
 
 import logging
 from dataclasses import dataclass
@@ -17,10 +17,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OrderedSentences:
-    """Sentences with their places.
+    """Sentences with their positions; two are neighbors if they are next to each other in one document.
 
-    `texts` has a column `text` of all sentences; `documents` and `positions` (sentences,) say where each stands. Two
-    are neighbours if their document is one and their positions differ by one.
+    Attributes:
+        texts: the sentences, column `text`.
+        documents: (sentences,) the document of each.
+        positions: (sentences,) the position of each in its document.
     """
 
     texts: Dataset
@@ -29,11 +31,14 @@ class OrderedSentences:
 
 
 @dataclass(frozen=True)
-class Neighbours:
-    """Sentences with a neighbour, by their places in a column of sentences.
+class Neighbors:
+    """Sentences that have a neighbor, as indices in a column of sentences.
 
-    `sentences` (rows,), `before` and `after` (rows,), -1 where there is none; `others` holds the places of all
-    sentences that may be drawn as negatives.
+    Attributes:
+        sentences: (examples,) the sentences.
+        before: (examples,) the sentence before each, or -1.
+        after: (examples,) the sentence after each, or -1.
+        others: (candidates,) all sentences that may be sampled as negatives.
     """
 
     sentences: np.ndarray
@@ -45,33 +50,33 @@ class Neighbours:
         return len(self.sentences)
 
 
-def order_sentences(rows: Dataset, place: str) -> OrderedSentences:
-    """The sentences of a set of books (`book`, `position`, `sentence`), or of pairs, each a document of two.
+def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
+    """The sentences of books (`book`, `position`, `sentence`), or of pairs, each of which is a document of two.
 
     Raises:
-        InputError: it has neither's columns; the message begins with `place`.
+        InputError: the dataset has the columns of neither; the message begins with `name`.
     """
-    names = set(rows.column_names)
-    if names.issuperset(ORDERED):
-        places = rows.select_columns(["book", "position"]).with_format("arrow")[:]
-        documents = places["book"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    columns = set(rows.column_names)
+    if columns.issuperset(ORDERED):
+        order = rows.select_columns(["book", "position"]).with_format("arrow")[:]
+        documents = order["book"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
         texts = rows.select_columns(["sentence"]).rename_column("sentence", "text")
-        return OrderedSentences(texts, documents.astype(np.int64), places["position"].to_numpy().astype(np.int64))
-    if names.issuperset(PAIRED):
-        texts = Dataset.from_dict({"text": [text for name in PAIRED for text in rows[name][:]]})
+        return OrderedSentences(texts, documents.astype(np.int64), order["position"].to_numpy().astype(np.int64))
+    if columns.issuperset(PAIRED):
+        texts = Dataset.from_dict({"text": [text for side in PAIRED for text in rows[side][:]]})
         documents, positions = np.tile(np.arange(len(rows)), 2), np.repeat([0, 1], len(rows))
         return OrderedSentences(texts, documents, positions)
     raise InputError(
-        f"{place}: expected sentences in order (columns {', '.join(ORDERED)}, as `python -m data_scripts books` writes "
+        f"{name}: expected sentences in order (columns {', '.join(ORDERED)}, as `python -m data_scripts books` writes "
         f"them) or pairs ({', '.join(PAIRED)}), found {', '.join(rows.column_names)}"
     )
 
 
-def find_neighbours(sentences: OrderedSentences, column: TokenColumn, unk_token_id: int, place: str) -> Neighbours:
-    """The rows of the task; a sentence without a known word is none, nobody's neighbour and no negative.
+def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_id: int, name: str) -> Neighbors:
+    """The examples of the task; a sentence without a known word is no example, no neighbor and no negative.
 
     Raises:
-        InputError: no sentence has a neighbour; the message begins with `place`.
+        InputError: no sentence has a neighbor; the message begins with `name`.
     """
     counts = np.concatenate([[0], np.cumsum(column.ids != unk_token_id)])
     known = counts[column.offsets[1:]] > counts[column.offsets[:-1]]
@@ -84,9 +89,9 @@ def find_neighbours(sentences: OrderedSentences, column: TokenColumn, unk_token_
     after[order[:-1][follows]] = order[1:][follows]
     chosen = np.flatnonzero((before != NONE) | (after != NONE))
     if not len(chosen):
-        raise InputError(f"{place}: no sentence has a neighbour with a known word")
+        raise InputError(f"{name}: no sentence has a neighbor with a known word")
     logger.info(
-        "%s: %d of %d sentences have a neighbour; %d have no known word and are left out",
-        place, len(chosen), len(known), (~known).sum(),
+        "%s: %d of %d sentences have a neighbor; %d have no known word and are left out",
+        name, len(chosen), len(known), (~known).sum(),
     )  # fmt: skip
-    return Neighbours(chosen, before[chosen], after[chosen], np.flatnonzero(known))
+    return Neighbors(chosen, before[chosen], after[chosen], np.flatnonzero(known))

@@ -1,4 +1,4 @@
-"""A teacher's vectors of training texts, computed once, for the task distillation."""
+"""A teacher's embeddings of training texts, computed once, for the task distillation."""
 
 import logging
 import os
@@ -10,36 +10,36 @@ import xxhash
 from datasets import Dataset
 
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
-from trainer.data.datasets import Corpora, training_sets
+from trainer.data.datasets import RunData, training_text_columns
 from trainer.evaluation.encoders import SentenceEncoder, SentenceTransformerEncoder, load_encoder
 
-CHUNK = 20_000  # texts whose vectors are written at once
+CHUNK = 20_000  # texts whose embeddings are written at once
 
 logger = logging.getLogger(__name__)
 
 
-def texts_to_distill(corpora: Corpora, count: int) -> Dataset:
-    """Up to about `count` distinct training texts, column `text`, evenly spread over each set.
+def texts_to_distill(data: RunData, count: int) -> Dataset:
+    """Up to about `count` distinct training texts, column `text`, evenly spaced in each training set.
 
-    Sets give as many as the root of their rows says, so that the large ones do not leave the others out.
+    Datasets are weighted by the square root of their size, so that the large ones do not displace the others.
     """
-    sets = training_sets(corpora)
-    roots = {name: len(rows) ** 0.5 for name, (rows, _) in sets.items()}
+    roots = {name: len(rows) ** 0.5 for name, rows in data.training.items()}
     texts: dict[str, None] = {}
-    for name, (rows, columns) in sets.items():
-        wanted = max(1, round(count * roots[name] / sum(roots.values()) / len(columns)))
-        chosen = rows.select(np.unique(np.linspace(0, len(rows) - 1, min(wanted, len(rows)), dtype=np.int64)))
-        texts.update(dict.fromkeys(text for column in columns for text in chosen[column] if text))
+    for name, columns in training_text_columns(data).items():
+        rows = data.training[name]
+        size = max(1, round(count * roots[name] / sum(roots.values()) / len(columns)))
+        sample = rows.select(np.unique(np.linspace(0, len(rows) - 1, min(size, len(rows)), dtype=np.int64)))
+        texts.update(dict.fromkeys(text for column in columns for text in sample[column] if text))
     return Dataset.from_dict({"text": list(texts)})
 
 
 def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray:
-    """Vectors (texts, dimensions), float16, of length one, from the cache where they are there.
+    """L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
 
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
         texts: column `text`.
-        cache_dir: where they are kept, by the teacher's name, its precision and the texts. An interrupted run
+        cache_dir: the cache; its key holds the teacher's name, its precision and the texts. An interrupted run
             continues after the last `CHUNK`.
 
     Raises:

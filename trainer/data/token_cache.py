@@ -1,4 +1,4 @@
-"""Token ids computed once and kept in memory-mapped files, so that a step only copies numbers."""
+"""Token ids, computed once and kept in memory-mapped files, so that a step only copies them."""
 
 import itertools
 import os
@@ -22,8 +22,10 @@ _FORMAT = "1"  # part of the key: raise it when what the files hold changes
 class TokenColumn:
     """One text column as token ids.
 
-    `ids` (tokens,) holds the texts one after the other; text i is `ids[offsets[i]:offsets[i + 1]]`;
-    `keys` (texts,) identifies a text: equal for equal texts.
+    Attributes:
+        ids: (tokens,) the texts one after the other; text i is `ids[offsets[i]:offsets[i + 1]]`.
+        offsets: (texts + 1,).
+        keys: (texts,) equal for equal texts.
     """
 
     ids: np.ndarray
@@ -39,7 +41,7 @@ class TokenColumn:
         lengths = self.offsets[rows + 1] - starts
         cu_seqlens = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=cu_seqlens[1:])
-        # Position of every token: its text's start in the file plus its place in the text, without a loop.
+        # Position of every token: its text's start in the file plus its index in the text, without a loop.
         positions = np.arange(cu_seqlens[-1]) + np.repeat(starts - cu_seqlens[:-1], lengths)
         return self.ids[positions].astype(np.int64), cu_seqlens
 
@@ -54,12 +56,15 @@ def token_columns(
 ) -> dict[str, TokenColumn]:
     """The token ids of text columns, from the cache where it has them.
 
-    The cache's key holds the tokenizer, the texts and `max_tokens`, so a change of any makes a new entry. Each entry
-    is built under a temporary name and renamed when whole: of two runs that build it at once, one wins and both read
-    the same.
+    The cache key holds the tokenizer, the texts and `max_tokens`, so that a change of any of them makes a new entry.
+    An entry is built under a temporary name and renamed when it is complete: if two runs build it at once, one wins and
+    both read the same entry.
+
+    Returns:
+        Column name -> token ids.
     """
     rules = f"{tokenizer.backend_tokenizer.to_str()}/{max_tokens}/{_FORMAT}".encode()
-    found = {}
+    columns_of_ids = {}
     for column in columns:
         digest = xxhash.xxh3_128(rules)
         for texts in _chunks(dataset, column):
@@ -67,8 +72,8 @@ def token_columns(
         folder = cache_dir / digest.hexdigest()
         if not folder.exists():
             _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
-        found[column] = _open(folder)
-    return found
+        columns_of_ids[column] = _open(folder)
+    return columns_of_ids
 
 
 def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
@@ -108,7 +113,7 @@ def _build(
             delay=1,
             unit=" texts",
             unit_scale=True,
-            desc=f"tokenising {column}",
+            desc=f"tokenizing {column}",
             disable=not show_progress,
         )
         with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:

@@ -1,5 +1,7 @@
 """Losses: pure functions of embeddings and scores."""
 
+from collections.abc import Callable, Sequence
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -10,72 +12,72 @@ from modeling_convsim.modeling_base import normalize
 def false_negatives(
     input_keys: Tensor, response_keys: Tensor, all_input_keys: Tensor, all_response_keys: Tensor, targets: Tensor
 ) -> Tensor:
-    """Which candidates are no true negatives: the same response again, or another reply to the same input.
+    """Mask of false negatives: the same response again, or another response to the same input.
 
     Args:
-        input_keys: (rows,) a number that identifies the text of each input.
-        response_keys: (rows,) the same for the true response of each input.
-        all_input_keys: (candidates,) inputs that the candidate responses answered.
-        all_response_keys: (candidates,) the candidate responses.
-        targets: (rows,) index of the true response among the candidates.
+        input_keys: (batch,) equal for inputs of equal text.
+        response_keys: (batch,) the same for the true responses.
+        all_input_keys: (candidates,) of the inputs that the candidate responses answer.
+        all_response_keys: (candidates,) of the candidate responses.
+        targets: (batch,) index of the true response among the candidates.
 
     Returns:
-        (rows, candidates) boolean; never true for the true response itself.
+        (batch, candidates) boolean; never true for the true response itself.
     """
     mask = (response_keys[:, None] == all_response_keys) | (input_keys[:, None] == all_input_keys)
     mask[torch.arange(len(targets), device=mask.device), targets] = False
     return mask
 
 
-def truncate(vectors: Tensor, size: int | None, keep_length: bool = True) -> Tensor:
-    """The first `size` numbers of vectors (rows, numbers), a smaller embedding (Kusupati et al., 2022, section 3).
+def truncate(vectors: Tensor, dims: int | None, keep_length: bool = True) -> Tensor:
+    """The first dimensions of vectors: Matryoshka embeddings (Kusupati et al., 2022, section 3).
 
     Args:
-        vectors: (rows, numbers).
-        size: how many numbers are left; None leaves the vectors as they are.
-        keep_length: stretch what is left to the length that the vector had: one where that was one, the learned scale
-            where that was the scale. Without, what is left is left as it is, for vectors whose lengths carry meaning.
+        vectors: (batch, dimensions).
+        dims: how many dimensions remain; None returns the vectors unchanged.
+        keep_length: rescale each truncated vector to its length before truncation: an L2-normalized vector stays
+            L2-normalized, and a learned scale is kept. False is for vectors whose lengths carry meaning.
     """
-    if size is None:
+    if dims is None:
         return vectors
-    first = vectors[:, :size]
+    first = vectors[:, :dims]
     return normalize(first) * torch.linalg.vector_norm(vectors, dim=1, keepdim=True) if keep_length else first
 
 
-def in_batch_softmax(scores: Tensor, targets: Tensor, masked: Tensor | None = None) -> Tensor:
-    """Mean negative log-likelihood of the true response among all candidates (Yang et al., 2018, section 2.2).
+def in_batch_softmax(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+    """InfoNCE: mean negative log-likelihood of the true response among all candidates (Yang et al., 2018, section 2.2).
 
     Args:
-        scores: (rows, candidates) score of each input for each candidate response.
-        targets: (rows,) index of the true response.
-        masked: (rows, candidates) candidates that do not count.
+        scores: (batch, candidates) score of each input and candidate response.
+        targets: (batch,) index of the true response.
+        mask: (batch, candidates) true for candidates that are left out.
     """
-    if masked is not None:
-        scores = scores.masked_fill(masked, float("-inf"))
+    if mask is not None:
+        scores = scores.masked_fill(mask, float("-inf"))
     return F.cross_entropy(scores.float(), targets)
 
 
-def neighbour_cross_entropy(scores: Tensor, is_neighbour: Tensor, is_candidate: Tensor) -> Tensor:
-    """Mean cross-entropy of the softmax over each row's candidates, its neighbours sharing a target of one equally.
+def neighbor_cross_entropy(scores: Tensor, is_neighbor: Tensor, is_candidate: Tensor) -> Tensor:
+    """Mean cross-entropy of the softmax over each sentence's candidates; its neighbors share a target of one equally.
 
     Kenter et al. (2016), section 2.1, equation 1.
 
     Args:
-        scores: (rows, candidates) cosine of a sentence with each candidate.
-        is_neighbour: (rows, candidates) boolean; true for one at least in every row.
-        is_candidate: (rows, candidates) boolean; what is false does not count.
+        scores: (batch, candidates) scaled cosine of a sentence with each candidate.
+        is_neighbor: (batch, candidates) boolean, true at least once in every row.
+        is_candidate: (batch, candidates) boolean; false entries are left out.
     """
     log_probabilities = scores.float().masked_fill(~is_candidate, float("-inf")).log_softmax(dim=1)
-    shares = is_neighbour / is_neighbour.sum(dim=1, keepdim=True)
-    return -(shares * log_probabilities.masked_fill(~is_neighbour, 0.0)).sum(dim=1).mean()
+    shares = is_neighbor / is_neighbor.sum(dim=1, keepdim=True)
+    return -(shares * log_probabilities.masked_fill(~is_neighbor, 0.0)).sum(dim=1).mean()
 
 
 def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
-    """log(1 + sum of exp(scale (c_i - c_j)) over pairs i judged less alike than j): CoSENT (Su, 2022).
+    """CoSENT (Su, 2022): log(1 + sum of exp(scale (c_i - c_j)) over i, j where pair i has a lower score than pair j).
 
     Args:
-        cosines: (pairs,) similarity of each pair's embeddings.
-        scores: (pairs,) how alike each pair was judged.
+        cosines: (pairs,) cosine of each pair's embeddings.
+        scores: (pairs,) similarity score of each pair.
         scale: what a difference of cosines is multiplied by.
     """
     differences = scale * (cosines[:, None] - cosines).float()
@@ -83,15 +85,40 @@ def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
     return torch.logsumexp(torch.cat([differences.new_zeros(1), differences]), dim=0)
 
 
-def similarity_divergence(cosines: Tensor, wanted: Tensor, scale: float) -> Tensor:
-    """Mean Kullback-Leibler divergence, for each text, of softmax(scale cosines) from softmax(scale wanted).
+def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float) -> Tensor:
+    """Mean over texts of the KL divergence of softmax(scale cosines) from softmax(scale teacher_cosines).
 
     Args:
-        cosines: (texts, texts) of the texts with each other; a text's with itself does not count.
-        wanted: (texts, texts) the teacher's cosines.
+        cosines: (texts, texts) of the texts with each other; the diagonal is left out.
+        teacher_cosines: (texts, texts) the teacher's.
         scale: inverse temperature of both.
     """
-    itself = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
-    given = (scale * cosines).float().masked_fill(itself, -1e4).log_softmax(dim=1)
-    target = (scale * wanted).float().masked_fill(itself, -1e4).log_softmax(dim=1)
-    return F.kl_div(given, target, reduction="batchmean", log_target=True)
+    diagonal = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
+    log_probabilities = (scale * cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
+    target = (scale * teacher_cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
+    return F.kl_div(log_probabilities, target, reduction="batchmean", log_target=True)
+
+
+def accuracy(scores: Tensor, targets: Tensor) -> Tensor:
+    """Share of rows whose target (batch,) has the highest of the scores (batch, candidates)."""
+    return (scores.detach().argmax(dim=1) == targets).float().mean()
+
+
+def sum_over_dims(
+    score: Callable[[int | None], tuple[Tensor, Tensor]], dims: Sequence[int]
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """The loss of full embeddings plus that of embeddings truncated to each of `dims`, and the accuracy of each.
+
+    Kusupati et al. (2022), "Matryoshka representation learning", equation 1, with weight one for every size, as
+    sentence-transformers' `MatryoshkaLoss` does it.
+
+    Args:
+        score: loss and accuracy of embeddings truncated to some dimensions, or (None) of full ones.
+        dims: sizes below the full one.
+    """
+    loss, full_accuracy = score(None)
+    accuracies = {"accuracy": full_accuracy}
+    for size in dims:
+        truncated_loss, accuracies[f"accuracy_{size}"] = score(size)
+        loss = loss + truncated_loss
+    return loss, accuracies

@@ -1,4 +1,4 @@
-"""Encoders that one process does not hold: each keeps a part of the layers' weights, gradients and moments (FSDP)."""
+"""FSDP, for encoders too large for one process: each keeps a shard of the layers' weights, gradients and moments."""
 
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,10 @@ from trainer.distributed import world_size
 
 
 def shard(model: ConvSimForMultitask, device: torch.device) -> None:
-    """Split a model's layers over the processes, one attention layer at a time, the rest together.
+    """Shard a model's layers over the processes: each attention layer by itself, all others together.
 
-    The embedding tables stay whole in every process: a step reads few of their rows, and `average_tables` sends those.
+    Every process keeps the complete embedding tables: a step reads few of their rows, and `average_table_gradients`
+    exchanges only those.
     """
     model.to(device)  # type: ignore[arg-type]
     mesh = init_device_mesh(device.type, (world_size(),))
@@ -34,24 +35,24 @@ def shard(model: ConvSimForMultitask, device: torch.device) -> None:
     fully_shard(model, mesh=mesh, ignored_params=set(model.embedding_tables()))
 
 
-def whole_weights(model: nn.Module) -> dict[str, Any]:
-    """The whole model's weights on the CPU, of the first process; every process must call this."""
+def full_weights(model: nn.Module) -> dict[str, Any]:
+    """The weights of the complete model, on the CPU of the main process. Every process must call this."""
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 
-def save_parts(folder: Path, model: nn.Module, optimisers: list[Optimizer]) -> None:
-    """Write every process's part of the weights and moments."""
-    dcp.save(_state(model, optimisers), checkpoint_id=folder)
+def save_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Write each process's shard of the weights and of the optimizers' moments."""
+    dcp.save(_state(model, optimizers), checkpoint_id=folder)
 
 
-def load_parts(folder: Path, model: nn.Module, optimisers: list[Optimizer]) -> None:
-    """Read what `save_parts` wrote, by any number of processes."""
-    state = _state(model, optimisers)
-    # A head that no step has trained yet has no moments to read.
+def load_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Read what `save_shards` wrote, with any number of processes."""
+    state = _state(model, optimizers)
+    # A head that no step has trained yet has no moments in the checkpoint.
     dcp.load(state, checkpoint_id=folder, planner=DefaultLoadPlanner(allow_partial_load=True))
-    set_state_dict(model, optimisers, model_state_dict=state["model"], optim_state_dict=state["optimisers"])
+    set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizers"])
 
 
-def _state(model: nn.Module, optimisers: list[Optimizer]) -> dict[str, Any]:
-    weights, moments = get_state_dict(model, optimisers)
-    return {"model": weights, "optimisers": moments}
+def _state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
+    weights, moments = get_state_dict(model, optimizers)
+    return {"model": weights, "optimizers": moments}

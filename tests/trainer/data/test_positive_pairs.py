@@ -5,16 +5,16 @@ from datasets import Dataset
 
 from trainer.data.positive_pairs import (
     PARTNERS,
-    SimilarTexts,
-    from_captions,
-    from_nli,
-    from_paraphrases,
-    scored_nli,
-    scored_paraphrases,
+    PositivePairs,
+    caption_pairs,
+    entailment_pairs,
+    paraphrase_pairs,
+    scored_nli_pairs,
+    scored_paraphrase_pairs,
 )
 
 
-def rows_of(similar: SimilarTexts) -> list[tuple[str, str, str | None]]:
+def rows_of(similar: PositivePairs) -> list[tuple[str, str, str | None]]:
     texts = similar.texts["text"][:]
     return [
         (texts[first], texts[second], texts[negative] if negative >= 0 else None)
@@ -37,7 +37,7 @@ def test_a_caption_is_paired_with_others_of_its_image_only():
     images = [image for image, size in sizes.items() for _ in range(size)]
     shuffled = np.random.default_rng(0).permutation(len(images))
     captions = [f"{images[place]} {place}" for place in shuffled]
-    similar = from_captions(Dataset.from_dict({"group": [images[p] for p in shuffled], "caption": captions}), seed=1)
+    similar = caption_pairs(Dataset.from_dict({"group": [images[p] for p in shuffled], "caption": captions}), seed=1)
     seen: Counter[str] = Counter()
     for first, second, negative in rows_of(similar):
         assert first[0] == second[0] and first != second and negative is None
@@ -50,7 +50,7 @@ def test_a_caption_is_paired_with_others_of_its_image_only():
 
 
 def test_paraphrases_that_are_linked_are_one_group_and_a_lower_score_gives_the_hard_negative():
-    similar = from_paraphrases(
+    similar = paraphrase_pairs(
         paraphrases(("a", "b", 1), ("b", "c", 1), ("d", "e", 1), ("d", "x", 0), ("f", "g", 0), ("h", "h", 1)), seed=0
     )
     assert rows_of(similar) == [("a", "b", None), ("b", "c", None), ("d", "e", "x")]
@@ -58,18 +58,20 @@ def test_paraphrases_that_are_linked_are_one_group_and_a_lower_score_gives_the_h
 
 
 def test_paraphrases_without_scores_all_say_the_same():
-    assert len(from_paraphrases(paraphrases(("a", "b", None), ("c", "d", None)), seed=0)) == 2
-    assert scored_paraphrases(paraphrases(("a", "b", None), ("c", "d", None))) is None
+    assert len(paraphrase_pairs(paraphrases(("a", "b", None), ("c", "d", None)), seed=0)) == 2
+    assert scored_paraphrase_pairs(paraphrases(("a", "b", None), ("c", "d", None))) is None
 
 
 def test_an_entailed_hypothesis_is_the_positive_and_a_contradicting_one_the_hard_negative():
-    similar = from_nli(nli(("p", "e1", 0), ("p", "n", 1), ("p", "c", 2), ("p", "e2", 0), ("q", "e3", 0)), seed=0)
+    similar = entailment_pairs(
+        nli(("p", "e1", 0), ("p", "n", 1), ("p", "c", 2), ("p", "e2", 0), ("q", "e3", 0)), seed=0
+    )
     assert rows_of(similar) == [("p", "e1", "c"), ("p", "e2", "c"), ("q", "e3", None)]
     assert similar.groups[0] == similar.groups[1] != similar.groups[2]
 
 
 def test_scores_are_shares_of_the_highest():
-    scored = scored_paraphrases(paraphrases(("a", "b", 5), ("a", "c", 2.5), ("d", "a", 0)))
+    scored = scored_paraphrase_pairs(paraphrases(("a", "b", 5), ("a", "c", 2.5), ("d", "a", 0)))
     assert scored is not None and scored.scores.tolist() == [1, 0.5, 0]
     texts = scored.texts["text"][:]
     assert [(texts[i], texts[j]) for i, j in zip(scored.first, scored.second, strict=True)] == [
@@ -80,6 +82,6 @@ def test_scores_are_shares_of_the_highest():
 
 
 def test_inference_is_ranked_entailment_neutral_contradiction():
-    scored = scored_nli(nli(("p", "e", 0), ("p", "n", 1), ("p", "c", 2)))
+    scored = scored_nli_pairs(nli(("p", "e", 0), ("p", "n", 1), ("p", "c", 2)))
     assert scored is not None and scored.scores.tolist() == [1, 0.5, 0]
-    assert scored_nli(nli(("p", "e", 0), ("q", "f", 0))) is None
+    assert scored_nli_pairs(nli(("p", "e", 0), ("q", "f", 0))) is None

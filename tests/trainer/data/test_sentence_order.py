@@ -7,7 +7,7 @@ import pytest
 from datasets import Dataset
 
 from data_scripts.errors import InputError
-from trainer.data.sentence_order import NONE, OrderedSentences, find_neighbours, order_sentences
+from trainer.data.sentence_order import NONE, OrderedSentences, find_neighbors, order_sentences
 from trainer.data.token_cache import TokenColumn
 
 UNKNOWN = 1
@@ -33,11 +33,11 @@ def books() -> tuple[list[dict], list[list[int]]]:
     return [rows[place] for place in order], [texts[place] for place in order]
 
 
-def test_neighbours_of_books_with_gaps_against_a_loop():
+def test_neighbors_of_books_with_gaps_against_a_loop():
     rows, texts = books()
     sentences = order_sentences(Dataset.from_list(rows), "books")
     assert sentences.texts["text"][:] == [row["sentence"] for row in rows]
-    found = find_neighbours(sentences, tokens(texts), UNKNOWN, "books")
+    found = find_neighbors(sentences, tokens(texts), UNKNOWN, "books")
     known = {(row["book"], row["position"]): place for place, row in enumerate(rows) if set(texts[place]) - {UNKNOWN}}
     expected = []
     for place, row in enumerate(rows):
@@ -47,24 +47,24 @@ def test_neighbours_of_books_with_gaps_against_a_loop():
                 expected.append((place, *around))
     assert list(zip(found.sentences, found.before, found.after, strict=True)) == expected
     assert sorted(known.values()) == found.others.tolist()
-    # The sample has rows with two neighbours, with the one before and with the one after, and sentences with none.
+    # The sample has rows with two neighbors, with the one before and with the one after, and sentences with none.
     kinds = {(before != NONE, after != NONE) for _, before, after in expected}
     assert len(kinds) == 3 and len(found) == len(expected) < len(known) < len(rows)
 
 
-def test_a_books_first_and_last_sentences_are_no_neighbours_of_another_books():
+def test_a_books_first_and_last_sentences_are_no_neighbors_of_another_books():
     rows = [{"book": book, "position": position, "sentence": "x"} for book in "ab" for position in (0, 1)]
     rows += [{"book": "c", "position": position, "sentence": "x"} for position in (2, 4)]
-    found = find_neighbours(order_sentences(Dataset.from_list(rows), "books"), tokens([[5]] * 6), UNKNOWN, "books")
+    found = find_neighbors(order_sentences(Dataset.from_list(rows), "books"), tokens([[5]] * 6), UNKNOWN, "books")
     assert found.sentences.tolist() == [0, 1, 2, 3]
     assert found.before.tolist() == [NONE, 0, NONE, 2] and found.after.tolist() == [1, NONE, 3, NONE]
-    assert found.others.tolist() == list(range(6))  # those of c have no neighbour, and may be drawn
+    assert found.others.tolist() == list(range(6))  # those of c have no neighbor, and may be drawn
 
 
 def test_a_sentence_of_unknown_words_parts_those_around_it():
     rows = [{"book": "a", "position": position, "sentence": "x"} for position in range(5)]
     texts = tokens([[5], [6], [UNKNOWN], [7], [8]])
-    found = find_neighbours(order_sentences(Dataset.from_list(rows), "books"), texts, UNKNOWN, "books")
+    found = find_neighbors(order_sentences(Dataset.from_list(rows), "books"), texts, UNKNOWN, "books")
     assert list(zip(found.sentences, found.before, found.after, strict=True)) == [
         (0, NONE, 1), (1, 0, NONE), (3, NONE, 4), (4, 3, NONE),
     ]  # fmt: skip
@@ -75,7 +75,7 @@ def test_a_pair_is_a_document_of_two():
     pairs = Dataset.from_list([{"input": f"i{n}", "response": f"r{n}", "thread": "t"} for n in range(4)])
     sentences = order_sentences(pairs, "pairs")
     assert sentences.texts["text"][:] == ["i0", "i1", "i2", "i3", "r0", "r1", "r2", "r3"]
-    found = find_neighbours(sentences, tokens([[5], [5], [UNKNOWN], [6], [7], [8], [9], []]), UNKNOWN, "pairs")
+    found = find_neighbors(sentences, tokens([[5], [5], [UNKNOWN], [6], [7], [8], [9], []]), UNKNOWN, "pairs")
     # Of the third the input is unknown, of the last the response is empty.
     assert list(zip(found.sentences, found.before, found.after, strict=True)) == [
         (0, NONE, 4), (1, NONE, 5), (4, 0, NONE), (5, 1, NONE),
@@ -90,7 +90,7 @@ def test_books_are_told_apart_whatever_the_order_of_rows_left():
     selected = order_sentences(Dataset.from_list(rows).select(kept), "books")
     alone = order_sentences(Dataset.from_list([rows[place] for place in kept]), "books")
     column = tokens([texts[place] for place in kept])
-    found, expected = (find_neighbours(each, column, UNKNOWN, "books") for each in (selected, alone))
+    found, expected = (find_neighbors(each, column, UNKNOWN, "books") for each in (selected, alone))
     for name in ("sentences", "before", "after", "others"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -103,8 +103,8 @@ def test_rows_that_are_neither_books_nor_pairs_are_refused_with_their_columns():
         order_sentences(rows, "documents/x")
 
 
-def test_a_set_without_neighbours_is_refused():
+def test_a_set_without_neighbors_is_refused():
     texts = Dataset.from_dict({"text": ["x", "y"]})
     apart = OrderedSentences(texts, np.array([0, 0]), np.array([0, 2]))
-    with pytest.raises(InputError, match=r"^documents/x: no sentence has a neighbour with a known word$"):
-        find_neighbours(apart, tokens([[5], [6]]), UNKNOWN, "documents/x")
+    with pytest.raises(InputError, match=r"^documents/x: no sentence has a neighbor with a known word$"):
+        find_neighbors(apart, tokens([[5], [6]]), UNKNOWN, "documents/x")

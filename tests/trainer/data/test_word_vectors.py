@@ -4,9 +4,10 @@ from gensim.models import KeyedVectors
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
-from trainer.data import word_vectors
+from trainer.data import skip_gram
+from trainer.data.skip_gram import UNK_TOKEN_ID, cached_word_vectors, train_word_vectors
 from trainer.data.token_cache import TokenColumn
-from trainer.data.word_vectors import UNK_TOKEN_ID, cached_word_vectors, read_word_vectors, train_word_vectors
+from trainer.data.word_vectors import read_word_vectors
 
 VOCABULARY = 40
 
@@ -14,7 +15,7 @@ VOCABULARY = 40
 @pytest.fixture(autouse=True)
 def every_word_is_read(monkeypatch):
     # Of so few words each is frequent, and frequent ones are passed over.
-    monkeypatch.setitem(word_vectors.SKIP_GRAM, "sample", 0)
+    monkeypatch.setitem(skip_gram.SKIP_GRAM, "sample", 0)
 
 
 @pytest.fixture(scope="module")
@@ -51,17 +52,15 @@ def test_the_seed_decides(column):
 def test_the_same_texts_are_read_once_whatever_their_order(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
     first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
-    monkeypatch.setattr(word_vectors, "train_word_vectors", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("trained again"))
     np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
 
 
 def test_of_more_text_than_it_reads_it_takes_evenly_spread_parts(column, monkeypatch):
-    monkeypatch.setattr(word_vectors, "MAX_TOKENS", 16_000 // 5)
+    monkeypatch.setattr(skip_gram, "MAX_TOKENS", 16_000 // 5)
     read = []
-    build = word_vectors.Word2Vec.build_vocab
-    monkeypatch.setattr(
-        word_vectors.Word2Vec, "build_vocab", lambda self, texts: read.extend(texts) or build(self, texts)
-    )
+    build = skip_gram.Word2Vec.build_vocab
+    monkeypatch.setattr(skip_gram.Word2Vec, "build_vocab", lambda self, texts: read.extend(texts) or build(self, texts))
     train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
     assert read == [list(map(str, text)) for text in column.ids.reshape(-1, 8)[::5].tolist()]
 
@@ -116,8 +115,8 @@ def test_a_saved_model_gives_its_word_table(inner, tiny_tokenizer, tmp_path):
     [
         ("words.txt", "cat 1 2\ndog 1 2 3\n", r"words.txt:2: 3 values after the word, expected 2"),
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
-        ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' holds something that is no number"),
-        ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' holds a number that is not finite"),
+        ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' holds something that is not a number"),
+        ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' holds a value that is not finite"),
         ("words.txt", "Katze 1 2\n", r"words.txt: has a vector for none of the \d+ tokens"),
         ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
         ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),

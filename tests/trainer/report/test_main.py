@@ -17,7 +17,7 @@ from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
 from trainer.report import systems as module
 from trainer.report.plan import Plan
-from trainer.training.loop import train
+from trainer.training.train import train
 
 RUNS = ("siamese", "dan", "transformer")
 HEADS = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}

@@ -6,7 +6,7 @@ from trainer.tasks.losses import (
     cosine_ranking,
     false_negatives,
     in_batch_softmax,
-    neighbour_cross_entropy,
+    neighbor_cross_entropy,
     similarity_divergence,
 )
 
@@ -41,25 +41,25 @@ def test_false_negatives_against_a_loop():
     np.testing.assert_array_equal(mask.numpy(), expected)
 
 
-# One neighbour or two, before or after; draws that do not count; a neighbour among three that are left.
+# One neighbor or two, before or after; draws that do not count; a neighbor among three that are left.
 NEIGHBOURS = np.array([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=bool)
 CANDIDATES = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 1, 1, 0, 1], [1, 1, 0, 0, 0]], dtype=bool)
 
 
-def test_neighbour_cross_entropy_is_equation_1_with_its_target_shared_by_the_neighbours():
+def test_neighbor_cross_entropy_is_equation_1_with_its_target_shared_by_the_neighbors():
     cosines = np.random.default_rng(7).uniform(-1, 1, (4, 5))
     losses = []
     for row, true, counted in zip(cosines, NEIGHBOURS, CANDIDATES, strict=True):
         total = sum(np.exp(row[j]) for j in range(5) if counted[j])
         # L = -sum over S+ and S- of p(s_i, s_j) log p_theta(s_i, s_j), where p is 1 / |S+| for s_j in S+ and 0 in S-.
         losses.append(-sum(np.log(np.exp(row[j]) / total) / true.sum() for j in range(5) if true[j]))
-    loss = neighbour_cross_entropy(*map(torch.tensor, (cosines, NEIGHBOURS, CANDIDATES)))
+    loss = neighbor_cross_entropy(*map(torch.tensor, (cosines, NEIGHBOURS, CANDIDATES)))
     np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-6)
 
 
-def test_the_gradient_of_neighbour_cross_entropy_is_softmax_less_target_and_zero_where_nothing_counts():
+def test_the_gradient_of_neighbor_cross_entropy_is_softmax_less_target_and_zero_where_nothing_counts():
     cosines = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (4, 5)), requires_grad=True)
-    neighbour_cross_entropy(cosines, torch.tensor(NEIGHBOURS), torch.tensor(CANDIDATES)).backward()
+    neighbor_cross_entropy(cosines, torch.tensor(NEIGHBOURS), torch.tensor(CANDIDATES)).backward()
     weights = np.where(CANDIDATES, np.exp(cosines.detach().numpy()), 0)
     probabilities = weights / weights.sum(axis=1, keepdims=True)
     expected = (probabilities - NEIGHBOURS / NEIGHBOURS.sum(axis=1, keepdims=True)) / len(NEIGHBOURS)

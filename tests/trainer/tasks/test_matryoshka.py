@@ -14,13 +14,15 @@ from tests.trainer.tasks.test_tasks import (
     build_model,
     column,
     loss_and_gradients,
-    similar_texts,
+    positive_pairs,
     vectors_of,
 )
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
+from trainer.tasks import Task
+from trainer.tasks.captions import Captions
 from trainer.tasks.losses import false_negatives, truncate
-from trainer.tasks.tasks import Contrastive, ResponsePrediction, Task
+from trainer.tasks.response_prediction import ResponsePrediction
 
 SIZES = [7, 3]
 
@@ -34,7 +36,7 @@ def build_dan(normalize: bool, input_network: bool) -> ConvSimForMultitask:
 
 def build_task(name: str, sizes: list[int], mini_batch_size: int | None = None) -> Task:
     if name == "contrastive":
-        return Contrastive(name, column(0), similar_texts(), 20, mini_batch_size, sizes)
+        return Captions(column(0), positive_pairs(), 20, mini_batch_size, sizes)
     return ResponsePrediction(column(0), column(1), True, True, mini_batch_size, sizes)
 
 
@@ -81,7 +83,7 @@ def test_response_prediction_adds_the_loss_of_the_first_numbers(normalize, input
 
 
 def test_texts_that_say_the_same_add_the_loss_of_the_first_numbers():
-    model, similar, task = build_model("dan").eval(), similar_texts(), build_task("contrastive", SIZES)
+    model, similar, task = build_model("dan").eval(), positive_pairs(), build_task("contrastive", SIZES)
     loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
     negatives = vectors_of(model, similar.negative[similar.negative >= 0])
@@ -104,7 +106,7 @@ def test_no_sizes_is_the_loss_of_whole_vectors_to_the_bit(name):
     default = (
         ResponsePrediction(column(0), column(1), True, True)
         if name == "response_prediction"
-        else Contrastive(name, column(0), similar_texts(), 20)
+        else Captions(column(0), positive_pairs(), 20)
     )
     assert torch.equal(default.loss(model, default.batch(np.arange(ROWS)))[0], whole)
 

@@ -13,19 +13,17 @@ from modeling_convsim import (
     ConvSimTransformerConfig,
     ConvSimTransformerForMultitask,
 )
-from trainer.data.positive_pairs import ScoredTexts, SimilarTexts
-from trainer.data.sentence_order import Neighbours
+from trainer.data.positive_pairs import PositivePairs, ScoredPairs
+from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
+from trainer.tasks import Task
+from trainer.tasks.captions import Captions
+from trainer.tasks.distillation import Distillation
 from trainer.tasks.losses import cosine_ranking
-from trainer.tasks.tasks import (
-    Contrastive,
-    Distillation,
-    NeighbouringSentences,
-    Ranking,
-    ResponsePrediction,
-    Snli,
-    Task,
-)
+from trainer.tasks.neighbors import NeighboringSentences
+from trainer.tasks.ranking import Ranking
+from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.snli import Snli
 
 ROWS = 23
 HEADS = {"vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8}
@@ -38,34 +36,34 @@ def column(seed: int) -> TokenColumn:
     return TokenColumn(ids, np.concatenate([[0], np.cumsum(lengths)]), generator.integers(0, 12, ROWS))
 
 
-def similar_texts() -> SimilarTexts:
+def positive_pairs() -> PositivePairs:
     generator = np.random.default_rng(4)
     first, second = np.arange(ROWS), generator.permutation(ROWS)
     negative = np.where(generator.random(ROWS) < 0.5, generator.permutation(ROWS), -1)
-    return SimilarTexts(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
+    return PositivePairs(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
 
 
-def scored_texts() -> ScoredTexts:
+def scored_pairs() -> ScoredPairs:
     generator = np.random.default_rng(5)
     scores = generator.integers(0, 3, ROWS) / 2
-    return ScoredTexts(Dataset.from_dict({}), generator.permutation(ROWS), generator.permutation(ROWS), scores)
+    return ScoredPairs(Dataset.from_dict({}), generator.permutation(ROWS), generator.permutation(ROWS), scores)
 
 
-def neighbours() -> Neighbours:
+def neighbors() -> Neighbors:
     """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; of the first none is a row, and 22 is no negative."""
     before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
     after = np.array([-1, 2, -1, *range(4, 10), -1, *range(11, 23), -1])
     rows = np.flatnonzero((before >= 0) | (after >= 0))
-    return Neighbours(rows, before[rows], after[rows], np.arange(ROWS - 1))
+    return Neighbors(rows, before[rows], after[rows], np.arange(ROWS - 1))
 
 
 def build_task(name: str, mini_batch_size: int | None) -> Task:
     if name == "contrastive":
-        return Contrastive(name, column(0), similar_texts(), 20, mini_batch_size)
+        return Captions(column(0), positive_pairs(), 20, mini_batch_size)
     if name == "ranking":
-        return Ranking(name, column(0), scored_texts(), 20, mini_batch_size)
-    if name == "neighbours":
-        return NeighbouringSentences(name, column(0), neighbours(), 3, 20, mini_batch_size)
+        return Ranking(column(0), scored_pairs(), 20, mini_batch_size)
+    if name == "neighbors":
+        return NeighboringSentences(column(0), neighbors(), 3, 20, mini_batch_size)
     if name == "distillation":
         vectors = np.random.default_rng(6).normal(size=(ROWS, 7))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -110,7 +108,7 @@ def loss_and_gradients(model: nn.Module, task: Task) -> tuple[torch.Tensor, dict
 
 
 @pytest.mark.parametrize("kind", ["dan", "dan_input_network", "transformer"])
-@pytest.mark.parametrize("name", [*"response_prediction snli contrastive ranking distillation neighbours".split()])
+@pytest.mark.parametrize("name", [*"response_prediction snli contrastive ranking distillation neighbors".split()])
 @pytest.mark.parametrize("mini_batch_size", [1, 5, 100])
 def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(kind, name, mini_batch_size):
     model = build_model(kind)
@@ -126,7 +124,7 @@ def test_gradient_caching_drops_the_same_the_second_time(kind, monkeypatch):
     model = build_model(kind, dropout=0.3)
     loss, cached = loss_and_gradients(model, build_task("response_prediction", 5))
     # The same parts, encoded once and kept.
-    monkeypatch.setattr("trainer.tasks.tasks.checkpoint", lambda call, use_reentrant: call())
+    monkeypatch.setattr("trainer.tasks.encoding.checkpoint", lambda call, use_reentrant: call())
     kept_loss, kept = loss_and_gradients(model, build_task("response_prediction", 5))
     torch.testing.assert_close(loss, kept_loss)
     torch.testing.assert_close(cached, kept)
@@ -170,7 +168,7 @@ def vectors_of(model: nn.Module, places: np.ndarray) -> np.ndarray:
 
 
 def test_contrastive_loss_against_a_loop():
-    model, similar = build_model("dan").eval(), similar_texts()
+    model, similar = build_model("dan").eval(), positive_pairs()
     loss, figures = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
     negatives = vectors_of(model, similar.negative[similar.negative >= 0])
@@ -187,7 +185,7 @@ def test_contrastive_loss_against_a_loop():
 
 
 def test_ranking_and_distillation_compare_cosines_of_the_encoder():
-    model, scored = build_model("dan").eval(), scored_texts()
+    model, scored = build_model("dan").eval(), scored_pairs()
     task = build_task("ranking", None)
     loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
     cosines = (vectors_of(model, scored.first) * vectors_of(model, scored.second)).sum(axis=1)
@@ -206,11 +204,11 @@ def test_ranking_and_distillation_compare_cosines_of_the_encoder():
 
 
 def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_count_as_negatives():
-    rows, negatives = neighbours(), 400
+    rows, negatives = neighbors(), 400
     # Each sentence is one word, by which it is known again.
     texts = TokenColumn(np.arange(ROWS), np.arange(ROWS + 1), np.arange(ROWS))
     torch.manual_seed(0)
-    batch = NeighbouringSentences("neighbours", texts, rows, negatives, 1).batch(np.arange(len(rows)))
+    batch = NeighboringSentences(texts, rows, negatives, 1).batch(np.arange(len(rows)))
     places = batch["input_ids"].numpy()
     sentences, candidates = places[: len(rows)], places[len(rows) :].reshape(len(rows), 2 + negatives)
     np.testing.assert_array_equal(sentences, rows.sentences)
@@ -218,7 +216,7 @@ def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_coun
     drawn = set()
     for row, sentence in enumerate(sentences):
         around = [rows.before[row], rows.after[row]]
-        assert batch["is_neighbour"][row].tolist() == [each >= 0 for each in around] + [False] * negatives
+        assert batch["is_neighbor"][row].tolist() == [each >= 0 for each in around] + [False] * negatives
         for place in range(2 + negatives):
             candidate, counts = candidates[row, place], batch["is_candidate"][row, place].item()
             if place < 2:
@@ -230,7 +228,7 @@ def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_coun
 
 
 def test_negatives_are_drawn_by_the_generator_that_the_loop_seeds():
-    task = build_task("neighbours", None)
+    task = build_task("neighbors", None)
 
     def drawn(seed: int) -> torch.Tensor:
         torch.manual_seed(seed)
@@ -239,9 +237,9 @@ def test_negatives_are_drawn_by_the_generator_that_the_loop_seeds():
     assert torch.equal(drawn(1), drawn(1)) and not torch.equal(drawn(1), drawn(2))
 
 
-def test_the_loss_of_neighbouring_sentences_is_equation_1_over_cosines_of_averages():
-    model, rows, scale = build_model("cbow"), neighbours(), 3.0
-    task = NeighbouringSentences("neighbours", column(0), rows, 4, scale)
+def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_averages():
+    model, rows, scale = build_model("cbow"), neighbors(), 3.0
+    task = NeighboringSentences(column(0), rows, 4, scale)
     chosen = np.array([0, 1, 2, 8, 14, 20])
     torch.manual_seed(3)
     loss, figures = task.loss(model, task.batch(chosen))

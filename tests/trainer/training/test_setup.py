@@ -1,35 +1,43 @@
 import numpy as np
 import pytest
 import torch
-from datasets import Dataset, DatasetDict
+from datasets import Dataset
 
 from data_scripts.errors import InputError
 from data_scripts.tools.tokenizer import train_tokenizer
-from trainer.arguments import Arguments
-from trainer.data.datasets import Corpora
-from trainer.training import setup as building
-from trainer.training.setup import build_model, build_tasks, odds_by_set, start_from_texts
+from trainer.command_line import build_arguments
+from trainer.data import skip_gram
+from trainer.data.datasets import RunData
+from trainer.tasks import sampling_weights
+from trainer.training.initialization import initialize_embeddings
+from trainer.training.model import build_model
+from trainer.training.setup import build_tasks
 
 INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
 RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
 
 
 def started(model_type: str, tmp_path, monkeypatch, **settings):
-    """A new model of 4 numbers a word, and its tokenizer, after `start_from_texts` with every skip-gram vector 0.5."""
+    """A new model of 4 dimensions a word after `initialize_embeddings`, every skip-gram value being 0.5; its tokens."""
     monkeypatch.setattr(
-        building, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
+        skip_gram, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
     sizes = {"embedding_size": 4} | ({} if model_type == "cbow" else {"word_embedding_size": 4})
     sizes |= {"learned_token_weights": True} if model_type == "dan" else {}
-    arguments = Arguments(
-        model_type=model_type, model_config=sizes, tasks={"response_prediction": 1}, cache_dir=str(tmp_path), **settings
+    arguments = build_arguments(
+        model_type=model_type,
+        model_config=sizes,
+        pairs=["pairs"],
+        tasks={"response_prediction": 1},
+        cache_dir=str(tmp_path),
+        **settings,
     )
     pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
-    corpora = Corpora(pairs=DatasetDict({"train": pairs}))
+    data = RunData(training={"pairs": pairs})
     tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
     model = build_model(arguments, tokenizer)
-    tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
-    start_from_texts(arguments, model, tasks, corpora, tokenizer, show_progress=False)
+    tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
+    initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=False)
     return model, tokenizer.get_vocab()
 
 
@@ -77,11 +85,11 @@ def test_word_vectors_of_a_file_start_at_an_average_length_of_one(tmp_path, monk
 def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, monkeypatch):
     path = tmp_path / "glove.txt"
     path.write_text("cat 3 0 0\n")
-    with pytest.raises(InputError, match=rf"vectors of 3 numbers, but .* has 4: set {option} to 3 in model_config"):
+    with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
         started(model_type, tmp_path, monkeypatch, word_vectors=str(path))
 
 
-def test_odds_are_shared_by_the_root_of_the_rows():
+def test_sampling_weights_are_divided_by_the_root_of_the_examples():
     tasks = {"captions/a": range(400), "captions/b": range(100), "response_prediction": range(7)}
-    odds = odds_by_set({"captions": 0.3, "response_prediction": 0.7, "snli": 0.5}, tasks)
-    assert odds == pytest.approx({"captions/a": 0.2, "captions/b": 0.1, "response_prediction": 0.7})
+    weights = sampling_weights({"captions": 0.3, "response_prediction": 0.7, "snli": 0.5}, tasks)
+    assert weights == pytest.approx({"captions/a": 0.2, "captions/b": 0.1, "response_prediction": 0.7})

@@ -1,0 +1,126 @@
+"""Skip-gram word vectors of the training texts, which the encoder's word embeddings start from."""
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import xxhash
+from gensim.models import Doc2Vec, Word2Vec
+from gensim.models.doc2vec import TaggedDocument
+from tqdm import tqdm
+
+from trainer.data.token_cache import TokenColumn
+from trainer.hardware import available_threads
+
+MAX_TOKENS = 300_000_000  # read in one pass; of more text, an evenly spaced sample
+PASS_TOKENS = 100_000_000  # total over all passes for less text
+UNK_TOKEN_ID = 1
+SEED = 0
+# What gensim is told beside sizes and threads; part of the cache key.
+SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
+
+logger = logging.getLogger(__name__)
+
+
+def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path) -> np.ndarray:
+    """`train_word_vectors`, or their cached result for the same texts: (vocab_size, size) float32.
+
+    Like the tokenizer, they depend on the texts and not on the seed of a run: runs of any seed share them.
+    """
+    distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
+    digest = xxhash.xxh3_128(
+        f"{vocab_size}/{size}/{SEED}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
+    )
+    path = cache_dir / f"{digest.hexdigest()}.npy"
+    if not path.exists():
+        cache_dir.mkdir(parents=True, exist_ok=True)
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, SEED, available_threads())
+        temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
+        np.save(temporary, vectors)
+        os.replace(temporary, path)
+    return np.load(path)
+
+
+def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int) -> np.ndarray:
+    """Skip-gram with negative sampling (Mikolov et al., 2013), centered and L2-normalized.
+
+    Frequent words share a direction that carries no meaning, so the mean is subtracted. The lengths of skip-gram
+    vectors follow frequency, which the encoder's token weights express already.
+
+    Args:
+        columns: the texts.
+        vocab_size: rows of the result.
+        size: dimensions of a vector.
+        seed: with one thread the same texts and seed give the same vectors.
+        threads: how many gensim uses.
+
+    Returns:
+        (vocab_size, size) float32; zeros for a token that occurs fewer than five times and for `[UNK]`.
+    """
+    tokens = sum(len(column.ids) for column in columns)
+    step = max(1, -(-tokens // MAX_TOKENS))
+    epochs = int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
+    model = Word2Vec(vector_size=size, seed=seed, workers=threads, epochs=epochs, **SKIP_GRAM)
+    fit(model, columns, list(map(str, range(vocab_size))), step)
+    vectors = np.zeros((vocab_size, size), dtype=np.float32)
+    token_ids = np.array([int(word) for word in model.wv.index_to_key])
+    centered = model.wv.vectors - model.wv.vectors.mean(axis=0)
+    vectors[token_ids] = centered / np.linalg.norm(centered, axis=1, keepdims=True)
+    vectors[UNK_TOKEN_ID] = 0
+    logger.info(
+        "word vectors for %d of %d tokens, from %d passes over %d tokens",
+        len(token_ids),
+        vocab_size,
+        epochs,
+        tokens // step,
+    )
+    return vectors
+
+
+def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step: int = 1) -> None:
+    """Train a new gensim model on every `step`-th text of some columns, showing progress.
+
+    Args:
+        model: not trained yet; it says how many epochs. A `Doc2Vec` gets the texts' numbers, from 0, as their tags.
+        columns: the texts.
+        words: what gensim knows a token by, for each token id.
+        step: 1 reads every text.
+    """
+    tokens = sum(len(column.ids) for column in columns)
+    gensim_logger = logging.getLogger("gensim")
+    level = gensim_logger.level
+    gensim_logger.setLevel(logging.WARNING)  # it logs its every step
+    try:
+        with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
+            texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
+            bar.set_description("word vectors: counting")
+            model.build_vocab(texts)
+            bar.set_description("word vectors")
+            model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)
+    finally:
+        gensim_logger.setLevel(level)
+
+
+class _Texts:
+    """Every `step`-th text of some columns as its words, or as a `TaggedDocument` of them; moves a progress bar."""
+
+    def __init__(self, columns: list[TokenColumn], words: Sequence[str], step: int, is_tagged: bool, bar: tqdm) -> None:
+        self.columns, self.words, self.step, self.is_tagged, self.bar = columns, words, step, is_tagged, bar
+
+    def __iter__(self) -> Iterator[list[str] | TaggedDocument]:
+        number = 0
+        for column in self.columns:
+            starts, ends = column.offsets[: -1 : self.step].tolist(), column.offsets[1 :: self.step].tolist()
+            for start, end in zip(starts, ends, strict=True):
+                text = list(map(self.words.__getitem__, column.ids[start:end].tolist()))
+                yield TaggedDocument(text, [number]) if self.is_tagged else text
+                number += 1
+                self.bar.update(end - start)
+
+
+def _digest(column: TokenColumn) -> str:
+    digest = xxhash.xxh3_128(column.ids.tobytes())
+    digest.update(column.offsets.tobytes())
+    return digest.hexdigest()

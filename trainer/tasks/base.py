@@ -1,0 +1,115 @@
+"""What a training task is: a class that declares its options, datasets, batches and loss in one file."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from trainer.arguments import Arguments
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from torch import Tensor, nn
+    from transformers import PreTrainedTokenizerFast
+
+    from trainer.data.datasets import RunData
+    from trainer.data.token_cache import TokenColumn
+
+TASKS: dict[str, type[Task]] = {}
+"""Name of a task, as in the option `tasks` -> its class."""
+
+
+def register_task(task: type[Task]) -> type[Task]:
+    """Class decorator that adds a task to `TASKS`."""
+    TASKS[task.name] = task
+    return task
+
+
+@dataclass(frozen=True)
+class TaskInputs:
+    """What a task is built from.
+
+    Attributes:
+        data: the datasets of the run, without evaluation sentences.
+        tokenizer: the tokenizer of the run.
+        tokenize: gives the token ids of some text columns of a dataset: (dataset, column names) -> name -> token ids.
+    """
+
+    data: RunData
+    tokenizer: PreTrainedTokenizerFast
+    tokenize: Callable[[Dataset, list[str]], dict[str, TokenColumn]]
+
+    def tokenize_texts(self, texts: Dataset) -> TokenColumn:
+        """The token ids of the column `text`."""
+        return self.tokenize(texts, ["text"])["text"]
+
+
+class Task(ABC):
+    """A training task over one dataset, or over one of several datasets of the same kind.
+
+    Attributes:
+        name: what the option `tasks` calls it.
+        label: what tables call a model that was trained on it.
+        card_line: what the model card says of it, one sentence.
+        Options: the run's options that it reads; a dataclass that extends `trainer.arguments.Arguments`.
+        required_option: the option that names its data; it must be given where the task is trained.
+        datasets: the kinds of dataset (`trainer.data.datasets.DATASET_KINDS`) that it is trained on.
+        evaluator: the evaluator (`trainer.evaluation.evaluators`) that measures the head it trains. It is skipped in
+            runs that do not train the task, whose head is untrained.
+        adds_texts: whether its texts count for word vectors and token weights; false where they repeat texts of other
+            tasks.
+        columns: the token ids that its batches are taken from.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    card_line: ClassVar[str]
+    Options: ClassVar[type[Arguments]] = Arguments
+    required_option: ClassVar[str]
+    datasets: ClassVar[tuple[str, ...]] = ()
+    evaluator: ClassVar[str | None] = None
+    adds_texts: ClassVar[bool] = True
+
+    columns: list[TokenColumn]
+
+    @classmethod
+    @abstractmethod
+    def build(cls, options: Any, inputs: TaskInputs) -> dict[str, Task]:
+        """The tasks of a run: `{name: task}`, or `{name/DATASET: task}` for each of several datasets.
+
+        Args:
+            options: the run's options, an instance of `Options`.
+            inputs: the datasets and the tokenizer.
+
+        Raises:
+            InputError: a dataset does not hold what the task needs.
+        """
+
+    @classmethod
+    def is_disabled(cls, options: Any) -> bool:
+        """Whether the options leave the task without training data, whatever its sampling weight."""
+        return False
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """Number of training examples."""
+
+    @abstractmethod
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """The tensors of some examples, on the CPU.
+
+        Args:
+            rows: (batch,) indices of examples.
+        """
+
+    @abstractmethod
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Mean loss of this process's examples, and further values to log by name.
+
+        Args:
+            model: the multitask model, perhaps wrapped for distributed training.
+            batch: what `batch` returned, on the model's device; the loss may change it.
+        """

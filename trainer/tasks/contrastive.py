@@ -1,0 +1,112 @@
+"""What the tasks on semantically equivalent texts share: InfoNCE on the encoder's own similarity."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from trainer.tasks.base import Task, TaskInputs
+from trainer.tasks.options import MatryoshkaOptions, SimilarityOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from datasets import Dataset
+    from torch import Tensor, nn
+
+    from trainer.data.positive_pairs import PositivePairs
+    from trainer.data.token_cache import TokenColumn
+
+
+@dataclass
+class ContrastiveOptions(MatryoshkaOptions, SimilarityOptions):
+    """Options of the tasks on semantically equivalent texts."""
+
+
+class ContrastiveTask(Task):
+    """Pick the semantically equivalent text among those of the batch: InfoNCE with in-batch negatives.
+
+    A hard negative is one more candidate for every row of its process. Not the papers'; the loss is that of Henderson
+    et al. (2017), section 4, in both directions.
+
+    Attributes:
+        dataset_kind: the kind of dataset whose positive pairs are trained on.
+    """
+
+    Options = ContrastiveOptions
+    dataset_kind: ClassVar[str]
+
+    def __init__(
+        self,
+        texts: TokenColumn,
+        pairs: PositivePairs,
+        scale: float,
+        mini_batch_size: int | None = None,
+        matryoshka_dims: Sequence[int] = (),
+    ) -> None:
+        self.columns = [texts]
+        self._texts, self._pairs, self._scale, self._mini_batch_size = texts, pairs, scale, mini_batch_size
+        self._matryoshka_dims = matryoshka_dims
+
+    @staticmethod
+    @abstractmethod
+    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
+        """The positive pairs of a dataset; what is drawn at random depends on the seed alone."""
+
+    @classmethod
+    def build(cls, options: ContrastiveOptions, inputs: TaskInputs) -> dict[str, Task]:
+        """One task a dataset."""
+        tasks: dict[str, Task] = {}
+        for name, rows in inputs.data.named(cls.dataset_kind).items():
+            pairs = cls.positive_pairs(rows, options.seed)
+            tasks[f"{cls.name}/{name}"] = cls(
+                inputs.tokenize_texts(pairs.texts),
+                pairs,
+                options.similarity_scale,
+                options.mini_batch_size,
+                options.matryoshka_dims,
+            )
+        return tasks
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """First texts, second texts and hard negatives, packed in this order; `groups` (batch,) of the pairs."""
+        import numpy as np
+        import torch
+
+        from trainer.tasks.encoding import pack
+
+        negatives = self._pairs.negative[rows]
+        indices = np.concatenate([self._pairs.first[rows], self._pairs.second[rows], negatives[negatives >= 0]])
+        return pack(self._texts, indices) | {"groups": torch.from_numpy(self._pairs.groups[rows])}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Softmax in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
+        import torch
+        import torch.nn.functional as F
+
+        from trainer.distributed import gather_rows, rank
+        from trainer.tasks.encoding import embed_batch
+        from trainer.tasks.losses import accuracy, in_batch_softmax, sum_over_dims, truncate
+
+        groups = batch.pop("groups")
+        count = len(groups)
+        vectors = embed_batch(model, batch, self._mini_batch_size)
+        first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
+        start = count * rank()
+        targets = torch.arange(start, start + count, device=vectors.device)
+        mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
+        mask[torch.arange(count, device=mask.device), targets] = False
+        sides = (first, second, negatives, gather_rows(first), gather_rows(second))
+
+        def score(dims: int | None) -> tuple[Tensor, Tensor]:
+            u, v, hard, all_u, all_v = (truncate(vectors, dims) for vectors in sides)
+            scores = torch.cat([self._scale * u @ all_v.T, self._scale * u @ hard.T], dim=1)
+            loss = in_batch_softmax(scores, targets, F.pad(mask, (0, len(hard))))
+            loss = (loss + in_batch_softmax(self._scale * v @ all_u.T, targets, mask)) / 2
+            return loss, accuracy(scores, targets)
+
+        return sum_over_dims(score, self._matryoshka_dims)

@@ -1,0 +1,83 @@
+"""Distillation from a SentenceTransformer (similarities alone: Tung and Mori, 2019)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from trainer.arguments import option
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.options import SimilarityOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from trainer.data.token_cache import TokenColumn
+
+
+@dataclass
+class DistillationOptions(SimilarityOptions):
+    """Options of distillation."""
+
+    teacher: str | None = option(
+        None, "folder or Hub id of the SentenceTransformer whose similarities the task distillation trains on"
+    )
+    teacher_texts: int = option(200_000, "maximum number of training texts that the teacher encodes (once)", minimum=2)
+
+
+@register_task
+class Distillation(Task):
+    """Give texts the similarities that a teacher gives them.
+
+    Only similarities are compared, so the teacher's embeddings may have any dimension.
+    """
+
+    name = "distillation"
+    label = "a teacher"
+    card_line = (
+        "Distillation: reproduce a teacher's similarities within the batch, KL divergence (Tung and Mori, 2019)."
+    )
+    Options = DistillationOptions
+    required_option = "teacher"
+    adds_texts = False
+
+    def __init__(
+        self, texts: TokenColumn, vectors: np.ndarray, scale: float, mini_batch_size: int | None = None
+    ) -> None:
+        self.columns = [texts]
+        self._texts, self._vectors, self._scale, self._mini_batch_size = texts, vectors, scale, mini_batch_size
+
+    @classmethod
+    def build(cls, options: DistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
+        """The task on a sample of all training texts."""
+        from trainer.data.teacher import teacher_vectors, texts_to_distill
+
+        assert options.teacher is not None  # it is the required option
+        texts = texts_to_distill(inputs.data, options.teacher_texts)
+        vectors = teacher_vectors(options.teacher, texts, Path(options.cache_dir))
+        task = cls(inputs.tokenize_texts(texts), vectors, options.similarity_scale, options.mini_batch_size)
+        return {cls.name: task}
+
+    def __len__(self) -> int:
+        return len(self._vectors)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Texts, packed, and `teacher` (batch, teacher's dimension), the teacher's embeddings of them."""
+        import torch
+
+        from trainer.tasks.encoding import pack
+
+        return pack(self._texts, rows) | {"teacher": torch.from_numpy(self._vectors[rows]).float()}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """KL divergence from the teacher's similarities, and the root mean square difference of cosines."""
+        from trainer.tasks.encoding import embed_batch
+        from trainer.tasks.losses import similarity_divergence
+
+        teacher = batch.pop("teacher")
+        vectors = embed_batch(model, batch, self._mini_batch_size)
+        cosines, target = vectors @ vectors.T, teacher @ teacher.T  # (batch, batch)
+        difference = (cosines.detach().float() - target).square().mean().sqrt()
+        return similarity_divergence(cosines, target, self._scale), {"difference": difference}

@@ -1,0 +1,43 @@
+"""Contrastive learning on premises with what they entail."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.tasks.base import register_task
+from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
+from trainer.tasks.options import NliOptions
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from trainer.data.positive_pairs import PositivePairs
+
+
+@dataclass
+class EntailmentOptions(ContrastiveOptions, NliOptions):
+    """Options of the task."""
+
+
+@register_task
+class Entailment(ContrastiveTask):
+    """A premise and what it entails are a positive pair; what contradicts the premise is a hard negative."""
+
+    name = "entailment"
+    label = "entailment"
+    card_line = (
+        "Entailment: pick what a premise entails among the texts of the batch, InfoNCE with in-batch negatives; what "
+        "contradicts the premise is a hard negative (Gao et al., 2021)."
+    )
+    Options = EntailmentOptions
+    required_option = "nli"
+    datasets = ("nli",)
+    dataset_kind = "nli"
+
+    @staticmethod
+    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
+        """As `trainer.data.positive_pairs.entailment_pairs`."""
+        from trainer.data.positive_pairs import entailment_pairs
+
+        return entailment_pairs(rows, seed)

@@ -1,0 +1,119 @@
+"""Prediction of neighboring sentences, Siamese CBOW's task (Kenter et al., 2016, section 2.1)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
+
+from trainer.arguments import option
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.options import SimilarityOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from trainer.data.sentence_order import Neighbors
+    from trainer.data.token_cache import TokenColumn
+
+
+@dataclass
+class NeighborsOptions(SimilarityOptions):
+    """Options of the task."""
+
+    documents: list[str] = option(
+        [],
+        "folders or Hub ids of sentences in order, as `data_scripts books` writes them, or of pairs, whose neighbors "
+        "the task neighbors predicts (Siamese CBOW)",
+    )
+    negatives: int = option(
+        2, "random sentences that the task neighbors compares with the true neighbors; Siamese CBOW: 2", minimum=1
+    )
+
+
+@register_task
+class NeighboringSentences(Task):
+    """Tell the sentences before and after a sentence from random ones."""
+
+    name = "neighbors"
+    label = "neighboring sentences"
+    card_line = (
+        "Neighboring sentences: tell the sentences before and after a sentence from random ones, cross-entropy over "
+        "cosines (Siamese CBOW: Kenter et al., 2016)."
+    )
+    Options = NeighborsOptions
+    required_option = "documents"
+    datasets = ("documents",)
+
+    def __init__(
+        self,
+        texts: TokenColumn,
+        neighbors: Neighbors,
+        negatives: int,
+        scale: float,
+        mini_batch_size: int | None = None,
+    ) -> None:
+        self.columns = [texts]
+        self._texts, self._neighbors, self._negatives = texts, neighbors, negatives
+        self._scale, self._mini_batch_size = scale, mini_batch_size
+
+    @classmethod
+    def build(cls, options: NeighborsOptions, inputs: TaskInputs) -> dict[str, Task]:
+        """One task a dataset."""
+        from trainer.data.sentence_order import find_neighbors, order_sentences
+
+        tasks: dict[str, Task] = {}
+        for name, rows in inputs.data.named("documents").items():
+            sentences = order_sentences(rows, f"documents/{name}")
+            texts = inputs.tokenize_texts(sentences.texts)
+            unk_token_id = cast(int, inputs.tokenizer.unk_token_id)
+            neighbors = find_neighbors(sentences, texts, unk_token_id, f"documents/{name}")
+            tasks[f"{cls.name}/{name}"] = cls(
+                texts, neighbors, options.negatives, options.similarity_scale, options.mini_batch_size
+            )
+        return tasks
+
+    def __len__(self) -> int:
+        return len(self._neighbors)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Sentences, and after them the candidates of each: the two around it and random ones, packed.
+
+        `is_neighbor` and `is_candidate` (batch, 2 + negatives) say what a sentence's candidates are. A neighbor that
+        does not exist is no candidate, nor is a random sentence that is the sentence itself or next to it.
+        """
+        import numpy as np
+        import torch
+
+        from trainer.data.sentence_order import NONE
+        from trainer.tasks.encoding import pack
+
+        sentences = self._neighbors.sentences[rows][:, None]  # (batch, 1)
+        neighbors = np.stack([self._neighbors.before[rows], self._neighbors.after[rows]], axis=1)  # (batch, 2)
+        others = self._neighbors.others
+        # Torch's generator, which the loop seeds for every step and process.
+        sampled = others[torch.randint(len(others), (len(rows), self._negatives)).numpy()]  # (batch, negatives)
+        is_negative = (sampled != sentences) & (sampled[:, :, None] != neighbors[:, None, :]).all(axis=2)
+        is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, self._negatives)))
+        candidates = np.concatenate([np.where(neighbors == NONE, sentences, neighbors), sampled], axis=1)
+        is_candidate = is_neighbor | np.pad(is_negative, ((0, 0), (2, 0)))
+        return pack(self._texts, np.concatenate([sentences[:, 0], candidates.ravel()])) | {
+            "is_neighbor": torch.from_numpy(is_neighbor),
+            "is_candidate": torch.from_numpy(is_candidate),
+        }
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """`neighbor_cross_entropy` over cosines; `accuracy`: how often the nearest candidate is a neighbor."""
+        import torch
+
+        from trainer.tasks.encoding import embed_batch
+        from trainer.tasks.losses import neighbor_cross_entropy
+
+        is_neighbor, is_candidate = batch.pop("is_neighbor"), batch.pop("is_candidate")
+        vectors = embed_batch(model, batch, self._mini_batch_size)
+        count = len(is_neighbor)
+        candidates = vectors[count:].view(count, -1, vectors.shape[1])  # (batch, candidates, embedding_size)
+        scores = self._scale * torch.einsum("rd,rcd->rc", vectors[:count], candidates)  # (batch, candidates)
+        nearest = scores.detach().masked_fill(~is_candidate, float("-inf")).argmax(dim=1, keepdim=True)
+        loss = neighbor_cross_entropy(scores, is_neighbor, is_candidate)
+        return loss, {"accuracy": is_neighbor.gather(1, nearest).float().mean()}

@@ -1,0 +1,43 @@
+"""Contrastive learning on paraphrases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.tasks.base import register_task
+from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
+from trainer.tasks.options import ParaphraseOptions
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from trainer.data.positive_pairs import PositivePairs
+
+
+@dataclass
+class ParaphrasesOptions(ContrastiveOptions, ParaphraseOptions):
+    """Options of the task."""
+
+
+@register_task
+class Paraphrases(ContrastiveTask):
+    """Two paraphrases are a positive pair; a pair with a lower score gives hard negatives."""
+
+    name = "paraphrases"
+    label = "paraphrases"
+    card_line = (
+        "Paraphrases: pick the paraphrase of a text among those of the batch, InfoNCE with in-batch negatives; a pair "
+        "with a lower score gives a hard negative."
+    )
+    Options = ParaphrasesOptions
+    required_option = "paraphrases"
+    datasets = ("paraphrases",)
+    dataset_kind = "paraphrases"
+
+    @staticmethod
+    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
+        """As `trainer.data.positive_pairs.paraphrase_pairs`."""
+        from trainer.data.positive_pairs import paraphrase_pairs
+
+        return paraphrase_pairs(rows, seed)

@@ -1,0 +1,79 @@
+"""Ranking of pairs with similarity scores (CoSENT: Su, 2022)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.options import NliOptions, ParaphraseOptions, SimilarityOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from trainer.data.positive_pairs import ScoredPairs
+    from trainer.data.token_cache import TokenColumn
+
+
+@dataclass
+class RankingOptions(SimilarityOptions, NliOptions, ParaphraseOptions):
+    """Options of the task."""
+
+
+@register_task
+class Ranking(Task):
+    """Give the more similar one of two scored pairs the higher cosine."""
+
+    name = "ranking"
+    label = "scored pairs"
+    card_line = (
+        "Ranking: of two pairs with similarity scores, the more similar one gets the higher cosine (CoSENT: Su, 2022)."
+    )
+    Options = RankingOptions
+    required_option = "paraphrases"
+    datasets = ("nli", "paraphrases")
+
+    def __init__(
+        self, texts: TokenColumn, pairs: ScoredPairs, scale: float, mini_batch_size: int | None = None
+    ) -> None:
+        self.columns = [texts]
+        self._texts, self._pairs, self._scale, self._mini_batch_size = texts, pairs, scale, mini_batch_size
+
+    @classmethod
+    def build(cls, options: RankingOptions, inputs: TaskInputs) -> dict[str, Task]:
+        """One task for each dataset that tells pairs apart by their scores."""
+        from trainer.data.positive_pairs import scored_nli_pairs, scored_paraphrase_pairs
+
+        tasks: dict[str, Task] = {}
+        for kind, score in (("nli", scored_nli_pairs), ("paraphrases", scored_paraphrase_pairs)):
+            for name, rows in inputs.data.named(kind).items():
+                if (pairs := score(rows)) is not None:
+                    texts = inputs.tokenize_texts(pairs.texts)
+                    tasks[f"{cls.name}/{name}"] = cls(texts, pairs, options.similarity_scale, options.mini_batch_size)
+        return tasks
+
+    def __len__(self) -> int:
+        return len(self._pairs)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """First texts, then second texts, packed; and `scores` (batch,)."""
+        import numpy as np
+        import torch
+
+        from trainer.tasks.encoding import pack
+
+        indices = np.concatenate([self._pairs.first[rows], self._pairs.second[rows]])
+        return pack(self._texts, indices) | {"scores": torch.from_numpy(self._pairs.scores[rows])}
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """CoSENT over the pairs of this process; `accuracy` is the share of pairs of pairs in the right order."""
+        from trainer.tasks.encoding import embed_batch
+        from trainer.tasks.losses import cosine_ranking
+
+        scores = batch.pop("scores")
+        vectors = embed_batch(model, batch, self._mini_batch_size)
+        cosines = (vectors[: len(scores)] * vectors[len(scores) :]).sum(dim=1)
+        lower = scores[:, None] < scores
+        in_order = (cosines.detach()[:, None] < cosines.detach())[lower].float()
+        return cosine_ranking(cosines, scores, self._scale), {"accuracy": in_order.sum() / max(in_order.numel(), 1)}

@@ -1,0 +1,124 @@
+"""Response prediction, the papers' main task (Yang et al., 2018, sections 2.1 and 2.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from trainer.arguments import option
+from trainer.tasks.base import Task, TaskInputs, register_task
+from trainer.tasks.options import MatryoshkaOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor, nn
+
+    from trainer.data.token_cache import TokenColumn
+
+
+@dataclass
+class ResponsePredictionOptions(MatryoshkaOptions):
+    """Options of response prediction."""
+
+    pairs: list[str] = option([], "folders or Hub ids of conversation pairs, as `data_scripts reddit` writes them")
+    mask_false_negatives: bool = option(
+        False, "mask in-batch negatives that are the same response, or another response to the same input"
+    )
+    symmetric_loss: bool = option(False, "predict the input from the response too")
+
+
+@register_task
+class ResponsePrediction(Task):
+    """Pick the true response among those of the batch: InfoNCE with in-batch negatives."""
+
+    name = "response_prediction"
+    label = "conversations"
+    card_line = (
+        "Response prediction: pick the true response to an input among the responses of the batch, InfoNCE with "
+        "in-batch negatives (Yang et al., 2018)."
+    )
+    Options = ResponsePredictionOptions
+    required_option = "pairs"
+    datasets = ("pairs",)
+    evaluator = "response_prediction"
+
+    def __init__(
+        self,
+        inputs: TokenColumn,
+        responses: TokenColumn,
+        mask_false_negatives: bool = False,
+        symmetric: bool = False,
+        mini_batch_size: int | None = None,
+        matryoshka_dims: Sequence[int] = (),
+    ) -> None:
+        self._inputs, self._responses = inputs, responses
+        self.columns = [inputs, responses]
+        self._mask, self._symmetric, self._mini_batch_size = mask_false_negatives, symmetric, mini_batch_size
+        self._matryoshka_dims = matryoshka_dims
+
+    @classmethod
+    def build(cls, options: ResponsePredictionOptions, inputs: TaskInputs) -> dict[str, Task]:
+        """The task on all conversation pairs together."""
+        columns = inputs.tokenize(inputs.data.training["pairs"], ["input", "response"])
+        task = cls(
+            columns["input"],
+            columns["response"],
+            options.mask_false_negatives,
+            options.symmetric_loss,
+            options.mini_batch_size,
+            options.matryoshka_dims,
+        )
+        return {cls.name: task}
+
+    def __len__(self) -> int:
+        return len(self._inputs)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        """Inputs and responses, packed; with masking also the keys (batch,) that identify their texts."""
+        import torch
+
+        from trainer.tasks.encoding import pack
+
+        batch = pack(self._inputs, rows) | pack(self._responses, rows, "response_")
+        if self._mask:
+            batch["input_keys"] = torch.from_numpy(self._inputs.keys[rows])
+            batch["response_keys"] = torch.from_numpy(self._responses.keys[rows])
+        return batch
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        """Softmax over the responses of all processes; `accuracy` is P@1 within the batch."""
+        import torch
+
+        from trainer.distributed import gather_rows, rank
+        from trainer.tasks.encoding import encode_batch
+        from trainer.tasks.losses import accuracy, false_negatives, in_batch_softmax, sum_over_dims, truncate
+
+        input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
+        output = encode_batch(model, batch, self._mini_batch_size)
+        inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
+        responses = output.response_embeds  # (batch, embedding_size)
+        assert inputs is not None and responses is not None
+        all_responses = gather_rows(responses)  # (processes x batch, embedding_size)
+        all_inputs = gather_rows(inputs) if self._symmetric else inputs
+        first = len(inputs) * rank()
+        targets = torch.arange(first, first + len(inputs), device=inputs.device)
+        mask = None
+        if input_keys is not None and response_keys is not None:
+            all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
+            mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
+        unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
+        # u is L2-normalized; u' and v' are where the config says so, and elsewhere their lengths are learned.
+        normalized = unwrapped.config.normalize_response
+        normalized_inputs = normalized or output.query_embeds is None
+
+        def score(dims: int | None) -> tuple[Tensor, Tensor]:
+            u, all_u = (truncate(vectors, dims, normalized_inputs) for vectors in (inputs, all_inputs))
+            v, all_v = (truncate(vectors, dims, normalized) for vectors in (responses, all_responses))
+            scores = u @ all_v.T  # (batch, processes x batch)
+            loss = in_batch_softmax(scores, targets, mask)
+            if self._symmetric:
+                loss = (loss + in_batch_softmax(v @ all_u.T, targets, mask)) / 2
+            return loss, accuracy(scores, targets)
+
+        return sum_over_dims(score, self._matryoshka_dims)

@@ -1,0 +1,56 @@
+"""A run's checkpoints: its last and its best, each written completely before it gets its name."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+from trainer.training.context import Progress, RunContext
+from trainer.training.trainable_model import TrainableModel
+
+
+def last_checkpoint(folder: Path) -> Path:
+    """The checkpoint with the highest step in a run's folder."""
+    return max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+
+
+def checkpoint_of(folder: Path, step: int | None) -> Path:
+    """Where a run keeps the checkpoint of a step."""
+    return folder / f"checkpoint-{step}"
+
+
+def recorded_precision(folder: Path) -> str | None:
+    """The precision of the run in a folder, according to its last checkpoint; None without a checkpoint."""
+    if not any(folder.glob("checkpoint-*")):
+        return None
+    progress = json.loads((last_checkpoint(folder) / "progress.json").read_text(encoding="utf-8"))
+    return progress.get("mixed_precision")
+
+
+def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
+    """Write a checkpoint of the current step; of the earlier ones only the best stays. Every process must call this."""
+    accelerator, folder = context.accelerator, context.folder
+    checkpoint = checkpoint_of(folder, progress.step)
+    temporary = folder / f".{checkpoint.name}"
+    model.save(temporary)
+    accelerator.wait_for_everyone()
+    if accelerator.is_main_process:
+        (temporary / "progress.json").write_text(json.dumps(progress.as_dict()), encoding="utf-8")
+        place_checkpoint(temporary, checkpoint, best=checkpoint_of(folder, progress.best_step))
+    accelerator.wait_for_everyone()
+
+
+def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
+    """Continue from the last checkpoint: weights, optimizers and progress. Every process must call this."""
+    checkpoint = last_checkpoint(context.folder)
+    model.load(checkpoint)
+    progress.update(json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
+
+
+def place_checkpoint(written: Path, checkpoint: Path, best: Path) -> None:
+    """Give a completely written checkpoint its name, and delete all others of its folder except the best."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    os.replace(written, checkpoint)
+    for other in checkpoint.parent.glob("checkpoint-*"):
+        if other not in (checkpoint, best):
+            shutil.rmtree(other)

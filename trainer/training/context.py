@@ -1,0 +1,51 @@
+"""What every part of a run refers to: its settings, its processes and folder, and how far it has come."""
+
+import time
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+
+from trainer.arguments import Arguments
+from trainer.hardware import available_threads
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """What does not change while a run trains."""
+
+    arguments: Arguments
+    accelerator: Accelerator
+    folder: Path
+    started: float = field(default_factory=time.monotonic)
+    """`time.monotonic()` at the start of this process's part of the run."""
+    threads: int = field(default_factory=available_threads)
+    """Number of threads that torch may use; training may turn out to be faster with fewer."""
+
+
+@dataclass
+class Progress:
+    """How far a run has come; each checkpoint has it as `progress.json`."""
+
+    step: int = 0
+    """Number of steps taken."""
+    pairs: int = 0
+    """Number of pairs trained on, over all processes."""
+    seconds: float = 0.0
+    """Time spent in the training loop, dev evaluations included."""
+    best: float | None = None
+    """Highest dev score so far, and the step that reached it; both on the main process only."""
+    best_step: int | None = None
+    threads: int | None = None
+    """Number of threads that training uses; None on a GPU and where only one is available."""
+    mixed_precision: str | None = None
+
+    def update(self, values: dict[str, Any]) -> None:
+        """Set the values that `as_dict` returned in an earlier process."""
+        for name, value in values.items():
+            setattr(self, name, value)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All values, for JSON."""
+        return asdict(self)

@@ -1,0 +1,108 @@
+"""The end of a run: evaluate the best checkpoint, write results.json and the model's folder, publish."""
+
+import logging
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from safetensors.torch import load_file
+
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.evaluation.results import write_results
+from trainer.hardware import measure_speed
+from trainer.publish.folder import build_folder, publish
+from trainer.publish.model_card import find_licences
+from trainer.training.checkpoints import checkpoint_of
+from trainer.training.context import Progress, RunContext
+from trainer.training.model_evaluator import ModelEvaluator
+
+logger = logging.getLogger(__name__)
+
+
+def finish_run(
+    context: RunContext,
+    evaluator: ModelEvaluator,
+    progress: Progress,
+    rows: dict[str, int],
+    leakage: dict[str, dict[str, int]],
+) -> dict[str, Any]:
+    """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, publish if asked to.
+
+    Every process must call this; the main process does the work.
+
+    Args:
+        context: the run.
+        evaluator: evaluates the complete model, which gets the weights of the best checkpoint.
+        progress: how far the training has come.
+        rows: number of training rows of each dataset, for results.json.
+        leakage: for each training dataset, how many of its rows held an evaluation sentence, for results.json.
+
+    Returns:
+        The contents of results.json; nothing on the other processes.
+    """
+    torch.set_num_threads(context.threads)
+    results: dict[str, Any] = {}
+    if context.accelerator.is_main_process:
+        _load_best(evaluator.model, context.folder, progress)
+        results = _final_results(context, evaluator)
+        results["run"] = _describe_run(context, evaluator, progress, rows)
+        results["licences"] = find_licences(asdict(context.arguments))
+        results["leakage"] = leakage
+        _write(context, evaluator, results)
+    context.accelerator.wait_for_everyone()
+    return results
+
+
+def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> None:
+    model.load_state_dict(load_file(checkpoint_of(folder, progress.best_step) / "model.safetensors"))
+
+
+def _final_results(context: RunContext, evaluator: ModelEvaluator) -> dict[str, Any]:
+    """Results of the model; with `half_precision` those of its rounded weights, and `full_precision` beside them."""
+    split: Literal["dev", "both"] = "both" if context.arguments.final_split == "both" else "dev"
+    results = evaluator.evaluate(split, intervals=True)
+    if not context.arguments.half_precision:
+        return results
+    _round_to_half_precision(evaluator.model)
+    results.pop("stsb_tuned", None)  # tuned again, it differs by more than the rounding
+    return {**evaluator.evaluate(split, intervals=True), "full_precision": results}
+
+
+@torch.no_grad()
+def _round_to_half_precision(model: ConvSimForMultitask) -> None:
+    for parameter in model.parameters():
+        parameter.copy_(parameter.half())
+
+
+def _describe_run(
+    context: RunContext, evaluator: ModelEvaluator, progress: Progress, rows: dict[str, int]
+) -> dict[str, Any]:
+    """The part "run" of results.json."""
+    model, accelerator = evaluator.model, context.accelerator
+    return {
+        "seconds": round(progress.seconds, 1),
+        "total_seconds": round(time.monotonic() - context.started, 1),
+        "pairs": progress.pairs,
+        "steps": progress.step,
+        "best_step": progress.best_step,
+        "parameters": sum(parameter.numel() for parameter in model.parameters()),
+        "seed": context.arguments.seed,
+        "processes": accelerator.num_processes,
+        "device": str(accelerator.device.type),
+        "threads": progress.threads,
+        "mixed_precision": accelerator.mixed_precision,
+        "rows": rows,
+        **measure_speed(model.encoder, evaluator.tokenizer),
+    }
+
+
+def _write(context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any]) -> None:
+    """Write results.json and the model's folder; publish them if the settings say so."""
+    arguments, results_file, model_folder = context.arguments, context.folder / "results.json", context.folder / "model"
+    write_results(results_file, results)
+    build_folder(evaluator.model, evaluator.tokenizer, model_folder, results=results, settings=asdict(arguments))
+    logger.info("results in %s, model in %s", results_file, model_folder)
+    if arguments.push_to_hub and arguments.hub_model_id:
+        publish(context.folder, arguments.hub_model_id, private=arguments.hub_private)

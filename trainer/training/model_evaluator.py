@@ -1,0 +1,75 @@
+"""Evaluates the model of a run on its evaluation data, and picks the score that selects the best checkpoint."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.data.datasets import EvaluationData
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
+from trainer.evaluation.results import flatten
+from trainer.tasks import TASKS
+
+
+def evaluators_to_skip(tasks: Iterable[str]) -> set[str]:
+    """The evaluators that measure a head which none of these tasks trains."""
+    trained = {name.partition("/")[0] for name in tasks}
+    return {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
+
+
+class ModelEvaluator:
+    """Evaluates the complete model on the main process; all threads take part, however many the training uses."""
+
+    def __init__(
+        self,
+        model: ConvSimForMultitask,
+        tokenizer: PreTrainedTokenizerFast,
+        data: EvaluationData,
+        skip: Iterable[str],
+        threads: int,
+    ) -> None:
+        """Prepare the evaluation of a model.
+
+        Args:
+            model: the complete model, which may change between evaluations.
+            tokenizer: the model's tokenizer.
+            data: the evaluation data of the run.
+            skip: evaluators to leave out, because their heads are not trained.
+            threads: number of threads that an evaluation uses.
+        """
+        self.model, self.tokenizer = model, tokenizer
+        skipped = {EVALUATORS[name].dataset for name in skip if name in EVALUATORS}
+        self._data = {name: splits for name, splits in data.items() if name not in skipped}
+        self._threads = threads
+
+    def evaluate(
+        self, split: Literal["dev", "both"], queries: int | None = None, intervals: bool = False
+    ) -> dict[str, Any]:
+        """Results in the shape of results.json; arguments as in `evaluate_encoder`."""
+        was_training, threads = self.model.training, torch.get_num_threads()
+        self.model.eval()
+        torch.set_num_threads(self._threads)
+        encoder = Encoder(self.model, self.tokenizer)
+        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals)
+        torch.set_num_threads(threads)
+        self.model.train(was_training)
+        return results
+
+
+def select_score(results: dict[str, Any], metric: str, step: int) -> float:
+    """The dev score that selects the best checkpoint; `last` scores each checkpoint by its step.
+
+    Raises:
+        InputError: the results do not have this metric.
+    """
+    scores = flatten(results) | {"last": float(step)}
+    if metric not in scores:
+        available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
+        raise InputError(f"best_metric '{metric}' is not among the dev results of this run; they are: {available}")
+    # A correlation is NaN where all embeddings are equal.
+    return -np.inf if np.isnan(scores[metric]) else scores[metric]

@@ -1,0 +1,51 @@
+"""Batch size and learning rate of every step."""
+
+import math
+
+import numpy as np
+
+from trainer.arguments import Arguments, table_learning_rate_ratio
+
+
+class Schedule:
+    """The schedule of a run: steps are counted from 0.
+
+    The paper halves its training in two parts of different batch size and learning rate; `late_from` and the late_
+    options do the same, as a share of the run, so that a run of any length follows it.
+    """
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self.steps = arguments.max_steps
+        self.first_late_step = math.ceil(arguments.late_from * arguments.max_steps)
+        """The first step for which the late_ options hold; `steps` where there is none."""
+
+    def batch_size(self, step: int) -> int:
+        """Batch size of a step, over all processes."""
+        late = self._arguments.late_batch_size
+        return late if late and step >= self.first_late_step else self._arguments.batch_size
+
+    def batch_sizes(self) -> np.ndarray:
+        """`batch_size` of every step, (steps,) int32, without a loop over the paper's 40 million."""
+        sizes = np.full(self.steps, self._arguments.batch_size, dtype=np.int32)
+        sizes[self.first_late_step :] = self._arguments.late_batch_size or self._arguments.batch_size
+        return sizes
+
+    def learning_rate(self, step: int) -> float:
+        """Learning rate of the layers: warm-up, then constant or decaying; the late rate replaces it."""
+        arguments = self._arguments
+        if step >= self.first_late_step and arguments.late_learning_rate:
+            return arguments.late_learning_rate
+        progress = (step + 1) / self.steps
+        if progress < arguments.warmup:
+            return arguments.learning_rate * progress / arguments.warmup
+        left = (1 - step / self.steps) / (1 - arguments.warmup) if arguments.warmup < 1 else 1.0
+        if arguments.decay == "linear":
+            return arguments.learning_rate * min(1.0, left)
+        if arguments.decay == "cosine":
+            return arguments.learning_rate * (1 - math.cos(math.pi * min(1.0, left))) / 2
+        return arguments.learning_rate
+
+    def table_learning_rate(self, step: int) -> float:
+        """Learning rate of the embedding matrices."""
+        return self.learning_rate(step) * table_learning_rate_ratio(self._arguments)

@@ -1,0 +1,132 @@
+"""A run from its settings to its results: load data, build tokenizer, tasks and model, train, evaluate, publish."""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedTokenizerFast
+from transformers.utils.logging import disable_progress_bar
+
+from data_scripts.errors import InputError
+from data_scripts.write.hub import check_repository_id
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.arguments import Arguments
+from trainer.data.datasets import RunData, load_run_data
+from trainer.hardware import start_accelerator
+from trainer.tasks import TASKS, Task, sampling_weights
+from trainer.training.batching import BatchPlan
+from trainer.training.checkpoints import recorded_precision
+from trainer.training.context import RunContext
+from trainer.training.finish import finish_run
+from trainer.training.initialization import initialize_embeddings
+from trainer.training.loop import TrainingLoop
+from trainer.training.model import build_model, validate_model
+from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
+from trainer.training.run_folder import prepare_folder
+from trainer.training.schedule import Schedule
+from trainer.training.setup import build_tasks
+from trainer.training.tokenizer import build_tokenizer
+from trainer.training.trainable_model import TrainableModel
+
+
+def train(arguments: Arguments) -> dict[str, Any]:
+    """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
+
+    Raises:
+        InputError: for settings or data that cannot be trained on.
+    """
+    if arguments.push_to_hub and arguments.hub_model_id:
+        check_repository_id(arguments.hub_model_id)
+    validate_model(arguments)
+    disable_progress_bar()  # transformers shows one for every file it loads
+    context = _start(arguments)
+    results = _train(context)
+    # The DDP model, a local variable of `_train`, must be deleted before its process group is destroyed, or a rank can
+    # hang at exit.
+    context.accelerator.free_memory()
+    context.accelerator.end_training()
+    return results
+
+
+def _start(arguments: Arguments) -> RunContext:
+    """Start Accelerate and prepare the run's folder."""
+    started, folder = time.monotonic(), Path(arguments.output_dir)
+    accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
+    if accelerator.is_main_process:
+        prepare_folder(folder, arguments)
+    accelerator.wait_for_everyone()
+    return RunContext(arguments, accelerator, folder, started)
+
+
+def _train(context: RunContext) -> dict[str, Any]:
+    data, tokenizer, tasks = _load_data(context)
+    model = _build_model(context, data, tokenizer, tasks)
+    context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
+    plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
+    trainable = TrainableModel(model, context.arguments, context.accelerator)
+    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, evaluators_to_skip(tasks), context.threads)
+    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator)
+    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
+
+
+def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
+    """The datasets, the tokenizer, and the tasks over token ids."""
+    arguments, accelerator = context.arguments, context.accelerator
+    # The main process fills the caches on disk, the others read them.
+    with accelerator.main_process_first():
+        data = load_run_data(arguments)
+        tokenizer = build_tokenizer(arguments, data, context.folder)
+        tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
+    return data, tokenizer, tasks
+
+
+def _build_model(
+    context: RunContext, data: RunData, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
+) -> ConvSimForMultitask:
+    arguments, accelerator = context.arguments, context.accelerator
+    model = build_model(arguments, tokenizer)
+    if not arguments.initialize_from:
+        with accelerator.main_process_first():
+            initialize_embeddings(arguments, model, tasks, data, tokenizer, accelerator.is_main_process)
+    return model
+
+
+def _set_number_of_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arguments:
+    """The arguments with `max_steps` computed from `epochs`, if a number of epochs is given."""
+    if not arguments.epochs:
+        return arguments
+    rows = arguments.epochs * sum(len(task) for task in tasks.values())
+    return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
+
+
+def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
+    """The batches of all steps.
+
+    Raises:
+        InputError: the processes cannot share a batch equally, or a task has fewer rows than a batch.
+    """
+    schedule = Schedule(arguments)
+    batch_sizes = schedule.batch_sizes()  # (steps,)
+    if (batch_sizes % processes).any():
+        raise InputError(f"batch_size and late_batch_size must be divisible by the {processes} processes")
+    return BatchPlan(
+        arguments.seed,
+        {name: len(task) for name, task in tasks.items()},
+        sampling_weights(arguments.tasks, tasks),
+        batch_sizes,
+        schedule.first_late_step,
+        sampling_weights(arguments.late_tasks, tasks),
+    )
+
+
+def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
+    """Number of training examples: of a task on one dataset by that dataset's name, else by "TASK/DATASET"."""
+    rows = {}
+    for key, task in tasks.items():
+        name, _, dataset = key.partition("/")
+        kinds = TASKS[name].datasets
+        rows[kinds[0] if kinds and not dataset else key] = len(task)
+    return rows

@@ -1,0 +1,114 @@
+"""A model on all processes of a run, wrapped for DDP or FSDP, with its optimizers."""
+
+import copy
+from pathlib import Path
+from typing import Any
+
+from accelerate import Accelerator
+from safetensors.torch import save_model
+from torch import Tensor
+
+from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.arguments import Arguments
+from trainer.distributed import average_table_gradients, exclude_from_ddp, sum_by_row
+from trainer.training.optimizers import build_optimizers, clip_gradient
+from trainer.training.sharding import full_weights, load_shards, save_shards, shard
+from trainer.training.traffic import StepSize
+
+
+class TrainableModel:
+    """A model that the training loop can update on all processes.
+
+    Attributes:
+        wrapped: what the losses call, and what computes gradients: DistributedDataParallel's wrapper where there are
+            several processes, the sharded model with `sharded`, else the model itself.
+        full: the complete model, which the main process evaluates and saves.
+    """
+
+    def __init__(self, model: ConvSimForMultitask, arguments: Arguments, accelerator: Accelerator) -> None:
+        model.set_sparse_gradients(True)
+        self._arguments, self._accelerator = arguments, accelerator
+        self.full = model
+        if arguments.sharded:
+            self.full = copy.deepcopy(model) if accelerator.is_main_process else model
+            shard(model, accelerator.device)
+            self.wrapped: Any = model
+        else:
+            exclude_from_ddp(model, model.embedding_tables())
+            self.wrapped = accelerator.prepare(model)
+        self._parameters = list(model.parameters())
+        self._tables = model.embedding_tables()
+        self._table_ids = {id(table) for table in self._tables}
+        optimizers = build_optimizers(
+            model, self._tables, arguments.optimizer, arguments.learning_rate, arguments.weight_decay
+        )
+        self._prepared_optimizers = [accelerator.prepare(optimizer) for optimizer in optimizers]
+        # Accelerate's wrapper searches the disk for packages at every step, and only loss scaling needs it.
+        scales_loss = accelerator.scaler is not None
+        self._optimizers = self._prepared_optimizers if scales_loss else optimizers
+
+    def set_learning_rates(self, layers: float, tables: float) -> None:
+        """Set the learning rate of the layers, and that of the embedding tables."""
+        for optimizer in self._prepared_optimizers:
+            for group in optimizer.param_groups:
+                group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
+
+    def backward(self, loss: Tensor) -> None:
+        """Add the gradients of a loss."""
+        self._accelerator.backward(loss)
+
+    def apply_gradients(self) -> None:
+        """Update all parameters with their gradients, averaged over the processes and clipped; then clear them."""
+        average_table_gradients(self._tables)  # DistributedDataParallel or FSDP has averaged those of the layers
+        if self._arguments.max_grad_norm is not None:
+            for optimizer in self._prepared_optimizers:
+                self._accelerator.unscale_gradients(optimizer)
+            clip_gradient(self._parameters, self._arguments.max_grad_norm)
+        for optimizer in self._optimizers:
+            optimizer.step()
+        self.zero_gradients()
+
+    def zero_gradients(self) -> None:
+        """Clear all gradients."""
+        for optimizer in self._optimizers:
+            optimizer.zero_grad()
+
+    def measure_step(self, pairs: int) -> StepSize:
+        """What the gradients of this process's `pairs` would make it exchange with others."""
+        layers = [p for p in self._parameters if p.grad is not None and id(p) not in self._table_ids]
+        return StepSize(
+            pairs=pairs,
+            layer_parameters=sum(p.numel() for p in layers),
+            table_rows=[
+                (len(sum_by_row(table.grad)._values()), table.detach())
+                for table in self._tables
+                if table.grad is not None
+            ],
+            embedding_values=pairs * self.full.config.embedding_size,
+        )
+
+    def update_full(self) -> None:
+        """Gather the weights of a sharded model into `full`. Every process must call this."""
+        if self._arguments.sharded:
+            weights = full_weights(self.wrapped)
+            if self._accelerator.is_main_process:
+                self.full.load_state_dict(weights)
+
+    def save(self, folder: Path) -> None:
+        """Write weights, optimizers and random states, after `update_full`. Every process must call this."""
+        if not self._arguments.sharded:
+            self._accelerator.save_state(str(folder))
+            return
+        save_shards(folder, self.wrapped, self._plain_optimizers())
+        if self._accelerator.is_main_process:
+            save_model(self.full, str(folder / "model.safetensors"))
+
+    def load(self, folder: Path) -> None:
+        """Read what `save` wrote. Every process must call this."""
+        if self._arguments.sharded:
+            load_shards(folder, self.wrapped, self._plain_optimizers())
+        else:
+            self._accelerator.load_state(str(folder))
+
+    def _plain_optimizers(self) -> list[Any]:
+        return [optimizer.optimizer for optimizer in self._prepared_optimizers]
