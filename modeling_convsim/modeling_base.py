@@ -1,8 +1,12 @@
-"""What every ConvSim encoder shares: the config, the packed and padded input forms, the heads, saving and loading.
+"""The base classes of every ConvSim encoder: config, packed and padded input, heads, saving and loading.
 
-Shapes: `batch` sentences of up to `tokens` tokens. A batch is either padded, `input_ids (batch, tokens)` with an
-`attention_mask` of the same shape, or packed, `input_ids (total_tokens,)` with `cu_seqlens (batch + 1,)`, the offset at
-which each sentence starts, ending with `total_tokens`: no padding at all.
+A batch holds `batch` sentences of at most `tokens` tokens. It is either padded, `input_ids (batch, tokens)` with an
+`attention_mask` of the same shape, or packed, `input_ids (total_tokens,)` with `cu_seqlens (batch + 1,)`: the offset at
+which each sentence starts, followed by `total_tokens`. A packed batch has no padding.
+
+To write an encoder, subclass `ConvSimConfig`, `ConvSimEncoder` and `ConvSimForMultitask` in one file and register the
+multitask class with `modeling_convsim.register_encoder`. Files named `modeling_*.py` in this folder are registered
+automatically. They import nothing but each other, relatively, because a published model holds a copy of them.
 """
 
 import math
@@ -23,29 +27,31 @@ from transformers.utils import ModelOutput, can_return_tuple
 
 @strict
 class ConvSimConfig(PreTrainedConfig):
-    """Sizes and options common to every encoder and to the heads on top of it.
+    """Sizes and options that every encoder and its heads share.
 
     Args:
-        vocab_size: Number of token ids.
-        embedding_size: Numbers in a sentence embedding.
-        pad_token_id: Id of padding; used to find it where no attention mask is given.
-        unk_token_id: Id of every unknown word.
-        initializer_range: Standard deviation of the embedding tables' normal initialisation; None is
-            1 / sqrt(width of the table). Linear layers start Glorot-uniform with zero biases. (Our choice.)
-        response_hidden_sizes: Hidden layers of the response network; its last layer always has `embedding_size` units.
-            The paper gives no sizes: one layer of 500 is our choice.
-        response_residual: The response network computes v + DNN(v), which starts as the identity, and its hidden layers
-            are ReLU (so that it can be written as plain dense layers) in place of tanh.
-        normalize_response: The response vector has length one, times a learned scale.
-        logit_scale_init: Start of that scale; above 0.
-        input_network: A network like the response side's, but for the scale, makes what scores responses of an input:
-            u' = DNN(u), normalised where v' is (Yang et al. 2018, footnote 1). The sentence embedding stays u.
-        nli_hidden_size: Hidden units of the inference classifier.
+        vocab_size: Number of tokens in the vocabulary.
+        embedding_size: Dimensions of a sentence embedding.
+        pad_token_id: Id of the padding token. Without an attention mask, these tokens are treated as padding.
+        unk_token_id: Id of the token for unknown words.
+        initializer_range: Standard deviation of the normal distribution that initializes embedding matrices. None means
+            1 / sqrt(dimensions). Linear layers are Glorot-uniform with zero biases. (Our choice.)
+        response_hidden_sizes: Units of the response network's hidden layers. Its output layer has `embedding_size`
+            units. The paper gives no sizes; one layer of 500 units is our choice.
+        response_residual: The response network computes v + DNN(v), which is the identity at initialization. Its
+            hidden layers use ReLU instead of tanh, so that it can be exported as plain dense layers.
+        normalize_response: L2-normalize the response vector, then multiply it by a learned scale.
+        logit_scale_init: Initial value of that scale; above 0.
+        input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
+            the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
+        nli_hidden_size: Hidden units of the NLI classifier.
 
     Raises:
         StrictDataclassClassValidationError: A value is out of range; the message names the field.
     """
 
+    # The encoder's name in tables; each encoder's config sets its own.
+    label: ClassVar[str] = ""
     # sentence-transformers reads the size of `pooler_output` from `projection_dim`, before any `hidden_size`.
     attribute_map: ClassVar[dict[str, str]] = {"projection_dim": "embedding_size"}
 
@@ -62,14 +68,14 @@ class ConvSimConfig(PreTrainedConfig):
     nli_hidden_size: int = 512
 
     def require_positive(self, *names: str) -> None:
-        """Raises ValueError unless every named field is above zero, and every number of a field that is a list."""
+        """Raises ValueError unless every named field, or every value of a list field, is above zero."""
         for name in names:
             value = getattr(self, name)
             if min(value if isinstance(value, list) else [value], default=1) <= 0:
                 raise ValueError(f"{name} is {value}, expected numbers above 0")
 
     def validate_base_sizes(self) -> None:
-        """Every size is above zero, and the response network has a hidden layer."""
+        """Requires sizes above zero and at least one hidden layer in the response network."""
         self.require_positive("vocab_size", "embedding_size", "response_hidden_sizes")
         self.require_positive("nli_hidden_size", "logit_scale_init")
         if not self.response_hidden_sizes:
@@ -78,38 +84,38 @@ class ConvSimConfig(PreTrainedConfig):
             self.require_positive("initializer_range")
 
     def validate_token_ids(self) -> None:
-        """The special tokens are in the vocabulary."""
+        """Requires special tokens that are in the vocabulary."""
         for name in ("pad_token_id", "unk_token_id"):
             if not 0 <= getattr(self, name) < self.vocab_size:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected an id below vocab_size {self.vocab_size}")
 
 
 class ZeroLinear(nn.Linear):
-    """A linear layer that starts at zero: the last layer of a residual branch, so that x + branch(x) starts as x."""
+    """A linear layer initialized to zero: the last layer of a residual branch, so that x + branch(x) starts as x."""
 
 
 class ZeroEmbedding(nn.Embedding):
-    """A table that starts at zero: it adds nothing until it has learnt something."""
+    """An embedding matrix initialized to zero: it contributes nothing until it is trained."""
 
 
 class TokenWeights(nn.Embedding):
-    """One learned number per vocabulary entry, (vocab_size, 1), which starts at one."""
+    """One learned weight per token, (vocab_size, 1), initialized to one."""
 
 
 def normalize(vectors: Tensor) -> Tensor:
-    """Vectors (batch, size) divided by their length; a zero vector stays zero.
+    """L2-normalizes vectors (batch, dimensions); a zero vector stays zero.
 
-    `F.normalize` would multiply the gradient of a zero vector by 1e12, and an empty text gives one.
+    `F.normalize` would multiply the gradient of a zero vector, such as that of an empty text, by 1e12.
     """
-    length = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)
-    return vectors / torch.where(length > 1e-12, length, 1.0)
+    norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)  # (batch, 1)
+    return vectors / torch.where(norms > 1e-12, norms, 1.0)
 
 
 class _SparseBagSums(torch.autograd.Function):
-    """`F.embedding_bag` in sum mode whose gradient comes summed by row, without a row for every token in between.
+    """`F.embedding_bag` in sum mode with a coalesced sparse gradient, computed without one row per token.
 
-    The gradient of a row is the weighted sum of the gradients of the bags it occurs in: an embedding bag again, over
-    the bags' gradients, which are few and stay in the processor's cache.
+    The gradient of a row is the weighted sum of the gradients of the bags that it occurs in. This is an embedding bag
+    over the bags' gradients, which are few enough to stay in the processor's cache.
     """
 
     @staticmethod
@@ -120,17 +126,17 @@ class _SparseBagSums(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         table, ids, offsets, weights = ctx.saved_tensors
-        counts = torch.cat([offsets, offsets.new_tensor([len(ids)])]).diff()
-        bags = torch.repeat_interleave(counts, output_size=len(ids))
-        gradient = gradient.contiguous()
+        counts = torch.cat([offsets, offsets.new_tensor([len(ids)])]).diff()  # (bags,)
+        bags = torch.repeat_interleave(counts, output_size=len(ids))  # (ids,): the bag of each id
+        gradient = gradient.contiguous()  # (bags, dimensions)
         # Sorting distinct keys gives the order of a stable sort in less time.
-        places = torch.arange(len(ids), device=ids.device)
-        keys = torch.sort(ids * len(ids) + places).values
+        positions = torch.arange(len(ids), device=ids.device)
+        keys = torch.sort(ids * len(ids) + positions).values
         order = keys % max(len(ids), 1)
         rows, occurrences = torch.unique_consecutive(ids[order], return_counts=True)
-        in_order = None if weights is None else weights[order]
+        sorted_weights = None if weights is None else weights[order]
         starts = occurrences.cumsum(0) - occurrences
-        values = F.embedding_bag(bags[order], gradient, starts, mode="sum", per_sample_weights=in_order)
+        values = F.embedding_bag(bags[order], gradient, starts, mode="sum", per_sample_weights=sorted_weights)
         table_gradient = torch.sparse_coo_tensor(
             rows.unsqueeze(0), values, table.shape, is_coalesced=True, check_invariants=False
         )
@@ -143,9 +149,10 @@ class _SparseBagSums(torch.autograd.Function):
 
 
 class ConvSimPreTrainedModel(PreTrainedModel):
-    """Initialisation, saving and the embedding tables, for the encoders and for the multitask models."""
+    """Initialization and embedding tables of encoders and multitask models."""
 
     config: ConvSimConfig
+    config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
 
     def _init_weights(self, module: nn.Module) -> None:
@@ -163,42 +170,58 @@ class ConvSimPreTrainedModel(PreTrainedModel):
             init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
 
     def embedding_tables(self) -> list[nn.Parameter]:
-        """The tables looked up by id, whose gradients `set_sparse_gradients` makes sparse."""
+        """The parameters of all embedding tables, whose gradients `set_sparse_gradients` makes sparse."""
         tables = [module for module in self.modules() if isinstance(module, nn.Embedding)]
         return [parameter for table in tables for parameter in table.parameters()]
 
     def set_sparse_gradients(self, enabled: bool) -> None:
-        """Whether `embedding_tables()` get sparse gradients, which need an optimiser that takes them."""
+        """Makes the gradients of `embedding_tables()` sparse, which the optimizer must support, or dense."""
         for module in self.modules():
             if isinstance(module, nn.Embedding):
-                module.sparse = enabled  # DistributedDataParallel, too, looks here
+                module.sparse = enabled  # DistributedDataParallel reads this attribute, too
 
 
 class ConvSimEncoder(ConvSimPreTrainedModel):
-    """Token ids to L2-normalised sentence embeddings; every encoder's `forward` has this one's first three arguments.
+    """Maps token ids to L2-normalized sentence embeddings.
 
-    `forward(input_ids, attention_mask=None, cu_seqlens=None) -> BaseModelOutputWithPooling`, in which `pooler_output
-    (batch, embedding_size)` is the sentence embedding and `last_hidden_state (batch, tokens, width)` holds the token
-    vectors, zero at padding, for padded input only. A text of no tokens gets a defined vector: the network's output for
-    zeros, or zeros. On request (`output_hidden_states`) `hidden_states` are the word embeddings and the output of every
-    layer that reads tokens, each like `last_hidden_state`, which is the last of them.
+    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None)`, which returns a
+    `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
+    `last_hidden_state (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only.
+    With `output_hidden_states`, `hidden_states` holds the token embeddings and the output of every layer that reads
+    tokens, each shaped like `last_hidden_state`, which is the last of them. The embedding of a text without tokens is
+    the network's output for zeros, or zeros.
     """
 
-    # Whether texts of like length are better encoded together, because some part of the work is done on padding.
+    # Whether sentences of similar length should be batched together, because part of the work is done on padding.
     pads_batches: ClassVar[bool] = False
-    # A folder saved from a multitask model opens as a bare encoder too: its heads are then left out on purpose.
+    # Formats that `python -m trainer.export` can write; "onnx" needs a padded forward without data-dependent shapes.
+    export_formats: ClassVar[tuple[str, ...]] = ("onnx",)
+    # A folder saved from a multitask model opens as a bare encoder, too, whose heads are left out on purpose.
     _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\."]  # noqa: RUF012
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and the code files; a bare encoder's folder offers no `AutoModelForPreTraining`."""
+        """Saves weights, config and code; `AutoModelForPreTraining` cannot open the folder of a bare encoder."""
         self.config.auto_map = {}
         super().save_pretrained(save_directory, *args, **kwargs)
 
-    def check_packed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Packed `input_ids (total_tokens,)` as integers.
+    def scale_tokens(self, weights: Tensor) -> None:
+        """Sets the initial weight of every token in the sentence embedding.
+
+        Args:
+            weights: (vocab_size, 1).
 
         Raises:
-            ValueError: They have another shape, or come with an attention mask.
+            ValueError: The encoder has no token weights.
+        """
+        raise ValueError(
+            f"{self.config.model_type} has no token weights: use a DAN with learned_token_weights: true, or CBOW"
+        )
+
+    def prepare_packed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
+        """Validates packed `input_ids (total_tokens,)` and converts them to integers.
+
+        Raises:
+            ValueError: The shape is wrong, or there is an attention mask.
         """
         if input_ids.dim() != 1 or attention_mask is not None:
             raise ValueError(
@@ -207,11 +230,14 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             )
         return input_ids.long()
 
-    def check_padded(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Padded `input_ids (batch, tokens)` as integers, and the boolean mask (batch, tokens) of real tokens.
+    def prepare_padded(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
+
+        Returns:
+            The ids, and the boolean mask (batch, tokens), true at real tokens.
 
         Raises:
-            ValueError: They have another shape.
+            ValueError: The shape is wrong.
         """
         if input_ids.dim() != 2:
             raise ValueError(
@@ -223,35 +249,35 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         return input_ids.long(), mask
 
     def build_output(self, sentence: Tensor, **fields: Any) -> BaseModelOutputWithPooling:
-        """The encoder's output, from the sentence vectors (batch, embedding_size) before normalisation."""
-        # Under autocast the last layer gives half precision: normalise, and score later, in the weights' own.
+        """L2-normalizes sentence vectors (batch, embedding_size) and builds the encoder's output."""
+        # Under autocast the last layer returns half precision; normalize (and later score) in the weights' dtype.
         return BaseModelOutputWithPooling(pooler_output=normalize(sentence.to(self.dtype)), **fields)
 
     def look_up_sums(
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None
     ) -> Tensor:
-        """Sums (batch, width) of the rows of each sentence of packed ids, each row times its weight (total_tokens,)."""
+        """Sums the embeddings of each packed sentence, weighted by `weights (total_tokens,)`: (batch, dimensions)."""
         if table.sparse and torch.is_grad_enabled():
             return _SparseBagSums.apply(table.weight, ids, cu_seqlens[:-1], weights)
         return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
 
 
 class ResponseHead(nn.Module):
-    """The feed-forward network on the response side, v' = DNN(v) (Yang et al. 2018, figure 3); `input_network` too."""
+    """The feed-forward network v' = DNN(v) of the response side (Yang et al. 2018, figure 3) or the input network."""
 
     def __init__(self, config: ConvSimConfig, scaled: bool = True) -> None:
         super().__init__()
         self.residual, self.normalized = config.response_residual, config.normalize_response
-        widths = [config.embedding_size, *config.response_hidden_sizes]
-        last_class = ZeroLinear if self.residual else nn.Linear
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.layers.append(last_class(widths[-1], config.embedding_size))
+        sizes = [config.embedding_size, *config.response_hidden_sizes]
+        output_class = ZeroLinear if self.residual else nn.Linear
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.layers.append(output_class(sizes[-1], config.embedding_size))
         self.logit_scale = nn.Parameter(torch.empty(1)) if scaled and self.normalized else None
 
     def forward(self, embeddings: Tensor) -> Tensor:
-        """Sentence embeddings to response vectors, both (batch, embedding_size).
+        """Maps sentence embeddings to response vectors, both (batch, embedding_size).
 
-        The score of an input for a response is the dot product u . v'; a learned scale, where there is one, is in v'.
+        The score of an input and a response is the dot product u . v', which includes the learned scale, if any.
         """
         hidden = embeddings
         for layer in self.layers[:-1]:
@@ -265,11 +291,11 @@ class ResponseHead(nn.Module):
 
     @torch.no_grad()
     def as_dense_layers(self) -> tuple[list[tuple[Tensor, Tensor, str]], float | None]:
-        """The same function as a chain of plain dense layers, for formats that have nothing else.
+        """Expresses the network as a chain of plain dense layers, for formats that have nothing else.
 
         Returns:
-            Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"), and None, or the scale by
-            which their output is multiplied after it is normalised to length one.
+            Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"), and the scale that
+            multiplies their L2-normalized output; None if it is not normalized.
         """
         layers = [(layer.get_parameter("weight").data, layer.get_parameter("bias").data) for layer in self.layers]
         if self.residual:
@@ -280,7 +306,7 @@ class ResponseHead(nn.Module):
 
     @staticmethod
     def _carry_input(layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """Widens ReLU layers so that x reaches the last one beside DNN(x): relu(x) - relu(-x) = x."""
+        """Widens ReLU layers so that x reaches the last layer along with DNN(x): relu(x) - relu(-x) = x."""
         size = layers[0][0].shape[1]
         identity = torch.eye(size).to(layers[0][0])
         zeros = torch.zeros(2 * size).to(identity)
@@ -294,7 +320,7 @@ class ResponseHead(nn.Module):
 
 
 class NliHead(nn.Module):
-    """The SNLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, three logits (Yang et al. 2018, section 2.4)."""
+    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, three logits (Yang et al. 2018, section 2.4)."""
 
     def __init__(self, config: ConvSimConfig) -> None:
         super().__init__()
@@ -302,20 +328,21 @@ class NliHead(nn.Module):
         self.output = nn.Linear(config.nli_hidden_size, 3)
 
     def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """Embeddings (batch, embedding_size) of both to logits (batch, 3): entailment, neutral, contradiction."""
+        """Maps embeddings (batch, embedding_size) to logits (batch, 3): entailment, neutral, contradiction."""
+        # (batch, 4 * embedding_size)
         features = torch.cat([premise, hypothesis, (premise - hypothesis).abs(), premise * hypothesis], dim=-1)
         return self.output(F.relu(self.hidden(features)))
 
 
 @dataclass
 class ConvSimMultitaskOutput(ModelOutput):
-    """What the multitask model computes; a part whose texts were not given is None.
+    """The output of a multitask model; fields whose texts were not given are None.
 
     Args:
-        pooler_output: Embeddings u (batch, embedding_size) of the inputs, or of the premises, of length one.
-        response_embeds: Response vectors v' (batch, embedding_size); the score of a pair is u . v', or u' . v'.
-        query_embeds: With responses, the vectors u' (batch, embedding_size) of a model with an `input_network`.
-        hypothesis_embeds: Embeddings (batch, embedding_size) of the hypotheses, of length one.
+        pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
+        response_embeds: Response vectors v' (batch, embedding_size). The score of a pair is u . v', or u' . v'.
+        query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
+        hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
         nli_logits: (batch, 3): entailment, neutral, contradiction.
     """
 
@@ -327,7 +354,7 @@ class ConvSimMultitaskOutput(ModelOutput):
 
 
 class ConvSimForMultitask(ConvSimPreTrainedModel):
-    """An encoder with the response network and the inference classifier; its config is its encoder's."""
+    """An encoder with the response network and the NLI classifier; its config is its encoder's."""
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
 
@@ -340,7 +367,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         self.post_init()
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and the code files, in a folder that `AutoModel` opens too, as the bare encoder."""
+        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
         module = self.encoder_class.__module__.rpartition(".")[2]
         self.config.auto_map = {"AutoModel": f"{module}.{self.encoder_class.__name__}"}
         super().save_pretrained(save_directory, *args, **kwargs)
@@ -358,7 +385,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         hypothesis_attention_mask: Tensor | None = None,
         hypothesis_cu_seqlens: Tensor | None = None,
     ) -> ConvSimMultitaskOutput:
-        """Embeds inputs (or premises) and, where given, responses and hypotheses, each batch padded or packed."""
+        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches."""
         batches = [(input_ids, attention_mask, cu_seqlens)]
         if response_input_ids is not None:
             batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
@@ -368,7 +395,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         output = ConvSimMultitaskOutput(pooler_output=pooled)
         if response_input_ids is not None:
             output.response_embeds = self.response_head(others.pop(0))
-            # Only where they are scored: DistributedDataParallel waits for a gradient of whatever is in the output.
+            # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
             output.query_embeds = None if self.input_head is None else self.input_head(pooled)
         if hypothesis_input_ids is not None:
             output.hypothesis_embeds = others.pop(0)
@@ -376,7 +403,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         return output
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
-        """Embeddings of each batch; packed batches go through the encoder as one, for one sparse gradient a table."""
+        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
         offsets = [cu_seqlens for _, _, cu_seqlens in batches if cu_seqlens is not None]
         if len(offsets) < len(batches):
             return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
@@ -388,7 +415,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
 
 
-# So that `save_pretrained` copies the code files and names the classes in `auto_map`; subclasses inherit it.
+# With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.
 ConvSimConfig.register_for_auto_class("AutoConfig")
 ConvSimEncoder.register_for_auto_class("AutoModel")
 ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")

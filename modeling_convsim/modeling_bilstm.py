@@ -1,9 +1,9 @@
-"""The bidirectional LSTM encoder, which Yang et al. (2018, footnote 2) tried and found worse than the Transformer.
+"""The bidirectional LSTM encoder, which Yang et al. (2018, footnote 2) found worse than the Transformer.
 
-The paper gives no details: this is InferSent's (Conneau et al. 2017, section 3.2), with a linear layer at the end.
+The paper gives no details. This is InferSent's encoder (Conneau et al. 2017, section 3.2) with a linear output layer.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -15,25 +15,26 @@ from transformers.utils import can_return_tuple
 
 from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
 
-# Sentences read together, of like length, on a CPU: fewer make small matrix products, more hold more padding.
-SENTENCES_TOGETHER = 32
+# Sentences of similar length that a CPU reads together: fewer make matrix products small, more need more padding.
+CPU_GROUP_SIZE = 32
 
 
 @strict
 class ConvSimBilstmConfig(ConvSimConfig):
-    """Config of the LSTM encoder; see `ConvSimConfig` for the fields all encoders have.
+    """Config of the LSTM encoder; see `ConvSimConfig` for the fields that all encoders share.
 
     Args:
-        word_embedding_size: Numbers in a word's embedding.
-        hidden_size: Units of each direction. (InferSent: 2048; 256 is our choice, for a small encoder.)
-        num_layers: LSTM layers; each reads both directions of the one before.
-        bidirectional: Reads every sentence from its end, too; without it this is the paper's other one, the LSTM.
-        pooling: What becomes of the token vectors: "max", the largest of each number (InferSent's "BiLSTM-max"),
-            "mean", or "last", the final state of each direction (its "LSTM").
-        hidden_dropout: Dropout in [0, 1) of the word embeddings.
+        word_embedding_size: Dimensions of word embeddings.
+        hidden_size: Units of each direction. (InferSent uses 2048; 256 is our choice, for a small encoder.)
+        num_layers: Number of LSTM layers; each layer reads both directions of the previous one.
+        bidirectional: Read every sentence in both directions; False gives the paper's unidirectional LSTM.
+        pooling: How token vectors become a sentence vector: "max" over tokens in each dimension (InferSent's
+            "BiLSTM-max"), "mean", or "last", the final state of each direction (InferSent's "LSTM").
+        hidden_dropout: Dropout of the word embeddings, in [0, 1).
     """
 
     model_type = "convsim_bilstm"
+    label: ClassVar[str] = "BiLSTM"
 
     word_embedding_size: int = 300
     hidden_size: int = 256
@@ -43,43 +44,45 @@ class ConvSimBilstmConfig(ConvSimConfig):
     hidden_dropout: float | int = 0.0
 
     def validate_bilstm(self) -> None:
-        """Sizes are above zero; dropout is a probability."""
+        """Requires sizes above zero and a dropout that is a probability."""
         self.require_positive("word_embedding_size", "hidden_size", "num_layers")
         if not 0 <= self.hidden_dropout < 1:
             raise ValueError(f"hidden_dropout is {self.hidden_dropout}, expected at least 0 and below 1")
 
 
 class ConvSimBilstmLayer(nn.Module):
-    """An LSTM for each direction. The second one gets the sentences turned round, so that neither has read padding."""
+    """One LSTM per direction. The second one reads reversed sentences, so that neither reads padding before tokens."""
 
     def __init__(self, size: int, config: ConvSimBilstmConfig) -> None:
         super().__init__()
         directions = 2 if config.bidirectional else 1
         self.directions = nn.ModuleList(nn.LSTM(size, config.hidden_size) for _ in range(directions))
 
-    def forward(self, tokens: Tensor, turned: Tensor) -> Tensor:
-        """Tokens (width, sentences, size) to the same of size directions x hidden_size.
+    def forward(self, tokens: Tensor, reversal: Tensor) -> Tensor:
+        """Maps tokens (width, sentences, size) to (width, sentences, directions * hidden_size).
 
-        `turned` (width, sentences) is, for each place, that of the same token in the flattened places when the
-        sentences are turned round, their padding left where it is.
+        `reversal` (width, sentences) holds the flat index, of width * sentences, from which each position of the
+        reversed sentences is taken. Padding stays at its position.
         """
-        forwards, *backwards = self.directions
-        outputs = [forwards(tokens)[0]]
-        for lstm in backwards:
-            outputs.append(_take(lstm(_take(tokens, turned))[0], turned))
+        forward_lstm, *backward_lstms = self.directions
+        outputs = [forward_lstm(tokens)[0]]
+        for lstm in backward_lstms:
+            outputs.append(_gather(lstm(_gather(tokens, reversal))[0], reversal))
         return torch.cat(outputs, dim=-1)
 
 
-def _take(tokens: Tensor, places: Tensor) -> Tensor:
-    """Tokens (…, size) at places (width, sentences) of the flattened ones."""
-    return tokens.flatten(0, -2).index_select(0, places.flatten()).view(*places.shape, tokens.shape[-1])
+def _gather(tokens: Tensor, indices: Tensor) -> Tensor:
+    """Selects tokens (…, size) by their flat indices (width, sentences): (width, sentences, size)."""
+    return tokens.flatten(0, -2).index_select(0, indices.flatten()).view(*indices.shape, tokens.shape[-1])
 
 
 class ConvSimBilstmModel(ConvSimEncoder):
-    """Word embeddings, LSTM layers in both directions, the largest number over tokens, a linear layer."""
+    """Word embeddings, LSTM layers in both directions, a maximum over tokens, and a linear layer."""
 
     config: ConvSimBilstmConfig
-    pads_batches = True
+    pads_batches: ClassVar[bool] = True
+    # PyTorch exports an LSTM for one batch size and one number of tokens only.
+    export_formats: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, config: ConvSimBilstmConfig) -> None:
         super().__init__(config)
@@ -93,7 +96,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
-        if isinstance(module, nn.LSTM):  # torch's start, and so InferSent's
+        if isinstance(module, nn.LSTM):  # PyTorch's default, and so InferSent's
             for parameter in module.parameters():
                 init.uniform_(parameter, -(module.hidden_size**-0.5), module.hidden_size**-0.5)
 
@@ -105,79 +108,88 @@ class ConvSimBilstmModel(ConvSimEncoder):
         cu_seqlens: Tensor | None = None,
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
-        """See `ConvSimEncoder`; a text of no tokens has the linear layer's output for zeros.
+        """See `ConvSimEncoder`; the vector of a text without tokens is the linear layer's output for zeros.
 
         Compiling needs `torch._dynamo.config.allow_rnn`.
         """
         if cu_seqlens is not None:
-            words = self._embed(self.check_packed(input_ids, attention_mask))
+            words = self._embed(self.prepare_packed(input_ids, attention_mask))
             return self.build_output(self.projection(self._read_packed(words, cu_seqlens)))
-        input_ids, mask = self.check_padded(input_ids, attention_mask)
-        width = input_ids.shape[1]
-        if not width:  # no LSTM takes a batch of empty texts only
-            input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
-        # The tokens before the padding, wherever that is.
-        order = mask.byte().argsort(dim=1, descending=True, stable=True)
-        words = self._embed(input_ids.gather(1, order)).transpose(0, 1)
-        states, vectors = self._read(words, mask.sum(1))
-
-        def put_back(tokens: Tensor) -> Tensor:
-            """Tokens (width, batch, size) where their ids stood (batch, width, size), zeros elsewhere."""
-            tokens = tokens.transpose(0, 1).take_along_dim(order.argsort(dim=1).unsqueeze(-1), dim=1)
-            return (tokens * mask.unsqueeze(-1))[:, :width]
-
-        last = put_back(states[-1])
-        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        hidden_states = (*map(put_back, states[:-1]), last) if wanted else None
-        return self.build_output(self.projection(vectors), last_hidden_state=last, hidden_states=hidden_states)
+        input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        states, vectors = self._read_padded(input_ids, mask, bool(output_hidden_states))
+        return self.build_output(
+            self.projection(vectors),
+            last_hidden_state=states[-1],
+            hidden_states=tuple(states) if output_hidden_states else None,
+        )
 
     def _embed(self, ids: Tensor) -> Tensor:
         return self.dropout(self.embed_tokens(ids))
 
+    def _read_padded(self, input_ids: Tensor, mask: Tensor, all_states: bool) -> tuple[list[Tensor], Tensor]:
+        """`_read` for ids and mask (batch, tokens): all states or the last (batch, tokens, size), zero at padding."""
+        tokens = input_ids.shape[1]
+        if not tokens:  # an LSTM rejects a batch in which every text is empty
+            input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
+        # Move the tokens before the padding, wherever it is.
+        order = mask.byte().argsort(dim=1, descending=True, stable=True)
+        words = self._embed(input_ids.gather(1, order)).transpose(0, 1)  # (width, batch, word_embedding_size)
+        states, vectors = self._read(words, mask.sum(1))
+        original_order = order.argsort(dim=1).unsqueeze(-1)
+        states = [state.transpose(0, 1) for state in (states if all_states else states[-1:])]
+        states = [state.take_along_dim(original_order, dim=1) * mask.unsqueeze(-1) for state in states]
+        return [state[:, :tokens] for state in states], vectors
+
     def _read_packed(self, words: Tensor, cu_seqlens: Tensor) -> Tensor:
-        """Words (total_tokens, word_embedding_size) to `_read`'s vectors of the sentences, a few at a time on a CPU."""
-        lengths = cu_seqlens.diff()
+        """`_read`'s sentence vectors for packed words (total_tokens, word_embedding_size); in small groups on a CPU."""
+        lengths = cu_seqlens.diff()  # (batch,)
         order = lengths.argsort(stable=True)
-        with_padding = F.pad(words, (0, 0, 0, 1))
+        words_and_padding = F.pad(words, (0, 0, 0, 1))  # (total_tokens + 1, word_embedding_size)
         vectors = []
-        for group in order.split(SENTENCES_TOGETHER if words.device.type == "cpu" else max(len(order), 1)):
-            steps = torch.arange(max(int(lengths[group].max()), 1), device=words.device).unsqueeze(1)
-            places = torch.where(steps < lengths[group], cu_seqlens[group] + steps, len(words))
-            vectors.append(self._read(_take(with_padding, places), lengths[group])[1])
+        for group in order.split(CPU_GROUP_SIZE if words.device.type == "cpu" else max(len(order), 1)):
+            steps = torch.arange(max(int(lengths[group].max()), 1), device=words.device).unsqueeze(1)  # (width, 1)
+            # (width, sentences)
+            indices = torch.where(steps < lengths[group], cu_seqlens[group] + steps, len(words))
+            vectors.append(self._read(_gather(words_and_padding, indices), lengths[group])[1])
         return torch.cat(vectors)[order.argsort()]
 
     def _read(self, words: Tensor, lengths: Tensor) -> tuple[list[Tensor], Tensor]:
-        """Reads and pools sentences of some lengths (sentences,), padded at their ends.
+        """Applies the LSTM layers to sentences padded at their ends, and pools.
 
         Args:
             words: (width, sentences, word_embedding_size).
-            lengths: of the sentences, none above `width`.
+            lengths: Number of tokens of each sentence (sentences,), at most `width`.
 
         Returns:
-            The words and each layer's token vectors (width, sentences, directions x hidden_size), with anything at
-            padding, and sentence vectors (sentences, directions x hidden_size), zero for a sentence of no tokens.
+            The words and each layer's token vectors (width, sentences, directions * hidden_size), undefined at padding,
+            and sentence vectors (sentences, directions * hidden_size), zero for sentences without tokens.
         """
-        steps = torch.arange(len(words), device=words.device).unsqueeze(1)
+        steps = torch.arange(len(words), device=words.device).unsqueeze(1)  # (width, 1)
         sentences = torch.arange(len(lengths), device=words.device)
-        mask = steps < lengths
-        turned = torch.where(mask, lengths - 1 - steps, steps) * len(lengths) + sentences
+        mask = steps < lengths  # (width, sentences)
+        reversal = torch.where(mask, lengths - 1 - steps, steps) * len(lengths) + sentences
         states = [words]
         for layer in self.layers:
-            states.append(layer(states[-1], turned))
-        tokens, padding = states[-1], ~mask.unsqueeze(-1)
+            states.append(layer(states[-1], reversal))
+        return states, self._pool(states[-1], mask, lengths)
+
+    def _pool(self, tokens: Tensor, mask: Tensor, lengths: Tensor) -> Tensor:
+        """Pools token vectors (width, sentences, size) to sentence vectors (sentences, size)."""
+        padding = ~mask.unsqueeze(-1)  # (width, sentences, 1)
         if self.config.pooling == "max":
-            vectors = tokens.masked_fill(padding, float("-inf")).amax(0).masked_fill(padding[0], 0.0)
+            return tokens.masked_fill(padding, float("-inf")).amax(0).masked_fill(padding[0], 0.0)
         tokens = tokens.masked_fill(padding, 0.0)
         if self.config.pooling == "mean":
-            vectors = tokens.sum(0) / lengths.clamp_min(1).unsqueeze(-1).to(tokens.dtype)
-        elif self.config.pooling == "last":
-            forwards, backwards = tokens.tensor_split([self.config.hidden_size], dim=-1)
-            vectors = torch.cat([forwards[(lengths - 1).clamp_min(0), sentences], backwards[0]], dim=-1)
-        return states, vectors
+            return tokens.sum(0) / lengths.clamp_min(1).unsqueeze(-1).to(tokens.dtype)
+        forward_states, backward_states = tokens.tensor_split([self.config.hidden_size], dim=-1)
+        sentences = torch.arange(len(lengths), device=tokens.device)
+        return torch.cat([forward_states[(lengths - 1).clamp_min(0), sentences], backward_states[0]], dim=-1)
 
 
 class ConvSimBilstmForMultitask(ConvSimForMultitask):
-    """The LSTM encoder with the response network and the inference classifier."""
+    """The LSTM encoder with the response network and the NLI classifier."""
 
     config: ConvSimBilstmConfig
     encoder_class = ConvSimBilstmModel

@@ -1,5 +1,8 @@
 """The Siamese CBOW encoder: a sentence is the mean of its words' embeddings (Kenter et al. 2016, section 2)."""
 
+from typing import ClassVar
+
+import torch
 import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
@@ -13,24 +16,31 @@ from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
 class ConvSimCbowConfig(ConvSimConfig):
     """Config of the Siamese CBOW encoder; see `ConvSimConfig` for the fields.
 
-    Here `embedding_size` is the size of a word's embedding too, and the table starts as N(0, 0.01).
+    `embedding_size` is also the size of the word embeddings, which are initialized from N(0, 0.01).
     """
 
     model_type = "convsim_cbow"
+    label: ClassVar[str] = "averages"
 
     embedding_size: int = 300
     initializer_range: float | int | None = 0.01
 
 
 class ConvSimCbowModel(ConvSimEncoder):
-    """The mean of the embeddings of a sentence's known words; unknown ones are left out, and do not count."""
+    """The mean of the embeddings of a sentence's known words; unknown words are ignored."""
 
     config: ConvSimCbowConfig
+    export_formats: ClassVar[tuple[str, ...]] = ("onnx", "static")
 
     def __init__(self, config: ConvSimCbowConfig) -> None:
         super().__init__(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
         self.post_init()
+
+    @torch.no_grad()
+    def scale_tokens(self, weights: Tensor) -> None:
+        """Multiplies every word embedding by its weight, because a mean of scaled vectors is the weighted mean."""
+        self.embed_tokens.weight.mul_(weights)
 
     @can_return_tuple
     def forward(
@@ -40,29 +50,31 @@ class ConvSimCbowModel(ConvSimEncoder):
         cu_seqlens: Tensor | None = None,
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
-        """See `ConvSimEncoder`; a sentence without a known word gives zeros.
+        """See `ConvSimEncoder`; the embedding of a sentence without a known word is zero.
 
-        `pooler_output` has length one, so a dot product is the paper's cosine (equation 2).
+        `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2).
         """
         if cu_seqlens is not None:
-            input_ids = self.check_packed(input_ids, attention_mask)
+            input_ids = self.prepare_packed(input_ids, attention_mask)
             known = input_ids != self.config.unk_token_id
             known_offsets = F.pad(known.cumsum(0), (1, 0))[cu_seqlens]
             sums, counts = self.look_up_sums(self.embed_tokens, input_ids[known], known_offsets), known_offsets.diff()
             words = None
         else:
-            input_ids, mask = self.check_padded(input_ids, attention_mask)
+            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
             known = (input_ids != self.config.unk_token_id) & mask
-            words = self.embed_tokens(input_ids) * known.unsqueeze(-1)
+            words = self.embed_tokens(input_ids) * known.unsqueeze(-1)  # (batch, tokens, embedding_size)
             sums, counts = words.sum(1), known.sum(1)
+        # (batch, embedding_size)
         means = sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype)
-        wanted = self.config.output_hidden_states if output_hidden_states is None else output_hidden_states
-        hidden_states = (words,) if wanted and words is not None else None
+        if output_hidden_states is None:
+            output_hidden_states = self.config.output_hidden_states
+        hidden_states = (words,) if output_hidden_states and words is not None else None
         return self.build_output(means, last_hidden_state=words, hidden_states=hidden_states)
 
 
 class ConvSimCbowForMultitask(ConvSimForMultitask):
-    """The Siamese CBOW encoder with the response network and the inference classifier."""
+    """The Siamese CBOW encoder with the response network and the NLI classifier."""
 
     config: ConvSimCbowConfig
     encoder_class = ConvSimCbowModel

@@ -1,7 +1,13 @@
-"""The Transformer encoder (Yang et al. 2018, section 2.3), built as Tensor2Tensor's base: pre-layer-norm and ReLU."""
+"""The Transformer encoder (Yang et al. 2018, section 2.3): Tensor2Tensor's base model, with pre-layer-norm and ReLU.
+
+Layers read flat tokens (tokens, hidden_size), one sentence after the other, and only attention pads them: groups of
+sentences, (sentences, width, hidden_size). A layout says how a batch is arranged: `FlatLayout` removes all padding and
+sorts sentences by length; `PaddedLayout` keeps the batch as it is, so that no shape depends on the data.
+"""
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -16,20 +22,21 @@ from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
 
 @strict
 class ConvSimTransformerConfig(ConvSimConfig):
-    """Config of the Transformer encoder; see `ConvSimConfig` for the fields all encoders have.
+    """Config of the Transformer encoder; see `ConvSimConfig` for the fields that all encoders share.
 
     Args:
-        hidden_size: Numbers per token; even, and a multiple of `num_attention_heads`.
-        num_hidden_layers: Attention layers.
-        num_attention_heads: Heads of each.
+        hidden_size: Dimensions of token vectors; even, and a multiple of `num_attention_heads`.
+        num_hidden_layers: Number of layers.
+        num_attention_heads: Attention heads per layer.
         intermediate_size: Units of each feed-forward network (Tensor2Tensor's filter size).
-        hidden_dropout: Dropout in [0, 1) after the timing signal, inside the feed-forward network and at the end of
-            both parts of a layer. (The paper is silent: Tensor2Tensor's 0.1.)
-        attention_dropout: Dropout in [0, 1) of the attention weights.
+        hidden_dropout: Dropout, in [0, 1), after the timing signal, inside the feed-forward network and at the end of
+            both parts of a layer. (The paper does not say; 0.1 is Tensor2Tensor's.)
+        attention_dropout: Dropout of the attention weights, in [0, 1).
         layer_norm_eps: Added to the variance in a layer norm.
     """
 
     model_type = "convsim_transformer"
+    label: ClassVar[str] = "Transformer"
 
     hidden_size: int = 512
     num_hidden_layers: int = 6
@@ -40,7 +47,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
     layer_norm_eps: float | int = 1e-6
 
     def validate_transformer(self) -> None:
-        """Sizes are above zero and fit one another; dropouts are probabilities."""
+        """Requires sizes that are above zero and compatible, and dropouts that are probabilities."""
         self.require_positive("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
         if self.hidden_size % 2 or self.hidden_size % self.num_attention_heads:
             raise ValueError(
@@ -55,123 +62,189 @@ class ConvSimTransformerConfig(ConvSimConfig):
 def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
     """Position signal (length, size), float32: concat[sin(p / t_i), cos(p / t_i)], t_i = 10000^(i / (size/2 - 1)).
 
-    Tensor2Tensor's `get_timing_signal_1d`: sines in the first half, cosines in the second, not interleaved.
+    This is Tensor2Tensor's `get_timing_signal_1d`: sines in the first half, cosines in the second, not interleaved.
     """
-    steps = torch.arange(size // 2, dtype=torch.float32, device=device)
+    steps = torch.arange(size // 2, dtype=torch.float32, device=device)  # (size / 2,)
     rates = torch.exp(steps * (-math.log(10_000.0) / max(size // 2 - 1, 1)))
-    angles = torch.arange(length, dtype=torch.float32, device=device).unsqueeze(1) * rates
+    angles = torch.arange(length, dtype=torch.float32, device=device).unsqueeze(1) * rates  # (length, size / 2)
     return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def attention_keys(mask: Tensor) -> Tensor:
+    """The keys that may be attended to (sentences, 1, 1, width), from the mask of tokens (sentences, width).
+
+    A softmax over no key at all is NaN, so a sentence without tokens attends to its padding, which is never read.
+    """
+    return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
 
 
 @dataclass
 class SentenceGroup:
-    """Sentences that attention reads together, as (sentences, width) places; elsewhere their tokens are flat.
+    """Sentences that attention reads together, padded to the same width.
 
     Args:
-        sentences: How many.
-        width: Places of each.
-        tokens: How many places hold a token.
-        places: (tokens,) which, of the flattened ones; None where all do, and nothing has to be padded.
-        mask: (sentences, 1, 1, width), true at the keys that may be attended to; None where all may.
+        sentences: Number of sentences.
+        width: Positions per sentence.
+        tokens: Number of tokens in the group's flat form.
+        indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
+        keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
     """
 
     sentences: int
     width: int
     tokens: int
-    places: Tensor | None = None
-    mask: Tensor | None = None
+    indices: Tensor | None = None
+    keys: Tensor | None = None
 
     @classmethod
     def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
-        """Sentences of these lengths (sentences,), none of them longer than `width`."""
-        kept = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)
-        places = kept.flatten().nonzero().squeeze(1)
-        # A softmax over no key at all is not a number: a text without tokens attends to its own padding, unread.
-        mask = (kept | ~kept.any(1, keepdim=True))[:, None, None, :]
-        return cls(len(lengths), width, len(places), places, mask)
+        """Groups sentences of the given lengths (sentences,), at most `width`."""
+        mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)  # (sentences, width)
+        indices = mask.flatten().nonzero().squeeze(1)
+        return cls(len(lengths), width, len(indices), indices, attention_keys(mask))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
-        """The same on a device; Accelerate calls it for layers that `device_map` puts on another one."""
-        places, mask = (
-            None if each is None else each.to(device, non_blocking=non_blocking) for each in (self.places, self.mask)
+        """Copies the group to a device; Accelerate calls this for layers that `device_map` puts on another one."""
+        indices, keys = (
+            None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+            for tensor in (self.indices, self.keys)
         )
-        return replace(self, places=places, mask=mask)
+        return replace(self, indices=indices, keys=keys)
 
     def pad(self, flat: Tensor) -> Tensor:
-        """(tokens, size) to (sentences, width, size), zeros where there is no token."""
-        if self.places is not None:
-            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.places, flat)
+        """Pads (tokens, size) with zeros to (sentences, width, size)."""
+        if self.indices is not None:
+            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.indices, flat)
         return flat.view(self.sentences, self.width, flat.shape[1])
 
     def flatten(self, padded: Tensor) -> Tensor:
-        """(sentences, width, size) to (tokens, size)."""
+        """Removes the padding from (sentences, width, size): (tokens, size)."""
         flat = padded.flatten(0, 1)
-        return flat if self.places is None else flat.index_select(0, self.places)
+        return flat if self.indices is None else flat.index_select(0, self.indices)
 
 
 def group_step(device: torch.device) -> int:
-    """Sentences whose lengths round up to the same multiple of this are one group.
+    """The step of group widths: sentences whose lengths round up to the same multiple of it form one group.
 
-    On a CPU only those of equal length, so that nothing is padded; elsewhere many small calls would cost more.
+    On a CPU only sentences of equal length are grouped, so that nothing is padded. On other devices, many small calls
+    would cost more than some padding.
     """
     return 1 if device.type == "cpu" else 16
 
 
+def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
+    """Groups of similar length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
+    step = group_step(lengths.device)
+    widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
+    groups, start = [], 0
+    for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
+        if width and step == 1:
+            groups.append(SentenceGroup(count, width, count * width))
+        elif width:
+            groups.append(SentenceGroup.from_lengths(lengths[start : start + count], width))
+        start += count
+    return groups
+
+
 @dataclass
-class TokenLayout:
-    """The flat tokens of a batch: its sentences one after the other, the shortest first.
+class FlatLayout:
+    """A batch without padding, its sentences sorted by length.
 
     Args:
-        source: (tokens,) where each token stood among the batch's tokens in their own order.
-        positions: (tokens,) each token's place in its sentence.
-        lengths: (batch,) of the sentences in this order.
-        order: (batch,) the sentences' numbers in this order.
-        groups: What attention reads together, in this order.
+        lengths: (batch,) number of tokens of each sentence, in the batch's order.
+        order: (batch,) the sentences' indices in the batch, in this layout's order.
+        source: (tokens,) the index of each token among the batch's tokens.
+        positions: (tokens,) the position of each token in its sentence.
+        groups: What attention reads together.
+        mask: (batch, width) of the padded batch that this was made of; None for a packed one.
     """
 
-    source: Tensor
-    positions: Tensor
     lengths: Tensor
     order: Tensor
+    source: Tensor
+    positions: Tensor
     groups: list[SentenceGroup]
+    mask: Tensor | None = None
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor, in_one_group: bool) -> "TokenLayout":
-        """Sentences of these lengths (batch,), in groups of like length unless all are to be in one, of their order."""
-        starts = lengths.cumsum(0) - lengths
-        order = torch.arange(len(lengths), device=lengths.device) if in_one_group else lengths.argsort(stable=True)
-        lengths = lengths[order]
-        total = int(lengths.sum())
-        ends = lengths.cumsum(0)
-        positions = torch.arange(total, device=lengths.device)
-        positions = positions - torch.repeat_interleave(ends - lengths, lengths, output_size=total)
-        source = positions + torch.repeat_interleave(starts[order], lengths, output_size=total)
-        if in_one_group:
+    def from_lengths(cls, lengths: Tensor, one_group: bool = False, mask: Tensor | None = None) -> "FlatLayout":
+        """Lays out sentences of the given lengths (batch,).
+
+        Args:
+            lengths: (batch,).
+            one_group: Keep the sentences in their order and form one group of them.
+            mask: (batch, width) of the padded batch that the sentences are from, if any.
+        """
+        order = torch.arange(len(lengths), device=lengths.device) if one_group else lengths.argsort(stable=True)
+        sorted_lengths = lengths[order]
+        total = int(sorted_lengths.sum())
+
+        def per_token(values: Tensor) -> Tensor:
+            """Repeats each sorted sentence's value (batch,) for its tokens: (tokens,)."""
+            return torch.repeat_interleave(values, sorted_lengths, output_size=total)
+
+        starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
+        positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
+        source = positions + per_token(starts[order])
+        if one_group:
             groups = [SentenceGroup.from_lengths(lengths, max(int(lengths.max()), 1))]
         else:
-            groups = cls._groups_of_like_length(lengths)
-        return cls(source, positions, lengths, order, groups)
+            groups = group_by_length(sorted_lengths)
+        return cls(lengths, order, source, positions, groups, mask)
 
-    @staticmethod
-    def _groups_of_like_length(lengths: Tensor) -> list[SentenceGroup]:
-        step = group_step(lengths.device)
-        widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
-        groups, first = [], 0
-        for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
-            if width and step == 1:
-                groups.append(SentenceGroup(count, width, count * width))
-            elif width:
-                groups.append(SentenceGroup.from_lengths(lengths[first : first + count], width))
-            first += count
-        return groups
+    @property
+    def width(self) -> int:
+        """Number of positions: the length of the longest sentence, at least 1."""
+        return int(self.positions.max()) + 1 if len(self.positions) else 1
 
-    def sums(self, flat: Tensor) -> Tensor:
-        """(tokens, size) to its sums by sentence (batch, size), in the batch's own order."""
-        return torch.segment_reduce(flat, "sum", lengths=self.lengths, unsafe=True)[self.order.argsort()]
+    def flatten(self, input_ids: Tensor) -> Tensor:
+        """Arranges the ids of the batch, packed or padded: (tokens,)."""
+        return (input_ids if self.mask is None else input_ids[self.mask])[self.source]
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """Moves flat tokens (tokens, size) to their places in the padded batch (batch, width, size), else zeros."""
+        mask = self.mask
+        if mask is None:
+            longest = torch.arange(int(self.lengths.max()), device=self.lengths.device)
+            mask = self.lengths.unsqueeze(1) > longest
+        indices = mask.flatten().nonzero().squeeze(1)[self.source]
+        flat = flat.to(mask.device)  # with device_map, the last layer may be on another one
+        padded = flat.new_zeros(mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
+        return padded.view(*mask.shape, flat.shape[1])
+
+    def mean(self, flat: Tensor) -> Tensor:
+        """Means over each sentence's tokens (tokens, size), in the batch's order: (batch, size)."""
+        flat = flat.to(self.lengths.device)
+        sums = torch.segment_reduce(flat, "sum", lengths=self.lengths[self.order], unsafe=True)
+        return sums[self.order.argsort()] / self.lengths.clamp_min(1).unsqueeze(1).to(flat.dtype)
+
+
+class PaddedLayout:
+    """A padded batch as it is: no shape depends on the data, so that the model compiles and exports."""
+
+    def __init__(self, mask: Tensor) -> None:
+        batch, self.width = mask.shape
+        self.mask = mask
+        # Counted over real tokens, so that padding on the left does not shift them.
+        self.positions = (mask.cumsum(1) - 1).clamp_min(0).flatten()  # (batch * width,)
+        self.groups = [SentenceGroup(batch, self.width, batch * self.width, None, attention_keys(mask))]
+
+    def flatten(self, input_ids: Tensor) -> Tensor:
+        """Flattens ids (batch, width) to (batch * width,)."""
+        return input_ids.flatten()
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """Reshapes (batch * width, size) to (batch, width, size), zero at padding."""
+        return self.groups[0].pad(flat).to(self.mask.device) * self.mask.unsqueeze(-1)
+
+    def mean(self, flat: Tensor) -> Tensor:
+        """Means over each sentence's tokens (batch * width, size): (batch, size)."""
+        tokens = self.pad(flat)
+        return tokens.sum(1) / self.mask.sum(1, keepdim=True).clamp_min(1).to(tokens.dtype)
 
 
 class ConvSimTransformerAttention(nn.Module):
-    """Multi-head self-attention, its projections without biases, as Tensor2Tensor has them."""
+    """Multi-head self-attention whose projections have no biases, as in Tensor2Tensor."""
 
     def __init__(self, config: ConvSimTransformerConfig) -> None:
         super().__init__()
@@ -183,30 +256,36 @@ class ConvSimTransformerAttention(nn.Module):
     def forward(
         self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Flat tokens (tokens, hidden_size) to the same; weights (batch, heads, width, width) of one group if asked."""
+        """Maps flat tokens (tokens, hidden_size) to the same shape.
+
+        With `output_attentions`, for which there must be one group, it also returns the attention weights (sentences,
+        heads, width, width).
+        """
         contexts, weights = [], None
-        parts = self.query_key_value(hidden).split([group.tokens for group in groups])
+        parts = self.query_key_value(hidden).split([group.tokens for group in groups])  # (tokens, 3 * hidden_size) each
         for part, group in zip(parts, groups, strict=True):
-            context, weights = self._attend(group.pad(part), group.mask, output_attentions)
-            contexts.append(group.flatten(context.transpose(1, 2).flatten(2)))
+            context, weights = self._attend(group.pad(part), group.keys, output_attentions)
+            contexts.append(group.flatten(context.transpose(1, 2).flatten(2)))  # (tokens, hidden_size)
         return self.output(torch.cat(contexts) if contexts else hidden), weights
 
     def _attend(
-        self, query_key_value: Tensor, mask: Tensor | None, output_attentions: bool
+        self, query_key_value: Tensor, keys: Tensor | None, output_attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
+        """Contexts (sentences, heads, width, head_size) and, if requested or eager, the attention weights."""
+        # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
         query, key, value = query_key_value.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
         dropout = self.config.attention_dropout if self.training else 0.0
         if not output_attentions and self.config._attn_implementation != "eager":
-            return F.scaled_dot_product_attention(query, key, value, mask, dropout), None
-        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, float("-inf"))
+            return F.scaled_dot_product_attention(query, key, value, keys, dropout), None
+        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (sentences, heads, width, width)
+        if keys is not None:
+            scores = scores.masked_fill(~keys, float("-inf"))
         weights = scores.softmax(-1)
         return F.dropout(weights, dropout) @ value, weights
 
 
 class ConvSimTransformerLayer(GradientCheckpointingLayer):
-    """Self-attention, then a ReLU network, each normalised before and added to its input after."""
+    """Self-attention, then a ReLU network, each with a layer norm before it and a residual connection around it."""
 
     def __init__(self, config: ConvSimTransformerConfig) -> None:
         super().__init__()
@@ -220,18 +299,18 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
     def forward(
         self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Flat tokens (tokens, hidden_size) to the same, and the attention weights if asked."""
+        """Maps flat tokens (tokens, hidden_size) to the same shape; returns the attention weights if requested."""
         context, weights = self.attention(self.attention_norm(hidden), groups, output_attentions)
         hidden = hidden + self.dropout(context)
-        units = self.dropout(F.relu(self.intermediate(self.feed_forward_norm(hidden))))
+        units = self.dropout(F.relu(self.intermediate(self.feed_forward_norm(hidden))))  # (tokens, intermediate_size)
         return hidden + self.dropout(self.output(units)), weights
 
 
 class ConvSimTransformerModel(ConvSimEncoder):
-    """Embeddings plus timing signal, attention layers, a final norm, the mean over tokens, a linear layer."""
+    """Token embeddings plus timing signal, attention layers, a layer norm, the mean over tokens, and a linear layer."""
 
     config: ConvSimTransformerConfig
-    pads_batches = True
+    pads_batches: ClassVar[bool] = True
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["ConvSimTransformerLayer"]  # noqa: RUF012
@@ -256,87 +335,57 @@ class ConvSimTransformerModel(ConvSimEncoder):
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`.
 
-        On request `hidden_states` are the embeddings and every layer's output (batch, tokens, hidden_size), zero at
-        padding, the last one normalised, and `attentions` every layer's weights (batch, heads, tokens, tokens), which
-        rules the fast attention kernels out. For packed input, tokens is the length of the longest sentence.
+        `hidden_states` holds the token embeddings and every layer's output (batch, tokens, hidden_size), zero at
+        padding, the last one after the layer norm. `attentions` holds every layer's weights (batch, heads, tokens,
+        tokens); requesting them rules out fast attention kernels. For packed input, `tokens` is the length of the
+        longest sentence.
         """
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
         if output_attentions is None:
             output_attentions = self.config.output_attentions
-        mask = None
-        if cu_seqlens is not None:
-            flat_ids = self.check_packed(input_ids, attention_mask)
-            lengths = cu_seqlens.diff()
-        else:
-            input_ids, mask = self.check_padded(input_ids, attention_mask)
-            if torch.compiler.is_compiling() or output_attentions:  # weights for the places as they are
-                return self._forward_padded(input_ids, mask, bool(output_hidden_states), bool(output_attentions))
-            flat_ids, lengths = input_ids[mask], mask.sum(1)
-        layout = TokenLayout.from_lengths(lengths, in_one_group=output_attentions)
-
-        def pad(flat: Tensor) -> Tensor:
-            """Flat tokens (tokens, hidden_size) where their ids stood (batch, tokens, hidden_size), zeros elsewhere."""
-            places = lengths.unsqueeze(1) > torch.arange(int(lengths.max()), device=lengths.device)
-            places = places if mask is None else mask
-            where = places.flatten().nonzero().squeeze(1)[layout.source]
-            flat = flat.to(places.device)  # from that of a layer elsewhere
-            padded = flat.new_zeros(places.numel(), flat.shape[1]).index_copy(0, where, flat)
-            return padded.view(*places.shape, flat.shape[1])
-
-        hidden = self._embed(flat_ids[layout.source], layout.positions)
+        flat_ids, layout = self._lay_out(input_ids, attention_mask, cu_seqlens, output_attentions)
+        hidden = self._embed(flat_ids, layout.positions, layout.width)  # (tokens, hidden_size)
         hidden_states, attentions = [], []
         for layer in self.layers:
             if output_hidden_states:
-                hidden_states.append(pad(hidden))
+                hidden_states.append(layout.pad(hidden))
             hidden, weights = layer(hidden, layout.groups, output_attentions)
             attentions.append(weights)
-        hidden = self.norm(hidden).to(lengths.device)
-        means = layout.sums(hidden) / lengths.clamp_min(1).unsqueeze(1).to(hidden.dtype)
-        last_hidden_state = pad(hidden) if mask is not None or output_hidden_states else None
+        hidden = self.norm(hidden)
+        last_hidden_state = layout.pad(hidden) if cu_seqlens is None or output_hidden_states else None
         return self.build_output(
-            self.projection(means),
+            self.projection(layout.mean(hidden)),
             last_hidden_state=last_hidden_state if cu_seqlens is None else None,
             hidden_states=(*hidden_states, last_hidden_state) if output_hidden_states else None,
             attentions=tuple(attentions) if output_attentions else None,
         )
 
-    def _forward_padded(
-        self, input_ids: Tensor, mask: Tensor, output_hidden_states: bool, output_attentions: bool
-    ) -> BaseModelOutputWithPooling:
-        """The same with no shape that depends on the data, padding and all, so that it compiles and exports."""
-        batch, width = input_ids.shape
-        keys = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-        group = SentenceGroup(batch, width, batch * width, None, keys)
-        # Counted over real tokens, so that padding on the left does not shift them.
-        positions = (mask.cumsum(1) - 1).clamp_min(0)
-        hidden = self._embed(input_ids.flatten(), positions.flatten(), width)
-        hidden_states, attentions = [], []
-        for layer in self.layers:
-            hidden_states.append(hidden)
-            hidden, weights = layer(hidden, [group], output_attentions)
-            attentions.append(weights)
-        hidden_states.append(self.norm(hidden))
-        hidden_states = [group.pad(states).to(mask.device) * mask.unsqueeze(-1) for states in hidden_states]
-        counts = mask.sum(1, keepdim=True).clamp_min(1).to(hidden_states[-1].dtype)
-        return self.build_output(
-            self.projection(hidden_states[-1].sum(1) / counts),
-            last_hidden_state=hidden_states[-1],
-            hidden_states=tuple(hidden_states) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
-        )
+    def _lay_out(
+        self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor | None, output_attentions: bool
+    ) -> tuple[Tensor, FlatLayout | PaddedLayout]:
+        """Chooses the layout of a batch, and arranges its ids accordingly."""
+        layout: FlatLayout | PaddedLayout
+        if cu_seqlens is not None:
+            input_ids = self.prepare_packed(input_ids, attention_mask)
+            layout = FlatLayout.from_lengths(cu_seqlens.diff(), one_group=output_attentions)
+        else:
+            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+            if torch.compiler.is_compiling() or output_attentions:  # attentions are for the positions of the input
+                layout = PaddedLayout(mask)
+            else:
+                layout = FlatLayout.from_lengths(mask.sum(1), mask=mask)
+        return layout.flatten(input_ids), layout
 
-    def _embed(self, flat_ids: Tensor, positions: Tensor, width: int | None = None) -> Tensor:
-        """Flat ids (tokens,) at their positions, below `width`, to the first layer's input (tokens, hidden_size)."""
-        if width is None:
-            width = int(positions.max()) + 1 if len(positions) else 1
+    def _embed(self, flat_ids: Tensor, positions: Tensor, width: int) -> Tensor:
+        """Embeds flat ids at positions below `width`, both (tokens,), for the first layer: (tokens, hidden_size)."""
         signal = timing_signal(width, self.config.hidden_size, flat_ids.device)[positions]
         embeddings = self.embed_tokens(flat_ids) * math.sqrt(self.config.hidden_size)
         return self.dropout(embeddings + signal.to(embeddings.dtype))
 
 
 class ConvSimTransformerForMultitask(ConvSimForMultitask):
-    """The Transformer encoder with the response network and the inference classifier."""
+    """The Transformer encoder with the response network and the NLI classifier."""
 
     config: ConvSimTransformerConfig
     encoder_class = ConvSimTransformerModel

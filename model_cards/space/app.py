@@ -14,7 +14,7 @@ from pathlib import Path
 import gradio as gr
 import numpy as np
 
-from modeling_convsim.encoding.files import read_texts
+from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
 
 MOST_COMPARED = 50  # sentences: a table of more is not readable
@@ -117,7 +117,7 @@ def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, s
             raise ValueError(f"{name} holds more than {MOST_LISTED:,} sentences: upload it in parts")
         listed = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
     except ValueError as error:
-        said = str(error).replace(file, name).partition(": name one with --column")[0]
+        said = str(error).replace(file, name).partition(": choose one with --column")[0]
         return None, f"<p>{escape(said)}</p>"
     blank = sum(not line.strip() for line in lines)
     same = len(lines) - blank - len(listed)

@@ -1,4 +1,4 @@
-"""Texts to vectors with a saved model: `Encoder`, and the command `python -m modeling_convsim.encoding`."""
+"""Encodes texts with a saved model: `Encoder`, and the command `python -m modeling_convsim.encoding`."""
 
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 

@@ -1,4 +1,4 @@
-"""Texts to vectors with a saved model, as a command, from one file to another; in Python, `Encoder`.
+"""The command that encodes a file of texts with a saved model; in Python, use `Encoder`.
 
 python -m modeling_convsim.encoding MODEL FILE -o OUT.npy
 """
@@ -13,51 +13,52 @@ import numpy as np
 from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.files import count_texts, read_texts, write_vectors
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from modeling_convsim.encoding.text_files import count_texts, read_texts
+from modeling_convsim.encoding.vector_files import write_vectors
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
-    """The command line, checked."""
+    """Parses and validates the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m modeling_convsim.encoding",
-        description="Encode texts, one a line, with a saved model.",
+        description="Encode texts with a saved model, one per line.",
         epilog="example: python -m modeling_convsim.encoding runs/quickstart/model questions.txt -o questions.npy",
     )
     parser.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
-    parser.add_argument("file", help="texts: one a line, UTF-8; - for standard input; or a .parquet file")
+    parser.add_argument("file", help="texts: one per line, UTF-8; - for standard input; or a .parquet file")
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         required=True,
-        help="OUT.npy (float32, one row a text) or OUT.parquet (text, embedding)",
+        help="OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)",
     )
     parser.add_argument(
         "--side",
         choices=get_args(Side),
         default="input",
-        help="input: sentence embeddings; response: vectors of replies, whose dot product with those is the score; "
-        "query: what scores replies where the model has an input network, else as input (default: input)",
+        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
+        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
     )
     parser.add_argument(
         "--truncate-dim",
         type=int,
         metavar="N",
-        help="keep the first N numbers of each vector, for a model trained with matryoshka_dims (default: all)",
+        help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
+        "(default: no truncation)",
     )
-    parser.add_argument("--batch-size", type=int, help="texts encoded together (default: what suits the encoder)")
-    parser.add_argument("--processes", type=int, default=1, help="processes that share the work (default: 1)")
+    parser.add_argument("--batch-size", type=int, help="texts per batch (default: what suits the encoder)")
+    parser.add_argument("--processes", type=int, default=1, help="number of processes (default: 1)")
     parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
     parser.add_argument(
         "--dtype",
         choices=get_args(Dtype),
         default="float32",
-        help="what the model computes in; auto: bfloat16 where it is faster; the file holds float32 (default: float32)",
+        help="precision of the model; auto: bfloat16 if this device has instructions for it; the file always holds "
+        "float32 (default: float32)",
     )
-    parser.add_argument(
-        "--column", default="text", help="column of a .parquet file that holds the texts (default: text)"
-    )
+    parser.add_argument("--column", default="text", help="column of a .parquet file with the texts (default: text)")
     options = parser.parse_args(arguments)
     if options.output.suffix not in (".npy", ".parquet"):
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
@@ -67,7 +68,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns its exit code: 0, or 2 for a mistake that a message explains."""
+    """Runs the command; returns its exit code: 0, or 2 after an error message."""
     options = parse_arguments(arguments)
     try:
         total = count_texts(options.file)
@@ -86,7 +87,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"{count} vectors of {encoder.embedding_size} numbers in {options.output}")
+    print(f"wrote {count} vectors of {encoder.embedding_size} dimensions to {options.output}")
     return 0
 
 

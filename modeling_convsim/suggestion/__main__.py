@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from modeling_convsim.encoding.encoder import Dtype, Encoder
-from modeling_convsim.encoding.files import read_texts
+from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.reply_index import DUPLICATE_COSINE, IndexSide, ReplyIndex, check_output
 from modeling_convsim.suggestion.search import import_extra
 

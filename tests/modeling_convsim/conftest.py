@@ -2,11 +2,11 @@
 
 import pytest
 
-from modeling_convsim import ConvSimForMultitask
-from tests.modeling_convsim.tiny_models import BUILDERS, build
+from modeling_convsim import ENCODERS, ConvSimForMultitask
+from tests.modeling_convsim.tiny_models import VARIANTS, build
 
 
-@pytest.fixture(params=list(BUILDERS))
+@pytest.fixture(params=[*ENCODERS, *VARIANTS])
 def multitask(request: pytest.FixtureRequest) -> ConvSimForMultitask:
     """Each kind of tiny model in turn."""
     return build(request.param)

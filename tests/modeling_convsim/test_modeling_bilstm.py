@@ -76,10 +76,16 @@ def test_last_hidden_state_is_the_loops_where_the_tokens_stand():
 
 
 @torch.no_grad()
+def test_hidden_states_are_the_words_and_every_layer():
+    output = build_model(num_layers=2)(**pad(SENTENCES), output_hidden_states=True)
+    assert [state.shape[2] for state in output.hidden_states] == [8, 14, 14]
+
+
+@torch.no_grad()
 def test_sentences_in_several_groups_are_read_as_in_one(monkeypatch):
     model = build("bilstm").encoder
     together = model(**pack(SENTENCES)).pooler_output
-    monkeypatch.setattr(modeling_bilstm, "SENTENCES_TOGETHER", 2)
+    monkeypatch.setattr(modeling_bilstm, "CPU_GROUP_SIZE", 2)
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, together, rtol=0, atol=1e-6)
 
 

@@ -25,3 +25,11 @@ def test_table_starts_at_the_papers_scale():
     weight = ConvSimCbowModel(ConvSimCbowConfig(vocab_size=2000)).embed_tokens.weight
     assert weight.shape == (2000, 300)
     assert abs(weight.mean().item()) < 1e-4 and abs(weight.std().item() - 0.01) < 1e-4
+
+
+def test_scaled_tokens_give_the_weighted_mean():
+    model = build("cbow").encoder
+    table, weights = model.embed_tokens.weight.detach().clone(), torch.rand(60, 1)
+    model.scale_tokens(weights)
+    expected = (weights * table)[[5, 6, 7]].mean(0)
+    torch.testing.assert_close(model(**pack([[5, 6, 7]])).pooler_output[0], expected / expected.norm())

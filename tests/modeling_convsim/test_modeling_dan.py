@@ -72,6 +72,17 @@ def test_token_weights_start_at_one_and_new_words_get_one():
     assert model.token_weights.weight.squeeze(1).tolist() == [0.5] * 60 + [1.0] * 4
 
 
+def test_scaled_tokens_are_the_learned_weights():
+    weights = torch.rand(60, 1)
+    model = build("dan_best").encoder
+    model.scale_tokens(weights)
+    assert torch.equal(model.token_weights.weight, weights)
+    with pytest.raises(ValueError, match="set learned_token_weights: true"):
+        build("dan").encoder.scale_tokens(weights)
+    with pytest.raises(ValueError, match="convsim_bilstm has no token weights: use a DAN"):
+        build("bilstm").encoder.scale_tokens(weights)
+
+
 def test_relu_is_the_other_activation():
     model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, activation="relu"))
     assert (model(**pack([[5, 6]])).pooler_output >= 0).all()

@@ -6,7 +6,7 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_transformer
-from modeling_convsim.modeling_transformer import TokenLayout, timing_signal
+from modeling_convsim.modeling_transformer import FlatLayout, timing_signal
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 
@@ -71,19 +71,19 @@ def test_groups_of_like_length_are_padded_and_read_as_those_of_equal_length(monk
     model = build("transformer").encoder
     expected = model(**pack(SENTENCES)).pooler_output
     monkeypatch.setattr(modeling_transformer, "group_step", lambda device: 4)
-    layout = TokenLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]), in_one_group=False)
+    layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
 def test_nothing_is_padded_on_a_cpu():
-    layout = TokenLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]), in_one_group=False)
+    layout = FlatLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [
         (2, 2, 4),
         (2, 3, 6),
         (1, 5, 5),
     ]
-    assert all(group.places is None and group.mask is None for group in layout.groups)
+    assert all(group.indices is None and group.keys is None for group in layout.groups)
 
 
 @torch.no_grad()
@@ -91,6 +91,7 @@ def test_hidden_states_on_request_are_those_of_every_layer():
     model = build("transformer").encoder
     sentences = [[5, 6, 7], [9, 10, 11, 1, 13]]
     output = model(**pad(sentences), output_hidden_states=True)
+    assert len(output.hidden_states) == 1 + model.config.num_hidden_layers
     assert torch.equal(output.hidden_states[-1], output.last_hidden_state)
     for row, sentence in enumerate(sentences):
         expected = reference_states(model, sentence)

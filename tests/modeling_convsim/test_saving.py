@@ -8,9 +8,7 @@ import pytest
 import torch
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
-from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
-
-KINDS = ["dan_best", "transformer", "cbow", "bilstm"]
+from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad
 
 
 def auto_map(folder: Path) -> dict[str, str]:

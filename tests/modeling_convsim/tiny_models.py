@@ -1,56 +1,47 @@
-"""One tiny model of each kind, and the two forms of a batch."""
+"""A tiny model of every registered encoder, variants of the DAN, and the two forms of a batch."""
 
-from collections.abc import Callable
+from dataclasses import fields
+from typing import Any
 
 import torch
 
-from modeling_convsim import (
-    ConvSimBilstmConfig,
-    ConvSimBilstmForMultitask,
-    ConvSimCbowConfig,
-    ConvSimCbowForMultitask,
-    ConvSimDanConfig,
-    ConvSimDanForMultitask,
-    ConvSimForMultitask,
-    ConvSimTransformerConfig,
-    ConvSimTransformerForMultitask,
-)
+from modeling_convsim import ENCODERS, ConvSimForMultitask
 
-HEADS = {"vocab_size": 60, "response_hidden_sizes": [10, 14], "nli_hidden_size": 8}
-DAN = HEADS | {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8, 9]}
-BEST = {"residual": True, "learned_token_weights": True, "response_residual": True, "normalize_response": True}
-BUILDERS: dict[str, Callable[[], ConvSimForMultitask]] = {
-    "dan": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12)),
-    "dan_best": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=8, **BEST)),
-    "dan_input_network": lambda: ConvSimDanForMultitask(
-        ConvSimDanConfig(**DAN, embedding_size=8, **BEST, input_network=True)
-    ),
-    "dan_words": lambda: ConvSimDanForMultitask(ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=12)),
-    "transformer": lambda: ConvSimTransformerForMultitask(
-        ConvSimTransformerConfig(
-            **HEADS,
-            embedding_size=12,
-            hidden_size=16,
-            num_hidden_layers=2,
-            num_attention_heads=2,
-            intermediate_size=20,
-            hidden_dropout=0.0,
-            attention_dropout=0.0,
-        )
-    ),
-    "cbow": lambda: ConvSimCbowForMultitask(ConvSimCbowConfig(**HEADS, embedding_size=12)),
-    "bilstm": lambda: ConvSimBilstmForMultitask(
-        ConvSimBilstmConfig(**HEADS, embedding_size=12, word_embedding_size=8, hidden_size=7, num_layers=2)
-    ),
+# Small values for whichever of these fields a config has.
+HEADS: dict[str, Any] = {"vocab_size": 60, "response_hidden_sizes": [10, 14], "nli_hidden_size": 8}
+DAN: dict[str, Any] = HEADS | {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8, 9]}
+TINY: dict[str, Any] = DAN | {
+    "embedding_size": 12,
+    "hidden_size": 16,
+    "intermediate_size": 20,
+    "num_hidden_layers": 2,
+    "num_layers": 2,
+    "num_attention_heads": 2,
+    "hidden_dropout": 0.0,
+    "attention_dropout": 0.0,
 }
+BEST = {"residual": True, "learned_token_weights": True, "response_residual": True, "normalize_response": True}
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "dan_best": ("dan", {"embedding_size": 8, **BEST}),
+    "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
+    "dan_words": ("dan", {"bigram_buckets": 0}),
+}
+KINDS = [*ENCODERS, "dan_best"]  # what most tests run over
 # Ids 0 and 1 are padding and unknown. A sentence of one word, empty ones at all three places, an unknown word.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]
 
 
 def build(kind: str) -> ConvSimForMultitask:
-    """A model in evaluation mode, every parameter drawn at random, so that none is zero or one by its start."""
+    """An encoder by its name, or a variant, in evaluation mode.
+
+    Every parameter is random, so that none is zero or one by its initialization.
+    """
     torch.manual_seed(0)
-    model = BUILDERS[kind]().eval()
+    name, options = VARIANTS.get(kind, (kind, {}))
+    config_class = ENCODERS[name].config_class
+    names = {field.name for field in fields(config_class)}
+    sizes = {key: value for key, value in TINY.items() if key in names}
+    model = ENCODERS[name](config_class(**sizes | options)).eval()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)

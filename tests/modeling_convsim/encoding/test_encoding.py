@@ -17,7 +17,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from modeling_convsim.encoding import Encoder, hardware
 from modeling_convsim.encoding import encoder as encoder_module
 from modeling_convsim.encoding.__main__ import main
-from tests.modeling_convsim.tiny_models import build, pack
+from tests.modeling_convsim.tiny_models import KINDS, build, pack
 
 TEXTS = ["How old are you?", "", "hello", "the small cat likes the big house , and the dog", "Yes, please!", "zebra"]
 
@@ -57,7 +57,7 @@ def threads():
     torch.set_num_threads(before)
 
 
-@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer", "bilstm"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("count", [1, 3])
 def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny_tokenizer):
     encoder = Encoder(build(kind), tiny_tokenizer)
@@ -97,7 +97,7 @@ def test_tensor_on_request(encoder):
     np.testing.assert_array_equal(vectors.numpy(), encoder.encode(TEXTS))
 
 
-@pytest.mark.parametrize("kind", ["dan_best", "cbow", "transformer", "bilstm"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_bfloat16_computes_nearly_the_same_vectors(kind, tiny_tokenizer, tmp_path):
     build(kind).save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)
@@ -237,7 +237,7 @@ def test_bare_encoder_encodes_inputs_but_has_no_heads(encoder, tiny_tokenizer, t
     np.testing.assert_allclose(bare.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
     with pytest.raises(ValueError, match="bare encoder, without the response head"):
         bare.encode(TEXTS, side="response")
-    with pytest.raises(ValueError, match="bare encoder, without the inference head"):
+    with pytest.raises(ValueError, match="bare encoder, without the NLI head"):
         bare.nli_logits(TEXTS, TEXTS)
 
 
@@ -251,7 +251,7 @@ def test_command_writes_an_array_with_a_row_for_every_line(folder, encoder, tmp_
     command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
     assert done.returncode == 0, done.stderr
-    assert "6 vectors of 8 numbers" in done.stdout
+    assert "wrote 6 vectors of 8 dimensions" in done.stdout
     np.testing.assert_allclose(np.load(output), encoder.encode(TEXTS), atol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy", "texts.txt"]
 
@@ -369,7 +369,7 @@ def test_wrong_column_gives_exit_code_2_and_names_those_there_are(folder, tmp_pa
     source = tmp_path / "texts.parquet"
     parquet.write_table(pyarrow.table({"response": TEXTS, "score": list(range(6))}), source)
     assert run(folder, source, "-o", tmp_path / "out.npy") == 2
-    assert "no column 'text', only response, score: name one with --column" in capsys.readouterr().err
+    assert "no column 'text', only response, score: choose one with --column" in capsys.readouterr().err
     assert run(folder, source, "--column", "score", "-o", tmp_path / "out.npy") == 2
     assert "column 'score' holds values that are not text" in capsys.readouterr().err
 
@@ -392,5 +392,5 @@ def test_wrong_output_name_gives_exit_code_2(output, message, folder, tmp_path, 
 def test_tokenizer_of_another_vocabulary_is_refused_in_python_too(tiny_tokenizer):
     model = build("dan")
     model.resize_token_embeddings(30)
-    with pytest.raises(ValueError, match="give the tokenizer the model was trained with"):
+    with pytest.raises(ValueError, match="use the tokenizer that the model was trained with"):
         Encoder(model, tiny_tokenizer)

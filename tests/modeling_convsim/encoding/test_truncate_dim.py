@@ -146,7 +146,7 @@ def test_command_writes_so_many_numbers(processes, folder, whole, tmp_path):
         cwd=ROOT,
     )
     assert done.returncode == 0, done.stderr
-    assert "6 vectors of 5 numbers" in done.stdout
+    assert "wrote 6 vectors of 5 dimensions" in done.stdout
     np.testing.assert_allclose(np.load(output), cut(whole.encode(TEXTS), 5), atol=1e-6)
 
 

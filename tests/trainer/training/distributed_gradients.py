@@ -1,6 +1,6 @@
-"""Writes the gradients of one global batch, computed by this process alone or by several.
+"""Writes the gradients of one global batch, computed by one process or by several.
 
-python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES MEETING_FILE (a mini-batch of 0: none)
+python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES RENDEZVOUS_FILE (a mini-batch of 0: none)
 """
 
 import gc
@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from trainer.data.token_cache import TokenColumn
-from trainer.distributed import average_tables, leave_out_tables
+from trainer.distributed import average_table_gradients, exclude_from_ddp
 from trainer.tasks.tasks import ResponsePrediction, Snli
 
 ROWS = 16
@@ -30,11 +30,12 @@ def column(generator: np.random.Generator, longest: int) -> TokenColumn:
 
 def main() -> None:
     out, task_name = sys.argv[1:3]
-    mini_batch, rank, world = (int(number) for number in sys.argv[3:6])
+    mini_batch, rank, world = (int(argument) for argument in sys.argv[3:6])
     if world > 1:
         dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
     generator = np.random.default_rng(0)
-    # Long texts hold nearly every row of the tables, which then travel whole; short ones a part, which travels as rows.
+    # Long texts contain nearly every row of the tables, whose gradients are then exchanged as dense tensors; short ones
+    # contain some, which are exchanged as rows.
     longest = 9 if task_name == "snli" else 40
     first, second = column(generator, longest), column(generator, longest)
     if task_name == "snli":
@@ -51,12 +52,12 @@ def main() -> None:
     )  # fmt: skip
     model = ConvSimDanForMultitask(config).double()
     model.set_sparse_gradients(True)
-    leave_out_tables(model, model.embedding_tables())
+    exclude_from_ddp(model, model.embedding_tables())
     wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model
     share = ROWS // world
     loss, _ = task.loss(wrapped, task.batch(np.arange(rank * share, (rank + 1) * share)))
     loss.backward()
-    average_tables(model.embedding_tables())
+    average_table_gradients(model.embedding_tables())
     if world > 1:
         assert all(
             table.grad is not None and table.grad.is_sparse == (longest == 9) for table in model.embedding_tables()
@@ -66,8 +67,8 @@ def main() -> None:
         torch.save(gradients, out)
     if world > 1:
         dist.barrier()
-        # The group must go before the process does, or this may abort; the model that reduces with it before the
-        # group, or this may hang.
+        # Destroy the group before the process ends, or it may abort; and delete the DDP model before the group, or it
+        # may hang.
         del wrapped, model, loss
         gc.collect()
         dist.destroy_process_group()

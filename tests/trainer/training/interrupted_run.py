@@ -3,18 +3,18 @@
 import sys
 
 from trainer import run
-from trainer.training.loop import _Run
+from trainer.training.loop import TrainingLoop
 
 
 def main() -> None:
-    step = _Run._step
+    step = TrainingLoop.step
 
-    def stop_after_four(self: _Run, number: int) -> None:
-        if number == 4:
+    def stop_after_four(self: TrainingLoop, index: int) -> None:
+        if index == 4:
             sys.exit(3)
-        step(self, number)
+        step(self, index)
 
-    _Run._step = stop_after_four  # type: ignore[method-assign]
+    TrainingLoop.step = stop_after_four  # type: ignore[method-assign]
     run.main()
 
 

@@ -5,9 +5,9 @@ from data_scripts.errors import InputError
 from trainer.training.batching import BatchPlan
 
 
-def plan(steps=400, seed=5, odds=None, rows=None, size=8):
+def plan(steps=400, seed=5, weights=None, rows=None, size=8):
     sizes = np.full(steps, size)
-    return BatchPlan(seed, rows or {"a": 100, "b": 50}, odds or {"a": 0.75, "b": 0.25}, sizes)
+    return BatchPlan(seed, rows or {"a": 100, "b": 50}, weights or {"a": 0.75, "b": 0.25}, sizes)
 
 
 def test_batch_depends_on_seed_and_step_alone():
@@ -19,18 +19,18 @@ def test_batch_depends_on_seed_and_step_alone():
         np.testing.assert_array_equal(rows, expected[step][1])
 
 
-def test_another_seed_gives_other_batches():
+def test_another_seed_gives_different_batches():
     assert any((plan(seed=1).batch(s)[1] != plan(seed=2).batch(s)[1]).any() for s in range(5))
 
 
 def test_every_epoch_has_each_row_once():
-    batches = plan(odds={"a": 1.0}, steps=50)
+    batches = plan(weights={"a": 1.0}, steps=50)
     read = np.concatenate([batches.batch(step)[1] for step in range(50)])
     for epoch in range(4):
         assert sorted(read[100 * epoch : 100 * (epoch + 1)]) == list(range(100))
 
 
-def test_rows_go_on_where_the_task_stopped_when_tasks_alternate():
+def test_a_task_continues_where_it_stopped_when_tasks_alternate():
     batches = plan()
     read = {"a": [], "b": []}
     for step in range(400):
@@ -40,18 +40,18 @@ def test_rows_go_on_where_the_task_stopped_when_tasks_alternate():
     assert sorted(read["b"][:50]) == list(range(50))
 
 
-def test_tasks_are_drawn_with_their_odds():
-    batches = plan(steps=20_000, odds={"a": 0.95, "b": 0.05})
+def test_tasks_are_sampled_by_their_weights():
+    batches = plan(steps=20_000, weights={"a": 0.95, "b": 0.05})
     share = np.mean([batches.batch(step)[0] == "b" for step in range(20_000)])
     assert share == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 20_000))
 
 
-def test_a_longer_run_begins_alike():
+def test_a_longer_run_begins_with_the_same_batches():
     short, long = plan(steps=10), plan(steps=400)
     assert all((short.batch(step)[1] == long.batch(step)[1]).all() for step in range(10))
 
 
-def test_batch_size_may_change_in_the_run():
+def test_the_batch_size_may_change_during_the_run():
     sizes = np.array([4] * 10 + [8] * 10)
     batches = BatchPlan(0, {"a": 30}, {"a": 1}, sizes)
     read = np.concatenate([batches.batch(step)[1] for step in range(20)])
@@ -64,12 +64,12 @@ def test_fewer_pairs_than_a_batch_is_refused():
         plan(rows={"a": 7, "b": 50})
 
 
-def test_the_odds_may_change_in_the_run():
+def test_the_weights_may_change_during_the_run():
     rows = {"a": 100, "b": 50, "c": 70}
-    batches = BatchPlan(0, rows, {"a": 1, "b": 1}, np.full(300, 8), late_from=100, late_odds={"b": 1, "c": 3})
+    batches = BatchPlan(0, rows, {"a": 1, "b": 1}, np.full(300, 8), late_from=100, late_weights={"b": 1, "c": 3})
     tasks = [batches.batch(step)[0] for step in range(300)]
     assert set(tasks[:100]) == {"a", "b"} and set(tasks[100:]) == {"b", "c"}
     assert tasks[100:].count("c") == pytest.approx(150, abs=4 * np.sqrt(200 * 0.75 * 0.25))
-    # The rows go on where the task stopped.
+    # The task continues where it stopped.
     read = np.concatenate([batches.batch(step)[1] for step in range(300) if tasks[step] == "b"])
     assert sorted(read[:50]) == list(range(50))

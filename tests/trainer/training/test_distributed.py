@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[3]
 
 def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    out, meeting = folder / f"{processes}.pt", folder / "meeting"
+    out, rendezvous = folder / f"{processes}.pt", folder / "rendezvous"
     running = [
         subprocess.Popen(
-            [sys.executable, *map(str, (SCRIPT, out, task, mini_batch, rank, processes, meeting))],
+            [sys.executable, *map(str, (SCRIPT, out, task, mini_batch, rank, processes, rendezvous))],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for rank in range(processes)
@@ -37,7 +37,7 @@ def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[
 
 @pytest.fixture
 def preset(tmp_path):
-    """A run of a few steps on pairs made here."""
+    """The preset of a run of a few steps on made-up pairs."""
     generator = np.random.default_rng(0)
     words = [f"word{index}" for index in range(40)]
     rows = [
@@ -107,11 +107,11 @@ def test_sharded_over_two_processes_follows_the_run_of_one_and_resumes(preset, t
     one = losses(preset, tmp_path / "one", [])
     two = losses(preset, tmp_path / "two", TWO, "--sharded", "true")
     assert two == pytest.approx(one, rel=1e-5)
-    expected, found = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
-    # The loss does not depend on the bias of all responses: its gradient is rounding, of which Adam makes whole steps.
+    expected, actual = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
+    # The loss does not depend on the bias of the responses: its gradient is rounding noise, which Adam scales up.
     expected.pop("response_head.layers.1.bias")
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-3)
+        torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
     stopped = launch(SCRIPT.with_name("interrupted_run.py"), preset, tmp_path / "stopped", TWO, "--sharded", "true")
     assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
         "checkpoint-3"

@@ -2,7 +2,8 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.training.optimizers import RowwiseAdagrad, build_optimisers, clip_gradient, sum_by_row
+from trainer.distributed import sum_by_row
+from trainer.training.optimizers import RowwiseAdagrad, build_optimizers, clip_gradient
 
 
 class Bag(nn.Module):
@@ -35,18 +36,18 @@ def test_clipping_sparse_gradients_equals_torchs_clipping_of_dense_ones(max_norm
         torch.testing.assert_close(ours.grad.to_dense(), theirs.grad)
 
 
-def test_sgd_moves_every_weight_by_rate_times_gradient():
+def test_sgd_updates_every_parameter_by_rate_times_gradient():
     model = gradients(True)
     expected = [p.detach() - 0.5 * p.grad.to_dense() for p in model.parameters()]
-    for optimiser in build_optimisers(model, [model.table.weight], "sgd", 0.5, 0.0):
-        optimiser.step()
-    for parameter, wanted in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.detach(), wanted)
+    for optimizer in build_optimizers(model, [model.table.weight], "sgd", 0.5, 0.0):
+        optimizer.step()
+    for parameter, value in zip(model.parameters(), expected, strict=True):
+        torch.testing.assert_close(parameter.detach(), value)
 
 
-def test_layers_move_as_torchs_adamw_moves_them():
+def test_layers_are_updated_as_by_torchs_adamw():
     model, other = gradients(True), gradients(False)
-    layers, _ = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.3)
+    layers, _ = build_optimizers(model, [model.table.weight], "adamw", 0.1, 0.3)
     layers.step()
     torch.optim.AdamW([other.layer.weight], lr=0.1, weight_decay=0.3).step()
     torch.optim.AdamW([other.layer.bias], lr=0.1, weight_decay=0.0).step()
@@ -54,10 +55,10 @@ def test_layers_move_as_torchs_adamw_moves_them():
 
 
 @pytest.mark.parametrize("sparse", [True, False])
-def test_tables_move_as_rowwise_adagrad_says_in_float64(sparse):
+def test_tables_are_updated_as_by_rowwise_adagrad_in_float64(sparse):
     torch.manual_seed(1)
     table = nn.Embedding(6, 4, sparse=sparse)
-    optimiser = RowwiseAdagrad([table.weight], lr=0.5)
+    optimizer = RowwiseAdagrad([table.weight], lr=0.5)
     expected, sums = table.weight.detach().double(), torch.zeros(6, dtype=torch.float64)
     for ids in ([0, 2, 2], [2, 5], [0, 0, 0]):
         factors = torch.randn(len(ids), 4)
@@ -66,14 +67,14 @@ def test_tables_move_as_rowwise_adagrad_says_in_float64(sparse):
         sums += gradient.square().mean(1)
         held = sorted(set(ids))
         expected[held] -= 0.5 * gradient[held] / sums[held].sqrt().unsqueeze(1)
-        optimiser.step()
-        optimiser.zero_grad()
+        optimizer.step()
+        optimizer.zero_grad()
     torch.testing.assert_close(table.weight.detach().double(), expected, rtol=1e-6, atol=1e-6)
     assert expected[[1, 3, 4]].equal(table.weight.detach()[[1, 3, 4]].double())
-    assert sum(value.numel() for value in optimiser.state_dict()["state"][0].values()) == 6  # one number a row
+    assert sum(value.numel() for value in optimizer.state_dict()["state"][0].values()) == 6  # one value per row
 
 
-def test_distinct_rows_in_order_are_not_copied_and_others_are_summed():
+def test_distinct_sorted_rows_are_not_copied_and_others_are_summed():
     values = torch.ones(3, 2)
     in_order = torch.sparse_coo_tensor([[1, 4, 6]], values, (8, 2), check_invariants=True)
     assert sum_by_row(in_order)._values().data_ptr() == values.data_ptr()
@@ -81,8 +82,8 @@ def test_distinct_rows_in_order_are_not_copied_and_others_are_summed():
     assert twice.indices().tolist() == [[1, 4]] and twice.values().tolist() == [[1, 1], [2, 2]]
 
 
-def test_every_parameter_has_one_optimiser():
+def test_every_parameter_has_one_optimizer():
     model = Bag(True)
-    optimisers = build_optimisers(model, [model.table.weight], "adamw", 0.1, 0.1)
-    held = [id(p) for optimiser in optimisers for group in optimiser.param_groups for p in group["params"]]
+    optimizers = build_optimizers(model, [model.table.weight], "adamw", 0.1, 0.1)
+    held = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
     assert sorted(held) == sorted(id(p) for p in model.parameters())

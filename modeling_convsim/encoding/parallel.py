@@ -1,0 +1,119 @@
+"""Encoding by several threads or processes: windows of texts in, their vectors out in the same order."""
+
+import contextlib
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from functools import partial
+from itertools import chain, islice
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from transformers import PreTrainedModel
+
+
+class WindowEncoder(Protocol):
+    """What a worker process needs of an `Encoder`."""
+
+    def stream(self, texts: Iterable[str], *options: Any) -> Iterator[np.ndarray]:
+        """Vectors of texts, a few at a time."""
+        ...
+
+
+def split_windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
+    """Lists of `size` consecutive texts, the last one possibly shorter, read as they are needed."""
+    remaining = iter(texts)
+    return iter(lambda: list(islice(remaining, size)), [])
+
+
+def encode_in_threads(
+    encode: Callable[[list[str]], np.ndarray], windows: Iterator[list[str]], threads: int
+) -> Iterator[np.ndarray]:
+    """The vectors of each window, in order; a single window, or a single thread, starts no others."""
+    first = list(islice(windows, 2))
+    windows = chain(first, windows)
+    if threads == 1 or len(first) < 2:
+        yield from map(encode, windows)
+        return
+    with (
+        _without_tokenizer_threads(),
+        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as executor,
+    ):
+        yield from _map_in_order(executor, encode, windows, 2 * threads)
+
+
+def encode_in_processes(
+    make_encoder: Callable[[Any], WindowEncoder],
+    model: PreTrainedModel,
+    windows: Iterable[list[str]],
+    options: tuple[Any, ...],
+    processes: int,
+) -> Iterator[np.ndarray]:
+    """The vectors of each window, in order.
+
+    Args:
+        make_encoder: Called in every process, with its model.
+        model: Shared by the processes on a CPU; on GPUs each process copies it to one.
+        windows: Texts that a process encodes at a time.
+        options: Further arguments of `WindowEncoder.stream`.
+        processes: How many to start; they share the threads that torch may use.
+    """
+    threads = max(torch.get_num_threads() // processes, 1)
+    context = torch.multiprocessing.get_context("spawn")
+    if model.device.type == "cpu":
+        model.share_memory()
+    counter = context.Value("i", 0)
+    with ProcessPoolExecutor(processes, context, _start_process, (make_encoder, model, counter, threads)) as executor:
+        encode = partial(_encode_in_process, options=options)
+        yield from _map_in_order(executor, encode, windows, 2 * processes)
+
+
+@contextlib.contextmanager
+def _without_tokenizer_threads() -> Iterator[None]:
+    """Turns the tokenizers library's own threads off: they would compete with ours, one of which runs on each core."""
+    name = "TOKENIZERS_PARALLELISM"
+    before = os.environ.get(name)
+    os.environ[name] = before or "false"
+    try:
+        yield
+    finally:
+        if before is None:
+            os.environ.pop(name, None)
+
+
+def _map_in_order(
+    executor: Executor, encode: Callable[[list[str]], np.ndarray], windows: Iterable[list[str]], ahead: int
+) -> Iterator[np.ndarray]:
+    """Like `executor.map`, but submits at most `ahead` windows before their results are taken."""
+    waiting: deque[Future] = deque()
+    try:
+        for window in windows:
+            waiting.append(executor.submit(encode, window))
+            if len(waiting) > ahead:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+    finally:
+        for future in waiting:  # the caller or an error stopped early
+            future.cancel()
+
+
+_process_encoder: WindowEncoder  # of a process that `encode_in_processes` started
+
+
+def _start_process(
+    make_encoder: Callable[[Any], WindowEncoder], model: PreTrainedModel, counter: Any, threads: int
+) -> None:
+    global _process_encoder
+    torch.set_num_threads(threads)
+    if model.device.type == "cuda":
+        with counter.get_lock():
+            number, counter.value = counter.value, counter.value + 1
+        model.to(f"cuda:{number % torch.cuda.device_count()}")  # type: ignore[arg-type]
+    _process_encoder = make_encoder(model)
+
+
+def _encode_in_process(texts: list[str], options: tuple[Any, ...]) -> np.ndarray:
+    return np.concatenate(list(_process_encoder.stream(texts, *options)))

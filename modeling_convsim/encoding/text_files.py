@@ -1,0 +1,70 @@
+"""Reads texts from files of any size: one per line, or a column of a Parquet file."""
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+
+def read_texts(file: str, column: str) -> Iterator[str]:
+    """Yields the texts of a file: its lines, those of standard input if it is "-", or a column of a Parquet file.
+
+    The file may be larger than memory.
+
+    Raises:
+        ValueError: The file is missing, holds no text, is not UTF-8 (the message names the line), or has no such
+            column.
+    """
+    if file != "-" and not Path(file).is_file():
+        raise ValueError(f"{file}: there is no such file")
+    texts = _parquet_texts(file, column) if file.endswith(".parquet") else _lines(file)
+    first = next(texts, None)
+    if first is None:
+        raise ValueError(f"{file} holds no text, expected at least one")
+    yield from chain([first], texts)
+
+
+def _lines(file: str) -> Iterator[str]:
+    with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                yield line.decode("utf-8").rstrip("\r\n")
+            except UnicodeDecodeError as error:
+                raise ValueError(f"{file}, line {number}: not UTF-8 ({error.reason}); convert the file") from error
+
+
+def _parquet_texts(file: str, column: str) -> Iterator[str]:
+    with import_parquet().ParquetFile(file) as parquet:
+        names = parquet.schema_arrow.names
+        if column not in names:
+            raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}: choose one with --column")
+        for batch in parquet.iter_batches(columns=[column]):
+            texts = batch.column(0).to_pylist()
+            if not all(isinstance(text, str) for text in texts):
+                raise ValueError(f"{file}: column {column!r} holds values that are not text")
+            yield from texts
+
+
+def count_texts(file: str) -> int | None:
+    """Counts the texts of a file, for progress bars; None for standard input or a missing file."""
+    if not Path(file).is_file():
+        return None
+    if file.endswith(".parquet"):
+        return import_parquet().read_metadata(file).num_rows
+    with Path(file).open("rb") as stream:
+        return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
+
+
+def import_parquet() -> Any:
+    """Imports pyarrow's Parquet module, which only Parquet files need.
+
+    Raises:
+        ValueError: pyarrow is not installed.
+    """
+    try:
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ValueError("Parquet files need pyarrow: pip install pyarrow, or use .txt and .npy") from error
+    return parquet

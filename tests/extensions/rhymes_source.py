@@ -1,0 +1,34 @@
+"""Rhymes, two lines with a tab between, to Parquet: a source in one file outside of the package."""
+
+import argparse
+from pathlib import Path
+
+from datasets import Dataset, DatasetDict
+
+from data_scripts.errors import InputError
+from data_scripts.read.text_files import text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+from data_scripts.write.report import print_report
+
+COMMANDS = ("rhymes",)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options."""
+    add_dataset_arguments(parser, "a text file")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the splits: every tenth rhyme is validation, the next one test."""
+    rows = []
+    for location, line in text_lines(Path(args.source)):
+        if line.count("\t") != 1:
+            raise InputError(f"{location}: expected two lines with one tab between")
+        rows.append(dict(zip(("first", "second"), line.split("\t"), strict=True)))
+    parts = {"validation": rows[::10], "test": rows[1::10]}
+    parts["train"] = [row for row in rows if row not in parts["validation"] + parts["test"]]
+    splits = DatasetDict({name: Dataset.from_list(part) for name, part in parts.items()})
+    report = {name: {"rhymes": len(part)} for name, part in parts.items()}
+    with dataset_folder(args) as (folder, _):
+        write_splits(splits, report, folder)
+    print_report(report, args.output)

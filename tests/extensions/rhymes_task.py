@@ -1,0 +1,81 @@
+"""Rhymes get similar embeddings: a task, its dataset and its evaluator in one file outside of the package."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from torch import Tensor, nn
+
+from data_scripts.read.hub_datasets import load_columns
+from trainer.arguments import Arguments, option
+from trainer.data.datasets import DatasetKind, register_dataset_kind
+from trainer.data.token_cache import TokenColumn
+from trainer.encoders import SentenceEncoder
+from trainer.evaluation.evaluators import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, register_evaluator
+from trainer.tasks import Task, TaskInputs, register_task
+from trainer.tasks.encoding import embed_batch, pack
+
+COLUMNS = ("first", "second")
+
+
+def load_rhymes(source: str) -> Any:
+    return load_columns(source, COLUMNS)
+
+
+register_dataset_kind(DatasetKind("rhymes", load_rhymes, COLUMNS, is_joined=True, evaluation_columns=COLUMNS))
+
+
+@dataclass
+class RhymesOptions(Arguments):
+    rhymes: str | None = option(None, "folder or Hub id of rhymes")
+    rhyme_scale: float = option(1.0, "what the loss is multiplied by", above=0)
+
+
+@register_task
+class Rhymes(Task):
+    name = "rhymes"
+    label = "rhymes"
+    card_line = "Rhymes: give two lines that rhyme similar embeddings, squared distance."
+    Options = RhymesOptions
+    required_option = "rhymes"
+    datasets = ("rhymes",)
+
+    def __init__(self, first: TokenColumn, second: TokenColumn, scale: float) -> None:
+        self.columns = [first, second]
+        self.first, self.second, self.scale = first, second, scale
+
+    @classmethod
+    def build(cls, options: RhymesOptions, inputs: TaskInputs) -> dict[str, Task]:
+        columns = inputs.tokenize(inputs.data.training["rhymes"], list(COLUMNS))
+        return {cls.name: cls(columns["first"], columns["second"], options.rhyme_scale)}
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
+        return pack(self.first, rows) | pack(self.second, rows, "hypothesis_")
+
+    def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
+        hypothesis = {key.removeprefix("hypothesis_"): value for key, value in batch.items() if "hypothesis" in key}
+        first = {key: value for key, value in batch.items() if "hypothesis" not in key}
+        distance = (embed_batch(model, first, None) - embed_batch(model, hypothesis, None)).square().sum(dim=1).mean()
+        return self.scale * distance, {"distance": distance.detach()}
+
+
+def evaluate_rhymes(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    """{split: {"cosine": mean cosine of rhymes}}."""
+    results = {}
+    for split, rows in inputs.splits.items():
+        u, v = (encoder.encode(rows[column][:]) for column in COLUMNS)
+        results[split] = {"cosine": float((u * v).sum(axis=1).mean())}
+    return results
+
+
+register_evaluator(
+    Evaluator(
+        name="rhymes",
+        data=EvaluationDataset("rhymes", load_rhymes, "folder or Hub id of rhymes"),
+        evaluate=evaluate_rhymes,
+        card=CardEntry("sentence-similarity", "rhyme", "rhymes", "rhymes", {"cosine": "mean cosine"}),
+    )
+)

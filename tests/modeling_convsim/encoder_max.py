@@ -1,0 +1,49 @@
+"""A toy encoder in one file outside the package: the maximum of the words' embeddings and zero in each dimension."""
+
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.utils import can_return_tuple
+
+from modeling_convsim import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+
+
+@strict
+class ConvSimMaxConfig(ConvSimConfig):
+    model_type = "convsim_max"
+    label: ClassVar[str] = "maxima"
+
+
+class ConvSimMaxModel(ConvSimEncoder):
+    config: ConvSimMaxConfig
+
+    def __init__(self, config: ConvSimMaxConfig) -> None:
+        super().__init__(config)
+        self.embed_tokens = nn.Embedding(config.vocab_size, config.embedding_size)
+        self.post_init()
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        output_hidden_states: bool | None = None,
+    ) -> BaseModelOutputWithPooling:
+        if cu_seqlens is not None:
+            words = self.embed_tokens(self.prepare_packed(input_ids, attention_mask))
+            return self.build_output(torch.segment_reduce(words, "max", lengths=cu_seqlens.diff(), initial=0.0))
+        input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+        words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)
+        hidden_states = (words,) if output_hidden_states else None
+        maxima = F.pad(words, (0, 0, 0, 1)).amax(1)
+        return self.build_output(maxima, last_hidden_state=words, hidden_states=hidden_states)
+
+
+class ConvSimMaxForMultitask(ConvSimForMultitask):
+    config: ConvSimMaxConfig
+    encoder_class = ConvSimMaxModel

@@ -1,0 +1,83 @@
+"""The registry of encoders: what is in the folder, and an encoder from one file outside it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+
+import modeling_convsim
+from modeling_convsim import ENCODERS, Encoder, register_encoder
+from tests.modeling_convsim import encoder_max
+from tests.modeling_convsim.encoder_max import ConvSimMaxForMultitask, ConvSimMaxModel
+from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
+
+
+def test_every_modeling_file_of_the_folder_is_registered():
+    paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
+    names = {path.stem.removeprefix("modeling_") for path in paths} - {"base"}
+    assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+def test_registered_classes_are_those_of_the_auto_classes_and_of_the_package(name):
+    multitask_class = ENCODERS[name]
+    config = AutoConfig.for_model(f"convsim_{name}", vocab_size=60)
+    assert type(config) is multitask_class.config_class and config.label
+    assert type(AutoModel.from_config(config)) is multitask_class.encoder_class
+    assert type(AutoModelForPreTraining.from_config(config)) is multitask_class
+    for part in (multitask_class.config_class, multitask_class.encoder_class, multitask_class):
+        assert getattr(modeling_convsim, part.__name__) is part and part.__name__ in modeling_convsim.__all__
+
+
+@pytest.fixture
+def registered():
+    """The toy encoder's class, registered for one test."""
+    yield register_encoder(ConvSimMaxForMultitask)
+    del ENCODERS["max"]
+
+
+def test_encoder_from_one_file_elsewhere_is_saved_and_opened_like_the_others(registered, tiny_tokenizer, tmp_path):
+    assert ENCODERS["max"] is registered is ConvSimMaxForMultitask
+    assert register_encoder(registered) is registered  # once more changes nothing
+    model = build("max")
+    model.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    assert (tmp_path / "encoder_max.py").read_text() == Path(encoder_max.__file__).read_text()
+    assert json.loads((tmp_path / "config.json").read_text())["auto_map"]["AutoModel"] == "encoder_max.ConvSimMaxModel"
+
+    encoder = AutoModel.from_pretrained(tmp_path)
+    assert type(encoder) is ConvSimMaxModel
+    table = model.encoder.embed_tokens.weight
+    maxima = torch.stack([torch.cat([table[sentence], torch.zeros(1, 12)]).amax(0) for sentence in SENTENCES])
+    expected = maxima / maxima.norm(dim=1, keepdim=True).clamp_min(1e-9)
+    for batch in (pack(SENTENCES), pad(SENTENCES)):
+        torch.testing.assert_close(encoder(**batch).pooler_output, expected)
+
+    opened = Encoder.from_pretrained(tmp_path, "cpu")
+    assert type(opened.model) is ConvSimMaxForMultitask
+    ids = tiny_tokenizer(["the dog runs", "how are you ?"])["input_ids"]
+    vectors = opened.encode(["the dog runs", "how are you ?"], convert_to_tensor=True)
+    torch.testing.assert_close(vectors, model.encoder(**pad(ids)).pooler_output)
+
+
+def test_encoder_without_a_label_or_type_or_with_a_taken_name_is_refused(monkeypatch):
+    class Unlabeled(encoder_max.ConvSimMaxConfig):
+        label = ""
+
+    class Untyped(encoder_max.ConvSimMaxConfig):
+        model_type = "max"
+
+    class Taken(encoder_max.ConvSimMaxConfig):
+        model_type = "convsim_dan"
+
+    for config_class, message in (
+        (Unlabeled, "and label '', expected a model_type that starts with 'convsim_' and a label"),
+        (Untyped, "Untyped has model_type 'max'"),
+        (Taken, r"an encoder named 'dan' exists, modeling_convsim\.modeling_dan\.ConvSimDanForMultitask: choose"),
+    ):
+        monkeypatch.setattr(ConvSimMaxForMultitask, "config_class", config_class)
+        with pytest.raises(ValueError, match=message):
+            register_encoder(ConvSimMaxForMultitask)
+    assert "max" not in ENCODERS and ENCODERS["dan"].__name__ == "ConvSimDanForMultitask"

@@ -1,0 +1,93 @@
+"""A source, a task and an encoder, each in one file outside of the package: prepared, trained, evaluated, published."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from accelerate.state import AcceleratorState
+
+import modeling_convsim
+from data_scripts.__main__ import main as prepare
+from modeling_convsim import Encoder
+from trainer import run
+from trainer.data.datasets import DATASET_KINDS
+from trainer.evaluation.__main__ import main as evaluate
+from trainer.evaluation.evaluators import EVALUATORS
+from trainer.publish.__main__ import main as publish
+from trainer.report.__main__ import main as report
+from trainer.tasks import TASKS
+
+EXTENSIONS = Path(__file__).with_name("extensions")
+ENDINGS = ["day", "night", "light", "way", "sight", "play"]
+LINES = [
+    (f"the {noun} went {where} to{ending}", f"a {other} came {where} by {ending}")
+    for noun, other in (("cat", "dog"), ("man", "girl"), ("ship", "boat"), ("king", "queen"))
+    for where in ("there", "home", "far")
+    for ending in ENDINGS
+]
+
+
+@pytest.fixture(autouse=True)
+def restored_registries(monkeypatch):
+    """Registries as they were, for other tests."""
+    registries = (TASKS, EVALUATORS, DATASET_KINDS, modeling_convsim.ENCODERS)
+    before = [dict(registry) for registry in registries]
+    yield
+    for registry, entries in zip(registries, before, strict=True):
+        registry.clear()
+        registry.update(entries)
+    for name in [name for name in sys.modules if name.startswith("convsim_extension_")]:
+        del sys.modules[name]
+
+
+def test_three_files_outside_of_the_package_go_through_every_command(tmp_path, monkeypatch, capsys):
+    text = tmp_path / "rhymes.tsv"
+    text.write_text("".join(f"{first}\t{second}\n" for first, second in LINES))
+    data, folder = tmp_path / "rhymes", tmp_path / "run"
+    assert prepare([str(EXTENSIONS / "rhymes_source.py"), str(text), "--output", str(data)]) == 0
+    assert "rhymes" in capsys.readouterr().out
+
+    preset = tmp_path / "preset.yaml"
+    options = {
+        "extensions": [str(EXTENSIONS / "rhymes_task.py"), str(EXTENSIONS / "bow_encoder.py")],
+        "model_type": "bow",
+        "tasks": {"rhymes": 1},
+        "rhymes": str(data),
+        "rhyme_scale": 2.0,
+        "learning_rate": 1.0,
+        "max_steps": 30,
+        "batch_size": 16,
+        "eval_every": 15,
+        "best_metric": "rhymes.dev.cosine",
+        "trackers": ["none"],
+        "output_dir": str(folder),
+        "cache_dir": str(tmp_path / "cache"),
+        "mixed_precision": "no",
+        "device": "cpu",
+    }
+    preset.write_text(yaml.safe_dump(options))
+    monkeypatch.setattr(sys, "argv", ["trainer/run.py", str(preset)])
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
+    run.main()
+    results = json.loads((folder / "results.json").read_text())
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    cosines = [row["dev"]["rhymes"]["dev"]["cosine"] for row in rows if "dev" in row]
+    assert cosines[-1] > cosines[0] + 0.01  # it has learned what its task teaches
+    assert results["run"]["rows"] == {"rhymes": len(LINES) - 15} and results["leakage"]["rhymes"]["removed"] == 0
+    assert type(Encoder.from_pretrained(folder / "model", "cpu").model).__name__ == "ConvSimBowForMultitask"
+
+    again = tmp_path / "again.json"
+    words = [str(folder / "model"), "--tasks", "rhymes", "--rhymes", str(data), "--output", str(again)]
+    assert evaluate(words) == 0
+    assert json.loads(again.read_text())["rhymes"] == pytest.approx(results["rhymes"])
+
+    assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry-run"]) == 0
+    card = (folder / "model" / "README.md").read_text()
+    assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
+    assert (folder / "model" / "bow_encoder.py").is_file()
+
+    assert report([str(folder), "-o", str(tmp_path / "report"), "--data", str(tmp_path / "nothing")]) == 0
+    page = (tmp_path / "report" / "README.md").read_text()
+    assert "bag of words, rhymes" in page

@@ -1,0 +1,90 @@
+"""The precision that a run computes in and stores, and the number of threads that it uses."""
+
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from transformers import AutoModel
+
+from tests.trainer.training.tiny_runs import read_results
+from trainer import hardware
+from trainer.training.loop import TrainingLoop
+
+
+@pytest.mark.parametrize("model_type", ["dan", "transformer"])
+def test_bfloat16_trains_and_the_model_is_saved_in_float32(run_trainer, preset, tiny_transformer, tmp_path, model_type):
+    changes = {"model_type": model_type, "mixed_precision": "bf16", "stsb": None, "max_steps": 2}
+    if model_type == "transformer":
+        changes["model_config"] = tiny_transformer
+    assert run_trainer(preset(**changes)) == 0
+    weights = load_file(tmp_path / "run" / "model" / "model.safetensors")
+    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
+    assert all(tensor.isfinite().all() for tensor in weights.values())
+
+
+def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, preset, tmp_path):
+    folder = tmp_path / "run"
+    assert run_trainer(preset(half_precision=True)) == 0
+    stored = load_file(folder / "model" / "model.safetensors")
+    assert {value.dtype for value in stored.values()} == {torch.float16}
+    model = AutoModel.from_pretrained(folder / "model")
+    assert model.dtype == torch.float32
+    torch.testing.assert_close(model.embed_tokens.weight, stored["encoder.embed_tokens.weight"].float(), rtol=0, atol=0)
+    results = read_results(folder)
+    full, half = results["full_precision"]["stsb"]["test"]["all"]["pearson"], results["stsb"]["test"]["all"]["pearson"]
+    assert half != full and half == pytest.approx(full, abs=0.01)
+    checkpoint = load_file(next(folder.glob("checkpoint-*")) / "model.safetensors")
+    assert {value.dtype for value in checkpoint.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("launched", "is_fast", "expected"), [("no", True, "bf16"), ("no", False, "no"), ("bf16", False, "bf16")]
+)
+def test_precision_is_the_launchers_or_bfloat16_where_it_is_fast(
+    run_trainer, launched, is_fast, expected, preset, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)
+    monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (is_fast, "as this test says"))
+    with caplog.at_level("INFO"):
+        assert run_trainer(preset()) == 0
+    assert read_results(tmp_path / "run")["run"]["mixed_precision"] == expected
+    assert ("as this test says" in caplog.text) == (launched == "no")
+
+
+def test_the_fastest_number_of_threads_is_used(run_trainer, preset, tmp_path, monkeypatch):
+    used = []
+    compute_gradients, step = TrainingLoop.compute_gradients, TrainingLoop.step
+
+    def slow_except_with_two(self, index):
+        time.sleep({4: 0.6, 2: 0.0, 1: 0.3}[torch.get_num_threads()])
+        compute_gradients(self, index)
+
+    def record_threads(self, index):
+        used.append(torch.get_num_threads())
+        monkeypatch.setattr(TrainingLoop, "compute_gradients", compute_gradients)
+        step(self, index)
+
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(4)
+        monkeypatch.setattr(TrainingLoop, "compute_gradients", slow_except_with_two)
+        monkeypatch.setattr(TrainingLoop, "step", record_threads)
+        assert run_trainer(preset()) == 0
+        assert set(used) == {2} and torch.get_num_threads() == 4
+    finally:
+        torch.set_num_threads(before)
+    assert read_results(tmp_path / "run")["run"]["threads"] == 2
+
+
+def test_measuring_threads_changes_no_weight(run_trainer, preset, tmp_path):
+    weights = []
+    before = torch.get_num_threads()
+    for threads in (1, 2):
+        torch.set_num_threads(threads)
+        folder = tmp_path / str(threads)
+        assert run_trainer(preset(mixed_precision="no"), "--output_dir", str(folder)) == 0
+        weights.append(load_file(folder / "model" / "model.safetensors"))
+    torch.set_num_threads(before)
+    for name, value in weights[0].items():
+        torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-4)

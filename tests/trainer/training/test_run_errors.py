@@ -1,0 +1,71 @@
+"""Runs that cannot start or cannot continue: one line says what is wrong and what to do."""
+
+import re
+
+import pytest
+import torch
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"captions": ["nowhere/at/all"]}, "nowhere/at/all"),
+        ({"nli": ["a/nli", "b/nli"]}, "nli has two sets named nli"),
+        ({"tasks": {"captions": 1}}, "tasks trains on 'captions', so captions is needed"),
+        ({"late_tasks": {"distillation": 1}}, "late_tasks trains on 'distillation', so teacher is needed"),
+        ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of response_prediction"),
+        ({"tasks": {"neighbours": 1}}, "tasks trains on 'neighbours', so documents is needed"),
+        ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the tasks train on snli alone"),
+        ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
+        ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
+        ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
+        ({"num_processes": 2}, "num_processes is 2, but 1 are running"),
+        ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
+        ({"model_config": {"embedding_siz": 3}}, "model_config has embedding_siz; expected some of"),
+        ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
+        ({"matryoshka_dims": [8, 0]}, r"matryoshka_dims is \[8, 0\]; expected sizes above 0 and below .* 16"),
+        ({"matryoshka_dims": [16]}, r"matryoshka_dims is \[16\]; expected sizes above 0 and below .* 16"),
+        ({"matryoshka_dims": [8], "tasks": {"snli": 1}}, "matryoshka_dims is for the tasks response_prediction, "),
+        ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not among the dev results"),
+        ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
+        ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
+        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
+    ],
+)
+def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert re.search(message, refused(preset(**changes)))
+
+
+def test_a_task_without_rows_is_refused(refused, preset):
+    message = refused(preset(snli_share=0.001))  # of 270 rows
+    assert "snli has 0 training pairs, fewer than a batch of 16" in message
+
+
+def test_an_earlier_run_is_overwritten_only_on_request(run_trainer, refused, preset, tmp_path):
+    assert run_trainer(preset(max_steps=1)) == 0
+    before = (tmp_path / "run" / "results.json").read_bytes()
+    assert "is not empty: resume the run with --resume true" in refused(preset(max_steps=1))
+    assert "settings differ from those of the interrupted run (max_steps was 1, is 2)" in refused(
+        preset(max_steps=2), "--resume", "true"
+    )
+    assert (tmp_path / "run" / "results.json").read_bytes() == before
+
+
+def test_a_run_that_failed_before_its_first_checkpoint_can_be_started_again(run_trainer, refused, preset):
+    assert "fewer than a batch" in refused(preset(batch_size=500))
+    assert run_trainer(preset(max_steps=1)) == 0
+
+
+def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refused, preset, tmp_path):
+    first = tmp_path / "small"
+    assert run_trainer(preset(output_dir=str(first), vocab_size=20, max_steps=1)) == 0
+    second = tmp_path / "large"
+    assert run_trainer(preset(output_dir=str(second), max_steps=1)) == 0
+    mixed = preset(initialise_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None)
+    assert "use the tokenizer that the model was trained with" in refused(mixed)
+
+
+def test_a_diverging_run_is_stopped(refused, preset):
+    message = refused(preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
+    assert "the loss is not finite" in message and "lower learning_rate" in message
