@@ -102,7 +102,7 @@ class _Submission(msgspec.Struct, gc=False):
     created_utc: int | str
 
 
-class _BlockParser:
+class BlockParser:
     """Parses whole blocks of comments at once, where all of their lines are as they should be."""
 
     def __init__(self, submissions: bool, filters: Filters) -> None:
@@ -160,7 +160,7 @@ def write_comments(
         InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
     """
     submissions = holds_submissions(dump)
-    own, parser = BrokenLines(), _BlockParser(submissions, filters)
+    own, parser = BrokenLines(), BlockParser(submissions, filters)
     # The texts are read four times for each join: LZ4, and no dictionaries of what does not repeat, make it a seventh
     # quicker than Zstandard and dictionaries do, for half as much disk again.
     repeating = ["link_id", "author", "subreddit"]

@@ -19,7 +19,7 @@ WARM_UP = 200  # texts
 
 
 def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
-    """Our DAN with the vocabulary and the tables it is trained with."""
+    """Our DAN with the vocabulary and the embedding tables it is trained with."""
     torch.manual_seed(0)
     config = ConvSimDanConfig(
         vocab_size=material.words,
@@ -30,47 +30,47 @@ def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
         ConvSimDanForMultitask(config).save_pretrained(folder)
         material.tokenizer(material.words).save_pretrained(folder)
         encoder = Encoder.from_pretrained(folder, device="cpu", dtype=dtype)
-    return _time(encoder.encode, material.comments(material.texts))
+    return _time(encoder.encode, material.comments(material.texts), material.encode_seconds)
 
 
 def model2vec(material: Material) -> dict[str, float]:
     """model2vec's StaticModel with the same vocabulary and width, in its default settings (threads included)."""
     vectors = np.random.default_rng(0).standard_normal((material.words, material.width), dtype=np.float32)
     model = StaticModel(vectors, material.tokenizer(material.words).backend_tokenizer, normalize=True)
-    return _time(model.encode, material.comments(material.texts))
+    return _time(model.encode, material.comments(material.texts), material.encode_seconds)
 
 
 def tokenizer(material: Material) -> dict[str, float]:
-    """The tokenizer alone, in its fastest form: a thousand texts at a time, token ids left on its side."""
+    """The tokenizer alone, in its fastest form: a thousand texts per call, ids not converted to Python."""
     backend = material.tokenizer(material.words).backend_tokenizer
 
     def tokenize(texts: list[str]) -> None:
         for start in range(0, len(texts), 1000):
             backend.encode_batch_fast(texts[start : start + 1000], add_special_tokens=False)
 
-    return _time(tokenize, material.comments(material.texts))
+    return _time(tokenize, material.comments(material.texts), material.encode_seconds)
 
 
 def minilm(material: Material) -> dict[str, float]:
     """all-MiniLM-L6-v2 in sentence-transformers, on the first of the same texts."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
-    return _time(model.encode, material.comments(material.slow_texts))
+    return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer(material: Material) -> dict[str, float]:
     """Our Transformer at the paper's size, float32."""
     encoder = Encoder.from_pretrained(material.transformer, device="cpu")
-    return _time(encoder.encode, material.comments(material.slow_texts))
+    return _time(encoder.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer_peer(material: Material) -> dict[str, float]:
     """The same folder in sentence-transformers, float32."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
-    return _time(model.encode, material.comments(material.slow_texts))
+    return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer_bf16(material: Material) -> dict[str, float]:
-    """Our Transformer in bfloat16, whose vectors must stay those of float32."""
+    """Our Transformer in bfloat16, whose vectors must stay close to those of float32."""
     texts = material.comments(material.slow_texts)
     exact = Encoder.from_pretrained(material.transformer, device="cpu").encode(texts[:WARM_UP])
     encoder = Encoder.from_pretrained(material.transformer, device="cpu", dtype="bfloat16")
@@ -78,18 +78,18 @@ def transformer_bf16(material: Material) -> dict[str, float]:
     cosines = (exact * vectors).sum(1) / np.linalg.norm(vectors, axis=1)
     if cosines.min() <= 0.999:
         raise ValueError(f"cosine of bfloat16 to float32 vectors is {cosines.min():.5f}, expected above 0.999")
-    return _time(encoder.encode, texts)
+    return _time(encoder.encode, texts, material.encode_seconds)
 
 
 def cbow_sets(material: Material) -> dict[str, float]:
-    """All pairs of the STS sets at once, embedded and compared."""
+    """All pairs of the STS datasets at once, encoded and compared."""
     encoder = _cbow(material)
 
     def compare(texts: Sequence[str]) -> np.ndarray:
         vectors = encoder.encode(texts)
         return (vectors[::2] * vectors[1::2]).sum(1)
 
-    return _time_pairs(compare, material.sts_texts())
+    return _time_pairs(compare, material)
 
 
 def cbow_one_by_one(material: Material) -> dict[str, float]:
@@ -100,11 +100,11 @@ def cbow_one_by_one(material: Material) -> dict[str, float]:
         pairs = (encoder.encode(texts[start : start + 2]) for start in range(0, len(texts), 2))
         return [float(first @ second) for first, second in pairs]
 
-    return _time_pairs(compare, material.sts_texts())
+    return _time_pairs(compare, material)
 
 
 def cbow_in_numpy(material: Material) -> dict[str, float]:
-    """The same averages one pair at a time in plain NumPy, after the same tokenizer: no model class in between."""
+    """The same averages, one pair at a time, in plain NumPy after the same tokenizer, without a model class."""
     encoder = _cbow(material)
     table = encoder.model.get_input_embeddings().weight.detach().numpy()
     backend, unknown = encoder.tokenizer.backend_tokenizer, encoder.tokenizer.unk_token_id
@@ -121,7 +121,7 @@ def cbow_in_numpy(material: Material) -> dict[str, float]:
             cosines.append(float(first @ second / length) if length else 0.0)
         return cosines
 
-    return _time_pairs(compare, material.sts_texts())
+    return _time_pairs(compare, material)
 
 
 def _cbow(material: Material) -> Encoder:
@@ -130,12 +130,12 @@ def _cbow(material: Material) -> Encoder:
     return Encoder(ConvSimCbowForMultitask(config), material.tokenizer(material.words))
 
 
-def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float = 5.0) -> dict[str, float]:
-    """Sentences a second over passes through `texts`, of `seconds` or one, after a short one that is not timed."""
+def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float) -> dict[str, float]:
+    """Sentences per second over whole passes through `texts` for `seconds`, after a short untimed warm-up."""
     encode(texts[:WARM_UP])
     passes, elapsed = time_steps(lambda _: encode(texts), 0, seconds)
     return {"sentences/s": passes * len(texts) / elapsed}
 
 
-def _time_pairs(compare: Callable[[list[str]], Any], texts: list[str]) -> dict[str, float]:
-    return {"pairs/s": _time(compare, texts)["sentences/s"] / 2}
+def _time_pairs(compare: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
+    return {"pairs/s": _time(compare, material.sts_texts(), material.encode_seconds)["sentences/s"] / 2}

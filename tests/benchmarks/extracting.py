@@ -1,14 +1,13 @@
 """From dumps to pairs: `python -m data_scripts reddit` against a dictionary in plain Python, and against pandas.
 
-All read the same files, made up by `made_dumps`, and must write the same pairs to the same splits: their figures hold a
-hash of what they wrote, which `measuring.alternate` compares. Importing libraries is not timed. Two cores each.
+All read the same files, written by `synthetic_dumps`, and must write the same pairs to the same splits: their values
+hold a hash of what they wrote, which `measuring.alternate` compares. Imports are not timed. Two cores each.
 """
 
 import hashlib
 import html
 import io
 import json
-import os
 import shutil
 import tempfile
 import time
@@ -22,11 +21,11 @@ import pyarrow.parquet as pq
 import zstandard
 
 from data_scripts.clean.filters import PAPER
-from data_scripts.read.dumps import DUMP_FORMS, _BlockParser
+from data_scripts.read.dumps import DUMP_FORMS, BlockParser
 from data_scripts.read.files import read_blocks
-from tests.benchmarks.made_dumps import make_dumps
 from tests.benchmarks.material import Material
-from tests.benchmarks.measuring import SAME, run_data_scripts
+from tests.benchmarks.measuring import SAME, run_data_scripts, use_cores
+from tests.benchmarks.synthetic_dumps import make_dumps
 
 FIELDS = ("id", "parent_id", "link_id", "author", "body", "subreddit", "created_utc")
 PAIR = ["input", "response", "thread", "source"]
@@ -42,18 +41,19 @@ def ours(material: Material, source: str, comments: str = "dumped", limit: str |
     with tempfile.TemporaryDirectory(dir=material.folder) as folder:
         output = Path(folder) / "pairs"
         arguments = ["reddit", *map(str, files), "--output", str(output)]
-        seconds, megabytes = run_data_scripts([*arguments, "--memory-limit", limit] if limit else arguments, CORES)
-        return _figures(count, seconds) | {"MB": megabytes} | _digest(output, count)
+        arguments += ["--memory-limit", limit] if limit else []
+        seconds, megabytes = run_data_scripts(material, arguments, CORES)
+        return _values(count, seconds) | {"MB": megabytes} | _digest(output, count)
 
 
 def dictionary_join(material: Material, source: str) -> dict[str, Any]:
-    """All comments in a dictionary by their id, then a look-up for each reply."""
+    """All comments in a dictionary by their id, then a lookup for each reply."""
 
     def join(output: Path) -> None:
         comments: dict[str, Row] = {}
         for row in read(files):
             other = comments.get(row[0])
-            # Of one id twice the first by time counts, then by text, author and parent.
+            # Where an id is repeated, the first by time, text, author and parent counts.
             if other is None or (row[6], row[4], row[3], row[1]) < (other[6], other[4], other[3], other[1]):
                 comments[row[0]] = row
         pairs: dict[str, set[tuple[str, str, str, str]]] = {name: set() for name in SPLITS}
@@ -115,12 +115,12 @@ def parse(material: Material) -> dict[str, float]:
     dump = _dumps(material, material.dumped)[0]
     _use_cores(1)
     started, rows = time.perf_counter(), 0
-    parser = _BlockParser(submissions=False, filters=PAPER)
+    parser = BlockParser(submissions=False, filters=PAPER)
     for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
         columns = parser.columns(block, lines)
-        assert columns is not None, "a line of a made-up dump is not as it should be"
+        assert columns is not None, "a line of a synthetic dump is malformed"
         rows += len(columns[1])
-    return _figures(rows, time.perf_counter() - started)
+    return _values(rows, time.perf_counter() - started)
 
 
 def parse_with_json(material: Material) -> dict[str, float]:
@@ -132,16 +132,16 @@ def parse_with_json(material: Material) -> dict[str, float]:
     for fields in _json_lines(dump):
         for name, column in columns.items():
             column.append(fields[name])
-    return _figures(len(columns["id"]), time.perf_counter() - started)
+    return _values(len(columns["id"]), time.perf_counter() - started)
 
 
 def four_gibibytes(material: Material) -> dict[str, float]:
-    """What `memory_extract` may use at most."""
+    """The memory that `memory_extract` may use at most."""
     return {"MB": 4096}
 
 
 def _use_cores(count: int) -> None:
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+    use_cores(count)
     pa.set_cpu_count(count)
 
 
@@ -151,10 +151,10 @@ def _time(material: Material, join: Callable[[Path], None]) -> dict[str, Any]:
         started = time.perf_counter()
         join(Path(folder))
         seconds = time.perf_counter() - started
-        return _figures(material.dumped, seconds) | _digest(Path(folder), material.dumped)
+        return _values(material.dumped, seconds) | _digest(Path(folder), material.dumped)
 
 
-def _figures(comments: int, seconds: float) -> dict[str, Any]:
+def _values(comments: int, seconds: float) -> dict[str, Any]:
     return {"comments/s": comments / seconds, "microseconds/comment": seconds * 1e6 / comments}
 
 
@@ -213,24 +213,38 @@ def _json_lines(dump: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, io.TextIOWrapper(stream, encoding="utf-8"))
 
 
-def prepare(material: Material, comments: str) -> None:
-    """Make the dumps and the Parquet of comments, where they are missing."""
-    _parquet(material, getattr(material, comments))
+def prepare_dumps(material: Material, sizes: list[str]) -> dict[str, float]:
+    """Write the dumps that are missing; `sizes` are fields of `Material`."""
+    for comments in {getattr(material, size) for size in sizes}:
+        folder = _dump_folder(material, comments)
+        if not folder.is_dir():
+            partial = folder.with_name(f"{folder.name}.partial")
+            shutil.rmtree(partial, ignore_errors=True)
+            make_dumps(partial, comments)
+            partial.rename(folder)
+    return {}
+
+
+def prepare_comments(material: Material, sizes: list[str]) -> dict[str, float]:
+    """Write the dumps and the Parquet of comments; the command reuses files that it wrote from the same dumps."""
+    prepare_dumps(material, sizes)
+    for comments in {getattr(material, size) for size in sizes}:
+        output = str(_comment_folder(material, comments))
+        run_data_scripts(material, ["reddit", *map(str, _dumps(material, comments)), "--comments", output], CORES)
+    return {}
 
 
 def _dumps(material: Material, comments: int) -> list[Path]:
-    folder = material.folder / f"dumps-{comments}"
-    if not folder.is_dir():
-        partial = folder.with_name(f"{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        make_dumps(partial, comments)
-        partial.rename(folder)
-    return sorted(folder.glob("RC_*.zst"))
+    return sorted(_dump_folder(material, comments).glob("RC_*.zst"))
 
 
 def _parquet(material: Material, comments: int) -> list[Path]:
-    """What the command makes of the dumps; it knows files that it made before, and what they were made by."""
-    folder = material.folder / f"comments-{comments}"
-    dumps = _dumps(material, comments)
-    run_data_scripts(["reddit", *map(str, dumps), "--comments", str(folder)], CORES)
-    return sorted(folder.glob("RC_*.parquet"))
+    return sorted(_comment_folder(material, comments).glob("RC_*.parquet"))
+
+
+def _dump_folder(material: Material, comments: int) -> Path:
+    return material.folder / f"dumps-{comments}"
+
+
+def _comment_folder(material: Material, comments: int) -> Path:
+    return material.folder / f"comments-{comments}"

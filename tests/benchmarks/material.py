@@ -1,9 +1,9 @@
-"""What every contender reads: the same pairs, the same vocabularies, the same saved model, made once and kept."""
+"""What every contender reads: the same pairs, vocabularies and saved model, built once and reused."""
 
 import json
 import os
 import platform
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,33 +17,48 @@ from data_scripts.sources.sts import STS_SETS
 from data_scripts.tools.tokenizer import train_tokenizer
 from data_scripts.write.corpora import text_lines
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
+from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.publish.folder import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_TOKENS = 64
-FILLER = "madeup0"  # what the words that fill a vocabulary begin with
+SYNTHETIC = "synthetic.tsv"
+FILLER = "filler0"  # what the words that fill a vocabulary begin with
 
 
 @dataclass(frozen=True)
 class Material:
-    """A folder of things to read, and how much of them is measured."""
+    """A folder of files to read, and how much of them is measured."""
 
     folder: Path
     real: bool = True  # read the Reddit pairs where they are present
-    made_pairs: int = 550_000  # pairs to make where they are not
+    forks: bool = False  # measure in forks of one process: faster, but with its memory
+    synthetic_pairs: int = 550_000  # where Reddit pairs are absent
     words: int = 200_000
     transformer_words: int = 50_000  # as trainer/presets/paper_transformer.yaml
     bigram_buckets: int = 2**18
     width: int = 300
     transformer_config: dict[str, Any] = field(default_factory=dict)  # the paper's sizes
-    seconds: float = 15.0  # a training run is timed for at least so long, after its warm-up
+    seconds: float = 15.0  # training and search are timed for at least so long, after a warm-up
+    encode_seconds: float = 5.0  # the same for encoding
     texts: int = 100_000
     slow_texts: int = 2_000  # for models that take milliseconds a text
-    sts_pairs: int = 16_858  # to make where the sets are not present
+    sts_pairs: int = 16_858  # synthetic pairs, where the STS datasets are absent
     gpu_batch: int = 2_048
-    dumped: int = 2_000_000  # comments in made-up dumps
+    replies: int = 1_000_000  # to suggest from
+    queries: int = 1_000
+    dumped: int = 2_000_000  # comments in synthetic dumps
     many_dumped: int = 20_000_000
+
+    def to_json(self) -> dict[str, Any]:
+        """The fields, for another process."""
+        return asdict(self) | {"folder": str(self.folder)}
+
+    @classmethod
+    def from_json(cls, fields: dict[str, Any]) -> "Material":
+        """The inverse of `to_json`."""
+        return cls(**fields | {"folder": Path(fields["folder"])})
 
     @property
     def pairs(self) -> Path:
@@ -73,13 +88,13 @@ class Material:
         return token_columns(pairs, ["input", "response"], self.tokenizer(words), cache, MAX_TOKENS, False)
 
     def comments(self, count: int) -> list[str]:
-        """The first distinct inputs of the training pairs, in an order drawn with seed 0."""
+        """Distinct inputs of the training pairs, in a random order of seed 0."""
         distinct = sorted(set(self.train_pairs()["input"]))
         chosen = np.random.default_rng(0).permutation(len(distinct))[:count]
         return [distinct[index] for index in chosen]
 
     def sts_texts(self) -> list[str]:
-        """Both sentences, one after the other, of every raw pair of the 19 sets (scored or not)."""
+        """Both sentences, one after the other, of every raw pair of the 19 STS datasets (scored or not)."""
         folder = data_folder() / "sts"
         if not (self.real and folder.is_dir()):
             return self.comments(2 * self.sts_pairs)
@@ -87,7 +102,7 @@ class Material:
             folder / f"{year}-test" / f"STS.input.{name}.txt"
             for year, sets in STS_SETS.items()
             for name in sets.values()
-            if year != "2016"  # the paper's sets end before it
+            if year != "2016"  # the paper has no later datasets
         ]
         lines = [line for file in files if file.is_file() for _, line in text_lines(file)]
         return [text for line in lines for text in line.rstrip("\r\n").split("\t")[:2]]
@@ -95,21 +110,25 @@ class Material:
 
 SIZES = {
     "full": Material(ROOT / "runs" / "benchmarks" / "full"),
-    # Only shows that everything runs: its numbers mean nothing.
+    # Only shows that everything runs: its results mean nothing.
     "smoke": Material(
         ROOT / "runs" / "benchmarks" / "smoke",
         real=False,
-        made_pairs=3_500,
+        forks=True,
+        synthetic_pairs=3_500,
         words=2_000,
         transformer_words=1_000,
         bigram_buckets=1_024,
         width=16,
         transformer_config={"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64},
-        seconds=0.3,
+        seconds=0.1,
+        encode_seconds=0.1,
         texts=500,
         slow_texts=20,
         sts_pairs=50,
         gpu_batch=64,
+        replies=3_000,
+        queries=50,
         dumped=2_000,
         many_dumped=20_000,
     ),
@@ -121,14 +140,14 @@ def data_folder() -> Path:
 
 
 def prepare(material: Material) -> dict[str, Any]:
-    """Make what is missing; returns what a reader of the results must know of the text and the machine."""
+    """Build what is missing; returns what a reader of the results must know of the text and the machine."""
     material.folder.mkdir(parents=True, exist_ok=True)
     files = sorted((data_folder() / "conversations" / "pairs").glob("reddit_*.tsv.xz")) if material.real else []
     if not material.pairs.is_dir():
         if not files:
-            files = [material.folder / "made.tsv"]
-            _make_pairs(files[0], material.made_pairs)
-        # A failure has been told, in words, to standard error.
+            files = [material.folder / SYNTHETIC]
+            _write_synthetic_pairs(files[0], material.synthetic_pairs)
+        # A failure has been explained on standard error.
         if data_scripts(["conversations", *map(str, files), "--output", str(material.pairs)]):
             raise SystemExit(2)
     pairs = material.train_pairs()
@@ -147,36 +166,36 @@ def prepare(material: Material) -> dict[str, Any]:
     model = ConvSimTransformerForMultitask(config)
     build_folder(model, material.tokenizer(material.transformer_words), material.transformer, results={}, settings={})
     report = json.loads((material.pairs / "report.json").read_text(encoding="utf-8"))
-    made = any("made.tsv" in str(value) for value in report.values())
-    occurring = sum(not word.startswith(FILLER) for word in material.tokenizer(material.words).get_vocab())
+    synthetic = any(SYNTHETIC in str(value) for value in report.values())
+    known = sum(not word.startswith(FILLER) for word in material.tokenizer(material.words).get_vocab())
+    kind = "synthetic pairs (Zipf)" if synthetic else "Reddit pairs, filtered as in the paper"
     return {
-        "text": f"{len(pairs):,} {'made-up pairs (Zipf)' if made else 'Reddit pairs, filtered as in the paper'}, with "
-        f"{occurring:,} of the {material.words:,} words",
-        "dumps": f"{material.dumped:,} comments of tests/benchmarks/made_dumps.py ({material.many_dumped:,} where more "
-        "are asked for)",
+        "text": f"{len(pairs):,} {kind}, containing {known:,} of the {material.words:,} words",
+        "dumps": f"{material.dumped:,} comments of tests/benchmarks/synthetic_dumps.py "
+        f"({material.many_dumped:,} in the benchmarks that read more)",
         "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-        "bf16": any(f"{flag} " in f"{_cpuinfo('flags')} " for flag in ("avx512_bf16", "amx_bf16")),
+        "bf16": has_fast_bfloat16(torch.device("cpu"))[0],
     }
 
 
-def _make_pairs(file: Path, count: int) -> None:
-    """Pairs of made-up words whose frequencies follow Zipf's law, in lengths like those of Reddit comments."""
-    draws = np.random.default_rng(0)
+def _write_synthetic_pairs(file: Path, count: int) -> None:
+    """Pairs of synthetic words whose frequencies follow Zipf's law, with lengths like those of Reddit comments."""
+    generator = np.random.default_rng(0)
     shares = np.cumsum(1 / np.arange(1, 300_001))
     with file.open("w", encoding="utf-8") as stream:
         stream.write("input\tresponse\tsource\n")
         for _ in range(count):
             texts = []
-            for length in np.clip(draws.lognormal(2.6, 0.7, size=2), 2, 40).astype(int):
-                ranks = np.searchsorted(shares, draws.random(length) * shares[-1])
+            for length in np.clip(generator.lognormal(2.6, 0.7, size=2), 2, 40).astype(int):
+                ranks = np.searchsorted(shares, generator.random(length) * shares[-1])
                 texts.append(" ".join(map(_word, ranks)))
-            stream.write("\t".join([*texts, "made"]) + "\n")
+            stream.write("\t".join([*texts, "synthetic"]) + "\n")
 
 
 def _word(rank: int) -> str:
-    """A word of letters only, another for every rank, long enough for texts to pass the filter on their share."""
+    """A distinct word for every rank, of letters only, so that texts pass the filter on the share of letters."""
     letters = "en"
     while rank >= 0:
         letters += "abcdefghijklmnopqrstuvwxyz"[rank % 26]
@@ -185,7 +204,7 @@ def _word(rank: int) -> str:
 
 
 def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
-    """The most frequent words; where the texts have fewer than asked for, made-up ones fill the vocabulary."""
+    """A tokenizer of the most frequent words; if the texts have too few, synthetic ones fill the vocabulary."""
     tokenizer = train_tokenizer(texts, "word", words, min_count=1, max_length=MAX_TOKENS)
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary = backend["model"]["vocab"]
@@ -199,12 +218,9 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
     )
 
 
-def _cpuinfo(key: str) -> str:
-    """The first value of a key of /proc/cpuinfo; empty where there is none."""
+def _processor() -> str:
+    """The processor's name."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith(key)), "")
-
-
-def _processor() -> str:
-    return _cpuinfo("model name") or platform.processor()
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()

@@ -93,7 +93,7 @@ def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
     for fields in comments:
         fields |= {"created_utc": str(fields["created_utc"]) if quoted else fields["created_utc"], "edited": [{"a": 1}]}
     block = jsonl(*comments)
-    parsed = dumps._BlockParser(False, PAPER).parse(memoryview(block), 200)
+    parsed = dumps.BlockParser(False, PAPER).parse(memoryview(block), 200)
     assert parsed is not None  # not left to the slow way
     lines = [dumps._comment(line, False, PAPER) for line in block.splitlines()]
     expected = [dict(zip(COMMENT_SCHEMA.names, row, strict=True)) for row in lines]

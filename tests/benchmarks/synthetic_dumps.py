@@ -1,19 +1,19 @@
-"""Make dumps of Reddit comments of any size: `python -m tests.benchmarks.made_dumps FOLDER --comments 2000000`.
+"""Write synthetic dumps of Reddit comments: `python -m tests.benchmarks.synthetic_dumps FOLDER --comments 2000000`.
 
-The texts are made up; their form is like that of four dumps of 2005 and 2006 (27,695 comments; their measures are in
-brackets), the fields and ids are those of 2015:
+The texts are synthetic. Their form follows four dumps of 2005 and 2006 (27,695 comments; measures in parentheses);
+fields and ids follow those of 2015:
 
-- depth: 46 % answer a submission (51 to 69 %; fewer in later years), 25 % a comment that does (18 to 22 %), 13 % one
-  deeper (6 to 11 %), and so on;
+- depth: 46 % reply to a submission (51 to 69 %; fewer in later years), 25 % to a comment that does (18 to 22 %), 13 %
+  one deeper (6 to 11 %), and so on;
 - threads: 3.7 comments (2.7 to 4.0), 51 % of one (50 to 61 %), one in a hundred of 35 or more (21 to 43);
-- fan-out: of the comments that are answered 76 % have one reply (76 to 85 %), 18 % two (13 to 18 %), some have tens;
+- fan-out: of the comments with a reply, 76 % have one (76 to 85 %), 18 % two (13 to 18 %), some have tens;
 - a reply comes log-normally later, at the median after 0.45 % of all comments (0.4 to 1.5 %);
 - texts: 121 characters at the median (138 to 173), log-normal, 19 % of 350 or more (21 to 29 %), words by Zipf's law;
   11 % hold HTML entities (4 to 6 %), 8 % links (8 to 9 %), 4 % letters beyond ASCII (1 to 3 %);
 - 6 % are deleted or removed (11 to 17 %; fewer in later years), 1 % are by bots (0 to 0.2 %; more in later years);
-- a line's fields stand in one of many orders.
+- the order of a line's fields varies.
 
-Holds about 40 bytes a comment, and for each process a window of 2 GiB.
+Needs about 40 bytes of memory per comment, and a window of 2 GiB per process.
 """
 
 import argparse
@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import zstandard
 from tqdm import tqdm
 
-ROWS = 1 << 15  # made at a time
+ROWS = 1 << 15  # generated at a time
 ORDERS = 16  # of the fields in a line
 
 NEW_THREAD, ANSWERS_SUBMISSION, LOST_PARENT = 0.25, 0.20, 0.01  # the rest replies to a comment
@@ -63,10 +63,10 @@ _Field = tuple[str, pa.StringArray, str]  # what stands before each value, the v
 
 @dataclass(frozen=True)
 class _Tree:
-    """Who answers whom, by the comments' places, (comments,) int32 each."""
+    """Which comment replies to which, as indices, (comments,) int32 each."""
 
-    source: np.ndarray  # itself; an earlier one, where that is in the dumps twice
-    parent: np.ndarray  # the comment answered; -1: the submission; -2: a comment that is in no dump
+    source: np.ndarray  # itself, or an earlier comment that is repeated here
+    parent: np.ndarray  # the comment replied to; -1: the submission; -2: a comment that is in no dump
     root: np.ndarray  # the first comment of its thread
 
 
@@ -76,7 +76,7 @@ def _grow(comments: int, seed: int) -> _Tree:
     lag = np.exp(draws.standard_normal(comments, np.float32) * np.float32(LAG_SPREAD))
     lag = (lag * np.float32(max(MEDIAN_LAG * comments, 2))).astype(np.int32) + 1
     answered = np.where(lag <= place, place - lag, -1)
-    # Some comments are answered by many: one in 64, and still more one in 4,096.
+    # Some comments get many replies: one in 64, and one in 4,096 still more.
     popular = draws.random(comments, np.float32)
     answered[popular < 0.1] &= ~63
     answered[popular < 0.01] &= ~4095
@@ -107,7 +107,7 @@ def _by_zipf(size: int) -> np.ndarray:
 
 
 def _names(count: int, draws: np.random.Generator) -> list[str]:
-    """Distinct made-up words, the first ones short."""
+    """Distinct synthetic words, the first ones short."""
     syllables = np.array([a + b for a in [*"bdfgklmnprstvw", "th", "st"] for b in [*"aeiou", "ar", "en"]])
     names: dict[str, None] = {}
     while len(names) < count:
@@ -128,7 +128,7 @@ def _base36(numbers: np.ndarray, digits: int) -> pa.StringArray:
 
 
 class _Lines:
-    """Makes the lines of comments, `ROWS` at a time."""
+    """Generates the lines of comments, `ROWS` at a time."""
 
     def __init__(self, comments: int, seed: int) -> None:
         self.comments, self.seed, self.tree = comments, seed, _grow(comments, seed)
@@ -144,7 +144,7 @@ class _Lines:
 
     def make(self, first: int, end: int, quoted: bool) -> memoryview:
         """The lines of the comments from place `first` to `end`; `quoted`: created_utc is digits in quotes."""
-        # Lines of one order of fields are made together, and put back in their places at the end.
+        # Lines with the same order of fields are generated together, then sorted back.
         rows = np.concatenate([np.arange(first + order, end, ORDERS) for order in range(ORDERS)])
         draws = np.random.default_rng([self.seed, 2, first])
         fields = self._fields(rows, draws, quoted)
@@ -266,12 +266,12 @@ def _write(file: Path, first: int, end: int, quoted: bool) -> None:
 
 
 def make_dumps(folder: Path, comments: int, files: int = 4, seed: int = 0, processes: int = 2) -> list[Path]:
-    """Write dumps RC_2015-01.zst and so on with `comments` lines in all; the same arguments give the same lines.
+    """Write dumps RC_2015-01.zst and so on with `comments` lines in all; equal arguments give equal lines.
 
-    One line in ten thousand has the id of one before it. In every other file created_utc is digits in quotes.
+    One line in ten thousand repeats an earlier id. In every other file created_utc is a string of digits.
 
     Returns:
-        The files, as many comments in each as in the others, as near as can be.
+        The files, with equally many comments each, give or take one.
     """
     global _lines
     _lines = _Lines(comments, seed)
@@ -281,13 +281,13 @@ def make_dumps(folder: Path, comments: int, files: int = 4, seed: int = 0, proce
         (folder / f"RC_{2015 + number // 12}-{number % 12 + 1:02}.zst", first, end, number % 2 == 0)
         for number, (first, end) in enumerate(pairwise(bounds))
     ]
-    with ProcessPoolExecutor(processes, get_context("fork")) as executor:  # what was made is there in each of them
+    with ProcessPoolExecutor(processes, get_context("fork")) as executor:  # forked processes share `_lines`
         list(tqdm(executor.map(_write, *zip(*parts, strict=True)), total=len(parts), desc="make dumps", unit=" files"))
     return [file for file, *_ in parts]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.made_dumps", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.synthetic_dumps", description=__doc__)
     parser.add_argument("folder", type=Path, metavar="FOLDER")
     parser.add_argument("--comments", type=int, default=2_000_000, help="(default: %(default)s)")
     parser.add_argument("--files", type=int, default=4, help="(default: %(default)s)")

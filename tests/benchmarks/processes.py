@@ -1,0 +1,95 @@
+"""Call a function in a process of its own: a new interpreter, or a fork of this one."""
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from multiprocessing import get_context
+from typing import Any
+
+MARK = "returned: "
+
+
+class ProcessError(Exception):
+    """The process failed; the message holds its output."""
+
+
+def call(
+    function: str,
+    arguments: Sequence[Any],
+    fork: bool = False,
+    watch: Callable[[int], object] | None = None,
+    watch_every: float = 0.5,
+) -> Any:
+    """Call `PACKAGE.MODULE.FUNCTION(*arguments)` in another process.
+
+    Args:
+        function: the function; what it takes and returns must fit into JSON.
+        arguments: its arguments.
+        fork: fork this process with everything it has imported, which is seconds faster, instead of starting a new
+            interpreter, whose memory holds only what the function needs.
+        watch: called with the process's id every `watch_every` seconds while it runs.
+        watch_every: seconds.
+
+    Raises:
+        ProcessError: the function raised, or the process ended otherwise.
+    """
+    with tempfile.TemporaryFile("w+") as output:
+        start = _start_fork if fork else _start_interpreter
+        pid, wait = start([function, json.dumps(arguments)], output.fileno())
+        while (code := wait(watch_every if watch else None)) is None:
+            if watch:
+                watch(pid)
+        output.seek(0)
+        lines = output.read().splitlines()
+    marked = [line for line in lines if line.startswith(MARK)]
+    if code or not marked:
+        raise ProcessError(f"{function} {arguments} ended with code {code}:\n" + "\n".join(lines))
+    return json.loads(marked[-1].removeprefix(MARK))
+
+
+_Started = tuple[int, Callable[[float | None], int | None]]  # process id; waits some seconds and returns the exit code
+
+
+def _start_interpreter(arguments: list[str], output: int) -> _Started:
+    command = [sys.executable, "-m", "tests.benchmarks.processes", *arguments]
+    process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT)
+
+    def wait(seconds: float | None) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(seconds)
+        return None
+
+    return process.pid, wait
+
+
+def _start_fork(arguments: list[str], output: int) -> _Started:
+    process = get_context("fork").Process(target=_print_to, args=(output, *arguments))
+    process.start()
+    assert process.pid is not None
+
+    def wait(seconds: float | None) -> int | None:
+        process.join(seconds)
+        return process.exitcode
+
+    return process.pid, wait
+
+
+def _print_to(output: int, function: str, arguments: str) -> None:
+    for stream in (1, 2):
+        os.dup2(output, stream)
+    _print(function, arguments)
+
+
+def _print(function: str, arguments: str) -> None:
+    module, _, name = function.rpartition(".")
+    returned = getattr(import_module(module), name)(*json.loads(arguments))
+    print(f"\n{MARK}{json.dumps(returned)}", flush=True)
+
+
+if __name__ == "__main__":
+    _print(*sys.argv[1:])

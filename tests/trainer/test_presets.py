@@ -1,0 +1,151 @@
+"""Every preset trains for a few steps: its own options, with tiny datasets and a tiny model in place of its own."""
+
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from accelerate.state import AcceleratorState
+
+from modeling_convsim import ENCODERS, Encoder
+from tests.trainer.tiny_datasets import write_datasets
+from trainer import run
+from trainer.arguments import Arguments
+from trainer.command_line import parse_arguments
+from trainer.data.datasets import DATASET_KINDS
+from trainer.tasks import TASKS, trained_tasks
+
+PRESETS = sorted((Path(run.__file__).parent / "presets").glob("*.yaml"))
+STEPS = 4  # so that the last one is in the late part of the schedules, where a preset has one
+# Fields of an encoder's config -> what replaces the preset's value, where the config has such a field.
+TINY_MODEL: dict[str, Any] = {
+    "bigram_buckets": 64,
+    "embedding_size": 16,
+    "hidden_size": 16,
+    "hidden_sizes": [16],
+    "intermediate_size": 16,
+    "nli_hidden_size": 16,
+    "num_attention_heads": 2,
+    "num_hidden_layers": 2,
+    "response_hidden_sizes": [16],
+    "word_embedding_size": 16,
+}
+# The same for options; an option that the preset does not use (None) stays unused.
+TINY_RUN: dict[str, Any] = {
+    "vocab_size": 200,
+    "max_steps": STEPS,
+    "eval_every": 2,
+    "batch_size": 16,
+    "late_batch_size": 24,
+    "mini_batch_size": 8,
+    "trackers": ["none"],
+    "device": "cpu",
+    # Needs several processes: test_distributed.py trains a sharded run over two.
+    "sharded": False,
+}
+TEACHER = "quickstart"  # the preset whose tiny model is the teacher
+
+
+@pytest.fixture(scope="module")
+def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Arguments, Path]]:
+    """Trains a preset, once, after those whose models it starts from; returns its settings and its folder."""
+    folder = tmp_path_factory.mktemp("presets")
+    datasets = write_datasets(folder / "data")
+    trained: dict[str, tuple[Arguments, Path]] = {}
+
+    def model_of(preset: str) -> str:
+        return str(train_once(preset)[1] / "model")
+
+    def train_once(preset: str) -> tuple[Arguments, Path]:
+        if preset not in trained:
+            file, output = str(PRESETS[0].with_name(f"{preset}.yaml")), folder / "runs" / preset
+            changes = tiny_options(parse_arguments([file]), datasets, model_of)
+            changes |= {"output_dir": str(output), "cache_dir": str(folder / "cache")}
+            words = [file, *as_words(changes)]
+            run_trainer(words)
+            trained[preset] = parse_arguments(words), output
+        return trained[preset]
+
+    return train_once
+
+
+def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Callable[[str], str]) -> dict[str, Any]:
+    """The options of a preset that are changed for the test, with their values."""
+    given = {name: value for name, value in dataclasses.asdict(arguments).items() if value or value == 0}
+    changes = {name: value for name, value in TINY_RUN.items() if given.get(name)}
+    for name, value in given.items():
+        if name in DATASET_KINDS:
+            changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
+        elif name == "teacher":
+            changes[name] = model_of(TEACHER)
+        elif is_model_of_a_run(value):
+            changes[name] = model_of(Path(value).parent.name)
+    if arguments.initialize_from is None:
+        changes["model_config"] = tiny_model(arguments)
+    return changes
+
+
+def is_model_of_a_run(value: object) -> bool:
+    return isinstance(value, str) and value.startswith("runs/") and value.endswith("/model")
+
+
+def tiny_model(arguments: Arguments) -> dict[str, Any]:
+    """The sizes that replace those of the preset's encoder; parts that it leaves out (0) stay left out."""
+    config = ENCODERS[arguments.model_type].config_class
+    fields = {field.name for field in dataclasses.fields(config)} & set(TINY_MODEL)
+    return {name: TINY_MODEL[name] for name in fields if arguments.model_config.get(name) != 0}
+
+
+def as_words(options: dict[str, Any]) -> list[str]:
+    """Options as on the command line."""
+    words = []
+    for name, value in options.items():
+        values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
+        words += [f"--{name}", *map(str, values)]
+    return words
+
+
+def run_trainer(words: list[str]) -> None:
+    """`python trainer/run.py …` in this process."""
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["trainer/run.py", *words])
+        run.main()
+
+
+def number_of_steps(arguments: Arguments, results: dict[str, Any]) -> int:
+    if arguments.epochs is None:
+        return STEPS
+    return math.ceil(arguments.epochs * sum(results["run"]["rows"].values()) / arguments.batch_size)
+
+
+@pytest.mark.parametrize("preset", [file.stem for file in PRESETS])
+def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple[Arguments, Path]]) -> None:
+    arguments, folder = train(preset)
+    results = json.loads((folder / "results.json").read_text(encoding="utf-8"))
+    assert results["run"]["steps"] == number_of_steps(arguments, results)
+    # Every task with a weight found training rows ...
+    tasks = set(trained_tasks(arguments))
+    assert {name.partition("/")[0].replace("pairs", "response_prediction") for name in results["run"]["rows"]} == {
+        *tasks
+    } - {"distillation"}
+    # ... and what it trains, and every dataset that is only evaluated on, was evaluated.
+    expected = {TASKS[task].evaluator for task in tasks} - {None}
+    expected |= {name for name, kind in DATASET_KINDS.items() if kind.text_columns is None and getattr(arguments, name)}
+    assert expected <= set(results)
+    vectors = Encoder.from_pretrained(folder / "model").encode(["the red dog", "a house"])
+    assert vectors.shape == (2, TINY_MODEL["embedding_size"])
+
+
+def test_no_preset_reads_what_this_test_does_not_replace() -> None:
+    """Otherwise it would depend on files that only some machines have, or on the Hub."""
+    for file in PRESETS:
+        arguments = parse_arguments([str(file)])
+        changes = tiny_options(arguments, dict.fromkeys(DATASET_KINDS, "tiny"), lambda preset: "tiny")
+        for name, value in dataclasses.asdict(arguments).items():
+            if name not in {*changes, "output_dir", "cache_dir"}:
+                assert not any("/" in str(each) for each in (value if isinstance(value, list) else [value])), name
