@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from trainer.arguments import Arguments
 from trainer.tasks.base import Task, TaskInputs
 from trainer.tasks.options import MatryoshkaOptions, SimilarityOptions
 
@@ -34,7 +35,7 @@ class ContrastiveTask(Task):
         dataset_kind: the kind of dataset whose positive pairs are trained on.
     """
 
-    Options = ContrastiveOptions
+    Options: ClassVar[type[Arguments]] = ContrastiveOptions
     dataset_kind: ClassVar[str]
 
     def __init__(
