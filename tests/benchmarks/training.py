@@ -1,11 +1,10 @@
-"""Training: steps of `trainer/loop.py` against steps of the sentence-transformers trainer, on the same pairs."""
+"""Training: our training loop against the trainer of sentence-transformers, on the same pairs."""
 
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -14,14 +13,17 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
+from modeling_convsim.modeling_base import ConvSimForMultitask
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer.arguments import Arguments
 from trainer.data.datasets import load_corpora
 from trainer.hardware import start_accelerator
-from trainer.training.batching import BatchPlan
-from trainer.training.loop import _Run
+from trainer.training.context import RunContext
+from trainer.training.loop import TrainingLoop
 from trainer.training.setup import build_model, build_tasks, build_tokenizer
+from trainer.training.train import plan_batches
+from trainer.training.trainable_model import TrainableModel
 
 WARM_UP = 5
 MAX_STEPS = 100_000  # more than are ever taken: runs end by time
@@ -32,11 +34,11 @@ def dan(
 ) -> dict[str, float]:
     """Our DAN, the paper's layers over word and bigram tables; `words` is the share of the vocabulary, 1 or 0.1."""
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
-    run = _start(
+    loop, _ = _start(
         material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _figures(batch_size, *time_steps(run._step, WARM_UP, material.seconds))
+    return _figures(batch_size, *time_steps(loop.step, WARM_UP, material.seconds))
 
 
 def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
@@ -54,11 +56,11 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
 
 def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
     """Our Transformer at the paper's size, AdamW."""
-    run = _start(
+    loop, _ = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _per_token(material, _figures(batch_size, *time_steps(run._step, 1, 2 * material.seconds)))
+    return _per_token(material, _figures(batch_size, *time_steps(loop.step, 1, 2 * material.seconds)))
 
 
 def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
@@ -73,22 +75,22 @@ def gpu_transformer(material: Material) -> dict[str, float]:
     """Operations a second of training at the paper's size in bf16: those of the dense layers and the scores only."""
     batch_size = material.gpu_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    run = _start(
+    loop, model = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         device=device, mixed_precision="bf16",
     )  # fmt: skip
 
     def step(index: int) -> None:
-        run._step(index)
+        loop.step(index)
         if device == "cuda":
             torch.cuda.synchronize()
 
     figures = _per_token(material, _figures(batch_size, *time_steps(step, WARM_UP, material.seconds)))
     encoder, head = (
         sum(module.weight.numel() for module in part.modules() if isinstance(module, nn.Linear))
-        for part in (run.model.encoder, run.model.response_head)
+        for part in (model.encoder, model.response_head)
     )
-    scores = batch_size * run.model.config.embedding_size
+    scores = batch_size * model.config.embedding_size
     # Six operations a weight: two forward, four backward.
     operations = 6 * (encoder * figures["tokens/s"] + (head + scores) * figures["pairs/s"])
     return figures | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / figures["pairs/s"] / 3600}
@@ -118,8 +120,8 @@ def _start(
     words: int,
     pairs: Path,
     **options: Any,
-) -> _Run:
-    """A run as `trainer.training.loop.train` starts it, without a folder of its own: no judging, no checkpoint."""
+) -> tuple[TrainingLoop, ConvSimForMultitask]:
+    """The loop of a run and its model, as `trainer.training.train` builds them; nothing is evaluated or saved."""
     arguments = Arguments(
         model_type=model_type,
         model_config=config,
@@ -141,13 +143,14 @@ def _start(
     corpora = load_corpora(arguments)
     tokenizer = build_tokenizer(arguments, corpora, Path(arguments.output_dir))
     tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
-    rows = {name: len(task) for name, task in tasks.items()}
-    plan = BatchPlan(arguments.seed, rows, arguments.tasks, np.full(MAX_STEPS, batch_size))
     model = build_model(arguments, tokenizer)
     model.train()
-    run = _Run(arguments, accelerator, Path(arguments.output_dir), model, tokenizer, corpora, plan, tasks)
-    run.find_threads()
-    return run
+    trainable = TrainableModel(model, arguments, accelerator)
+    plan = plan_batches(arguments, tasks, accelerator.num_processes)
+    context = RunContext(arguments, accelerator, Path(arguments.output_dir))
+    loop = TrainingLoop(context, trainable, tasks, plan)
+    loop.choose_threads()
+    return loop, model
 
 
 class _SparseTrainer(SentenceTransformerTrainer):
