@@ -16,12 +16,14 @@ from transformers import TrainerCallback
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
-from trainer.arguments import Arguments
-from trainer.data.datasets import load_corpora
+from trainer.command_line import build_arguments
+from trainer.data.datasets import load_run_data
 from trainer.hardware import start_accelerator
 from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop
-from trainer.training.setup import build_model, build_tasks, build_tokenizer
+from trainer.training.model import build_model
+from trainer.training.setup import build_tasks
+from trainer.training.tokenizer import build_tokenizer
 from trainer.training.train import plan_batches
 from trainer.training.trainable_model import TrainableModel
 
@@ -122,7 +124,7 @@ def _start(
     **options: Any,
 ) -> tuple[TrainingLoop, ConvSimForMultitask]:
     """The loop of a run and its model, as `trainer.training.train` builds them; nothing is evaluated or saved."""
-    arguments = Arguments(
+    arguments = build_arguments(
         model_type=model_type,
         model_config=config,
         tokenizer=str(material.tokenizer_folder(words)),
@@ -140,9 +142,9 @@ def _start(
         **({"device": "cpu"} | options),
     )
     accelerator = start_accelerator(arguments)
-    corpora = load_corpora(arguments)
-    tokenizer = build_tokenizer(arguments, corpora, Path(arguments.output_dir))
-    tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
+    data = load_run_data(arguments)
+    tokenizer = build_tokenizer(arguments, data, Path(arguments.output_dir))
+    tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
     model = build_model(arguments, tokenizer)
     model.train()
     trainable = TrainableModel(model, arguments, accelerator)

@@ -20,7 +20,7 @@ from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimFo
 from tests.trainer.publish.test_publish import TEXTS, make_model
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
-from trainer.tasks.tasks import ResponsePrediction
+from trainer.tasks.response_prediction import ResponsePrediction
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]

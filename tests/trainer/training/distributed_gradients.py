@@ -13,7 +13,8 @@ import torch.distributed as dist
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from trainer.data.token_cache import TokenColumn
 from trainer.distributed import average_table_gradients, exclude_from_ddp
-from trainer.tasks.tasks import ResponsePrediction, Snli
+from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.snli import Snli
 
 ROWS = 16
 

@@ -36,7 +36,7 @@ def test_siamese_cbow_resumes_to_the_same_weights_bit_for_bit(siamese_cbow, inte
     assert [path.name for path in resumed.glob("checkpoint-*")] == ["checkpoint-4"]
     siamese_cbow("--resume", "true", name="resumed")
     assert_same_weights(*(folder / "model" for folder in (uninterrupted, resumed)))
-    losses = [values_of("neighbours/in_order/loss", folder) for folder in (uninterrupted, resumed)]
+    losses = [values_of("neighbors/in_order/loss", folder) for folder in (uninterrupted, resumed)]
     assert losses[0] == losses[1] and len(losses[0]) > 5
 
 

@@ -43,7 +43,7 @@ def test_multitask_starts_from_a_reddit_model(run_trainer, preset, tmp_path):
     first = tmp_path / "reddit"
     assert run_trainer(preset(output_dir=str(first), tasks={"response_prediction": 1}, max_steps=4)) == 0
     frozen = preset(
-        initialise_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=50
+        initialize_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=50
     )
     assert run_trainer(frozen) == 0
     before, after = (load_file(folder / "model" / "model.safetensors") for folder in (first, tmp_path / "run"))
@@ -83,7 +83,7 @@ def test_further_texts_are_used_for_the_word_vectors_only(run_trainer, preset, d
     write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "A red kitchen"}])
     read = []
     monkeypatch.setattr(
-        "trainer.training.setup.cached_word_vectors",
+        "trainer.data.skip_gram.cached_word_vectors",
         lambda columns, rows, size, *_: read.extend(map(len, columns)) or np.zeros((rows, size), np.float32),
     )
     settings = {"texts": [str(datasets / "books")], "word_vectors": "skip_gram", "tasks": {"response_prediction": 1}}

@@ -10,12 +10,12 @@ import torch
     ("changes", "message"),
     [
         ({"captions": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"nli": ["a/nli", "b/nli"]}, "nli has two sets named nli"),
+        ({"nli": ["a/nli", "b/nli"]}, "nli has two datasets named nli"),
         ({"tasks": {"captions": 1}}, "tasks trains on 'captions', so captions is needed"),
         ({"late_tasks": {"distillation": 1}}, "late_tasks trains on 'distillation', so teacher is needed"),
-        ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of response_prediction"),
-        ({"tasks": {"neighbours": 1}}, "tasks trains on 'neighbours', so documents is needed"),
-        ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the tasks train on snli alone"),
+        ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of captions"),
+        ({"tasks": {"neighbors": 1}}, "tasks trains on 'neighbors', so documents is needed"),
+        ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the run trains on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
@@ -25,9 +25,9 @@ import torch
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"matryoshka_dims": [8, 0]}, r"matryoshka_dims is \[8, 0\]; expected sizes above 0 and below .* 16"),
         ({"matryoshka_dims": [16]}, r"matryoshka_dims is \[16\]; expected sizes above 0 and below .* 16"),
-        ({"matryoshka_dims": [8], "tasks": {"snli": 1}}, "matryoshka_dims is for the tasks response_prediction, "),
+        ({"matryoshka_dims": [8], "tasks": {"snli": 1}}, "matryoshka_dims applies to the tasks captions, "),
         ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not among the dev results"),
-        ({"initialise_from": "nowhere/at/all"}, "initialise_from: nowhere/at/all|tokenizer: nowhere/at/all"),
+        ({"initialize_from": "nowhere/at/all"}, "initialize_from: nowhere/at/all|tokenizer: nowhere/at/all"),
         ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
     ],
@@ -62,7 +62,7 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refu
     assert run_trainer(preset(output_dir=str(first), vocab_size=20, max_steps=1)) == 0
     second = tmp_path / "large"
     assert run_trainer(preset(output_dir=str(second), max_steps=1)) == 0
-    mixed = preset(initialise_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None)
+    mixed = preset(initialize_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None)
     assert "use the tokenizer that the model was trained with" in refused(mixed)
 
 

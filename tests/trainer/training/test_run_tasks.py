@@ -9,7 +9,7 @@ from safetensors.torch import load_file
 from modeling_convsim.encoding import Encoder
 from tests.trainer.training.tiny_runs import read_metrics, read_results, values_of, write
 
-SIAMESE_LOSS = "neighbours/in_order/loss"
+SIAMESE_LOSS = "neighbors/in_order/loss"
 
 
 def test_positive_pairs_are_trained_beside_conversations(run_trainer, preset, positive_pairs, tmp_path):
@@ -82,7 +82,7 @@ def test_siamese_cbow_trains_for_one_epoch_and_keeps_its_last_step(siamese_cbow,
     )
     steps = -(-rows // 32)
     assert rows == 3 * 66 and steps == 7
-    assert results["run"]["rows"] == {"neighbours/in_order": rows}
+    assert results["run"]["rows"] == {"neighbors/in_order": rows}
     assert results["run"]["steps"] == results["run"]["best_step"] == steps
     assert len(values_of(SIAMESE_LOSS, tmp_path / "run")) == steps
     last = load_file(tmp_path / "run" / f"checkpoint-{steps}" / "model.safetensors")
@@ -102,7 +102,7 @@ def test_siamese_cbow_takes_the_steps_of_all_epochs_and_lowers_the_loss(siamese_
 def test_siamese_cbow_trains_on_pairs_as_documents_of_two(siamese_cbow, datasets):
     results = siamese_cbow("--documents", str(datasets / "pairs"))
     # Every text of the 240 pairs has one neighbor, the other text of its pair.
-    assert results["run"]["rows"] == {"neighbours/pairs": 480} and results["run"]["steps"] == 480 // 32
+    assert results["run"]["rows"] == {"neighbors/pairs": 480} and results["run"]["steps"] == 480 // 32
 
 
 def test_evaluation_sentences_are_removed_from_books_and_separate_their_neighbors(siamese_cbow, datasets, tmp_path):
@@ -114,4 +114,4 @@ def test_evaluation_sentences_are_removed_from_books_and_separate_their_neighbor
     )
     assert results["leakage"]["documents/leaky"]["removed"] == 10
     # The first sentence is left alone, then nine times three sentences in a row, and two at the end.
-    assert results["run"]["rows"] == {"neighbours/leaky": 9 * 3 + 2}
+    assert results["run"]["rows"] == {"neighbors/leaky": 9 * 3 + 2}
