@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.replies import Calibration
+from modeling_convsim.suggestion.calibration import Calibration
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
