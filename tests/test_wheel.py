@@ -35,8 +35,8 @@ from modeling_convsim.encoding import Encoder
 from transformers import AutoModel, AutoTokenizer
 
 assert modeling_convsim.__file__.startswith(library), modeling_convsim.__file__
-found = [name for name in modules if importlib.util.find_spec(name)]
-assert not found, f"not required, yet there: {found}"
+unexpected = [name for name in modules if importlib.util.find_spec(name)]
+assert not unexpected, f"not required, but installed: {unexpected}"
 batch = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
 with torch.inference_mode():
     pooled = AutoModel.from_pretrained(folder).eval()(batch["input_ids"], batch["attention_mask"]).pooler_output
@@ -60,7 +60,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pip(command: str, *words: str) -> None:
-    """Run pip; it must end well."""
+    """Run pip; it must succeed."""
     options = ["--quiet", "--disable-pip-version-check", "--no-index"]
     done = subprocess.run([sys.executable, "-m", "pip", command, *options, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -124,8 +124,10 @@ def test_it_encodes_where_nothing_else_is_installed(
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-2000:]
 
-    found = json.loads(done.stdout)
+    vectors = json.loads(done.stdout)
     encoder = Encoder.from_pretrained(folder)
-    assert np.allclose(found["AutoModel"], publish.embed(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6)
-    assert np.allclose(found["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
-    assert np.allclose(found["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)
+    assert np.allclose(
+        vectors["AutoModel"], publish.embed(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
+    )
+    assert np.allclose(vectors["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
+    assert np.allclose(vectors["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)

@@ -1,4 +1,4 @@
-"""The page of a model: similarity of sentences, replies that an index suggests, the nearest sentences of a list.
+"""A page that demonstrates a model: sentence similarity, reply suggestion, and search in an uploaded list.
 
 python model_cards/space/app.py INDEX
 """
@@ -17,9 +17,9 @@ import numpy as np
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
 
-MOST_COMPARED = 50  # sentences: a table of more is not readable
-MOST_LISTED = 100_000  # sentences of an uploaded list: each visitor's vectors are in memory
-HOURS_KEPT = 1  # of them, after the upload
+MAX_COMPARED = 50  # sentences; a larger table is not readable
+MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
+LIST_HOURS = 1  # after which an uploaded list is deleted
 NEAREST = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
@@ -34,181 +34,195 @@ CSS = """
 
 
 def heat_map(sentences: Sequence[str], cosines: np.ndarray) -> str:
-    """A table of (n, n) cosines, each cell the darker the higher; 0 and below are pale."""
+    """A table of cosines (sentences, sentences) whose cells are darker for higher values, palest for 0 and below."""
     columns = "".join(
         f'<th scope="col" class="cell" title="{escape(text)}">{number}</th>'
         for number, text in enumerate(sentences, start=1)
     )
     rows = []
     for number, (text, row) in enumerate(zip(sentences, cosines, strict=True), start=1):
-        cells = "".join(f'<td class="cell" style="{_colours(cosine)}">{cosine:.3f}</td>' for cosine in row)
+        cells = "".join(f'<td class="cell" style="{_colors(cosine)}">{cosine:.3f}</td>' for cosine in row)
         rows.append(f'<tr><th scope="row">{number}. {escape(text)}</th>{cells}</tr>')
-    caption = "Cosines of sentence embeddings: 1 means the same, about 0 nothing in common"
-    return _scrolling(caption, f"<thead><tr><td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody>")
+    caption = "Cosine similarity of sentence embeddings: 1 for the same meaning, about 0 for unrelated texts"
+    return _scrolling_table(caption, f"<thead><tr><td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody>")
 
 
-def _colours(cosine: float) -> str:
-    colour = np.rint(PALEST + min(max(float(cosine), 0.0), 1.0) * (DARKEST - PALEST))
-    # Relative luminance (WCAG 2.2): above .179 black stands out more than white.
-    shares = colour / 255
-    linear = np.where(shares <= 0.04045, shares / 12.92, ((shares + 0.055) / 1.055) ** 2.4)
+def _colors(cosine: float) -> str:
+    background = np.rint(PALEST + min(max(float(cosine), 0.0), 1.0) * (DARKEST - PALEST))  # (3,): RGB
+    # With a relative luminance (WCAG 2.2) above .179, black text has more contrast than white.
+    fractions = background / 255
+    linear = np.where(fractions <= 0.04045, fractions / 12.92, ((fractions + 0.055) / 1.055) ** 2.4)
     text = "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
-    return f"background: rgb({', '.join(f'{value:.0f}' for value in colour)}); color: {text}"
+    return f"background: rgb({', '.join(f'{value:.0f}' for value in background)}); color: {text}"
 
 
-def list_found(caption: str, header: Sequence[str], found: Sequence[Sequence[str]]) -> str:
-    """A table of what was found, best first; the columns `score`, `cosine` and `times` are numbers."""
-    classes = [' class="number"' if name in ("score", "cosine", "times") else "" for name in header]
+def results_table(caption: str, header: Sequence[str], results: Sequence[Sequence[str]]) -> str:
+    """A table of search results, best first; the columns `score`, `cosine` and `count` are numeric."""
+    classes = [' class="number"' if name in ("score", "cosine", "count") else "" for name in header]
     names = "".join(f'<th scope="col"{kind}>{name}</th>' for kind, name in zip(classes, header, strict=True))
     rows = []
-    for one in found:
-        cells = (f"<td{kind}>{escape(text)}</td>" for kind, text in zip(classes, one, strict=True))
+    for result in results:
+        cells = (f"<td{kind}>{escape(text)}</td>" for kind, text in zip(classes, result, strict=True))
         rows.append(f"<tr>{''.join(cells)}</tr>")
-    return _scrolling(caption, f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>")
+    return _scrolling_table(caption, f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>")
 
 
-def _scrolling(caption: str, table: str) -> str:
-    """A table that is as wide as it needs to be, in a part of the page that the arrow keys scroll."""
-    said = escape(caption)
+def _scrolling_table(caption: str, content: str) -> str:
+    """A table of any width, in a region of the page that scrolls with the arrow keys."""
+    label = escape(caption)
     return (
-        f'<p>{said}</p><div class="scroll" tabindex="0" role="region" aria-label="{said}"><table>{table}</table></div>'
+        f'<p>{label}</p><div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>{content}</table>'
+        "</div>"
     )
 
 
 def compare(index: ReplyIndex, text: str) -> str:
-    """The heat map of the sentences of a text, one a line.
+    """The heat map of a text's sentences, one per line.
 
     Raises:
-        gr.Error: There are fewer than 2, or more than 50.
+        gr.Error: There are fewer than 2 sentences, or more than 50.
     """
     sentences = [line.strip() for line in text.splitlines() if line.strip()]
-    if not 2 <= len(sentences) <= MOST_COMPARED:
-        raise _refused(f"There are {len(sentences)} sentences: write 2 to {MOST_COMPARED}, one a line.")
+    if not 2 <= len(sentences) <= MAX_COMPARED:
+        raise _error(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
     vectors = index.encoder.encode(sentences)
     return heat_map(sentences, vectors @ vectors.T)
 
 
 def suggest(index: ReplyIndex, text: str, count: float) -> str:
-    """What the index suggests for a message, or that it has nothing to suggest.
+    """A table of the replies that the index suggests for a message, or a sentence that there are none.
 
     Raises:
         gr.Error: The message is empty.
     """
     if not text.strip():
-        raise _refused("The message is empty: write one.")
-    found = index.suggest(text, int(count))
-    if not found:
-        lowest = index.calibration.threshold if index.calibration else 0
-        return f"<p>No suggestion: nothing here scores {lowest:.3f} or more.</p>"
-    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}", one.answer or ""] for one in found]
+        raise _error("The message is empty.")
+    suggestions = index.suggest(text, int(count))
+    if not suggestions:
+        threshold = index.calibration.threshold if index.calibration else 0
+        return f"<p>No suggestion: no reply reaches the threshold of {threshold:.3f}.</p>"
+    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}", one.answer or ""] for one in suggestions]
     if index.side == "response":
-        return list_found(f"Replies to: {text.strip()}", ["score", "reply", "times"], [row[:3] for row in rows])
-    return list_found(f"Questions like: {text.strip()}", ["cosine", "question", "times", "answer"], rows)
+        return results_table(f"Replies to: {text.strip()}", ["score", "reply", "count"], [row[:3] for row in rows])
+    return results_table(f"Questions like: {text.strip()}", ["cosine", "question", "count", "answer"], rows)
 
 
 def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
-    """An index of the sentences of an uploaded file, and what is said of it; none of a file that is not right."""
+    """An index of an uploaded file's sentences and a summary, or None and what is wrong with the file."""
     if file is None:
         return None, ""
     name = Path(file).name
     try:
-        lines = list(islice(read_texts(file, "text"), MOST_LISTED + 1))
-        if len(lines) > MOST_LISTED:
-            raise ValueError(f"{name} holds more than {MOST_LISTED:,} sentences: upload it in parts")
-        listed = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
+        lines = list(islice(read_texts(file, "text"), MAX_LIST + 1))
+        if len(lines) > MAX_LIST:
+            raise ValueError(f"{name} holds more than {MAX_LIST:,} sentences: upload it in parts")
+        uploaded = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
     except ValueError as error:
-        said = str(error).replace(file, name).partition(": choose one with --column")[0]
-        return None, f"<p>{escape(said)}</p>"
+        message = str(error).replace(file, name).partition(": choose one with --column")[0]
+        return None, f"<p>{escape(message)}</p>"
     blank = sum(not line.strip() for line in lines)
-    same = len(lines) - blank - len(listed)
-    return listed, (
-        f"<p>{len(listed):,} sentences of {escape(name)}. Left out: blank {blank:,}; the same as another, but for case "
-        f"and punctuation, {same:,}.</p>"
+    duplicates = len(lines) - blank - len(uploaded)
+    return uploaded, (
+        f"<p>{len(uploaded):,} sentences of {escape(name)}, without {blank:,} blank lines and {duplicates:,} "
+        "duplicates (ignoring case and punctuation).</p>"
     )
 
 
-def find_nearest(listed: ReplyIndex | None, text: str) -> str:
-    """The sentences of the uploaded list that are nearest to a sentence.
+def find_nearest(uploaded: ReplyIndex | None, text: str) -> str:
+    """A table of the sentences of the uploaded list that are most similar to a sentence.
 
     Raises:
         gr.Error: The sentence is empty, or there is no list.
     """
-    if listed is None:
-        raise _refused("There is no list yet: upload a text file, one sentence a line.")
+    if uploaded is None:
+        raise _error("Upload a list first: a text file, one sentence per line.")
     if not text.strip():
-        raise _refused("The sentence is empty: write one.")
-    rows = [[f"{one.score:.3f}", one.text] for one in listed.suggest(text, NEAREST)]
-    return list_found(f"Nearest to: {text.strip()}", ["cosine", "sentence"], rows)
+        raise _error("The sentence is empty.")
+    rows = [[f"{one.score:.3f}", one.text] for one in uploaded.suggest(text, NEAREST)]
+    return results_table(f"Nearest to: {text.strip()}", ["cosine", "sentence"], rows)
 
 
-def _refused(message: str) -> gr.Error:
-    return gr.Error(message, duration=None, print_exception=False)  # it stays until it is closed
+def _error(message: str) -> gr.Error:
+    return gr.Error(message, duration=None, print_exception=False)  # shown until it is closed
 
 
 def build(index: ReplyIndex) -> gr.Blocks:
-    """The page."""
+    """Builds the page."""
     model = index.encoder.model
-    name = Path(model.name_or_path)
-    shown = name.resolve().parent.name if name.is_dir() and name.name == "model" else str(name)  # a run's folder
-    replies = "Replies" if index.side == "response" else "Questions"
-    with gr.Blocks(title=f"convsim: {shown}", analytics_enabled=False) as page:
+    path = Path(model.name_or_path)
+    name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
+    with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False) as page:
         gr.Markdown(
-            f"# convsim: {shown}\n\nIt learnt what sentences mean from how people answer them "
-            f"({model.config.model_type}, {model.num_parameters():,} parameters)."
+            f"# convsim: {name}\n\nA sentence encoder trained on conversations ({model.config.label}, "
+            f"{model.num_parameters():,} parameters)."
         )
-        with gr.Tab("Similarity"):
-            sentences = gr.Textbox(FIGURE_1, label="Sentences, one a line (Shift+Enter compares)", lines=4)
-            button = gr.Button("Compare", variant="primary")
-            compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
-            gr.on([button.click, sentences.submit], partial(compare, index), sentences, compared, api_name="compare")
-        with gr.Tab(replies):
-            message = gr.Textbox(label="Message", placeholder="Write a message, then Enter", max_lines=1)
-            count = gr.Slider(1, 10, 3, step=1, label="At most")
-            button = gr.Button("Suggest", variant="primary")
-            gr.Markdown(f"{len(index):,} {replies.lower()}. {describe_threshold(index)}")
-            suggested = gr.HTML(elem_id="suggested")
-            given = [message, count]
-            gr.on([button.click, message.submit], partial(suggest, index), given, suggested, api_name="suggest")
-        with gr.Tab("Nearest"):
-            listed = gr.State(time_to_live=HOURS_KEPT * 3600)
-            file = gr.File(label="List: text, UTF-8, one sentence a line (or Parquet, column text)", height=140)
-            status = gr.HTML(elem_id="status")
-            sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then Enter", max_lines=1)
-            button = gr.Button("Find", variant="primary")
-            nearest = gr.HTML(elem_id="nearest")
-            file.change(partial(read_list, index), file, [listed, status], api_name="upload")
-            gr.on([button.click, sentence.submit], find_nearest, [listed, sentence], nearest, api_name="nearest")
+        _add_similarity_tab(index)
+        _add_suggestion_tab(index)
+        _add_nearest_tab(index)
     return page
 
 
+def _add_similarity_tab(index: ReplyIndex) -> None:
+    with gr.Tab("Similarity"):
+        sentences = gr.Textbox(FIGURE_1, label="Sentences, one per line (Shift+Enter compares)", lines=4)
+        button = gr.Button("Compare", variant="primary")
+        compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
+        gr.on([button.click, sentences.submit], partial(compare, index), sentences, compared, api_name="compare")
+
+
+def _add_suggestion_tab(index: ReplyIndex) -> None:
+    name = "Replies" if index.side == "response" else "Questions"
+    with gr.Tab(name):
+        message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
+        count = gr.Slider(1, 10, 3, step=1, label="Maximum number of suggestions")
+        button = gr.Button("Suggest", variant="primary")
+        gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
+        suggested = gr.HTML(elem_id="suggested")
+        inputs = [message, count]
+        gr.on([button.click, message.submit], partial(suggest, index), inputs, suggested, api_name="suggest")
+
+
+def _add_nearest_tab(index: ReplyIndex) -> None:
+    with gr.Tab("Nearest"):
+        uploaded = gr.State(time_to_live=LIST_HOURS * 3600)
+        file = gr.File(label="List: text, UTF-8, one sentence per line (or Parquet, column text)", height=140)
+        status = gr.HTML(elem_id="status")
+        sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then press Enter", max_lines=1)
+        button = gr.Button("Find", variant="primary")
+        nearest = gr.HTML(elem_id="nearest")
+        file.change(partial(read_list, index), file, [uploaded, status], api_name="upload")
+        gr.on([button.click, sentence.submit], find_nearest, [uploaded, sentence], nearest, api_name="nearest")
+
+
 def describe_threshold(index: ReplyIndex) -> str:
-    """What calibration found."""
-    said = index.calibration
-    if said is None:
-        return "There is no threshold: something is always suggested."
-    among = "the whole index" if said.candidates is None else f"{said.candidates} candidates"
+    """Describes the result of calibration."""
+    calibration = index.calibration
+    if calibration is None:
+        return "There is no threshold: there are always suggestions."
+    among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
     return (
-        f"Nothing that scores less than {said.threshold:.3f} is suggested: of {said.pairs:,} held-out pairs "
-        f"{said.coverage:.0%} then got a suggestion, right in {said.precision:.0%} of these (among {among})."
+        f"Nothing with a score below the threshold of {calibration.threshold:.3f} is suggested. On "
+        f"{calibration.pairs:,} held-out pairs, it has precision {calibration.precision:.0%} (among {among}) and "
+        f"coverage {calibration.coverage:.0%}."
     )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Opens the page; returns 2 for an index that does not open."""
+    """Serves the page; returns 2 if the index cannot be opened."""
     parser = argparse.ArgumentParser(
-        description="The page of a model and of an index of replies that it made.",
-        epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT say where it listens (default: this machine alone, 7860 or "
-        "the next port that is free).",
+        description="Serve a page that demonstrates a model and an index of replies that was built with it.",
+        epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
+        "the next free port).",
     )
     parser.add_argument(
         "index",
         nargs="?",
         type=Path,
         default=Path(__file__).parent / "replies",
-        help="folder that `python -m modeling_convsim.suggestion build` wrote; it names its model (default: replies "
-        "beside this file)",
+        help="folder written by `python -m modeling_convsim.suggestion build`, which names its model (default: "
+        "replies/ next to this file)",
     )
-    parser.add_argument("--open", action="store_true", help="open a browser at it")
+    parser.add_argument("--open", action="store_true", help="open the page in a browser")
     options = parser.parse_args(arguments)
     try:
         index = ReplyIndex.load(options.index)

@@ -1,4 +1,4 @@
-"""Reply suggestion and FAQ search: `ReplyIndex`, and the command `python -m modeling_convsim.suggestion`."""
+"""Suggests replies and searches questions: `ReplyIndex`, and the command `python -m modeling_convsim.suggestion`."""
 
 from modeling_convsim.suggestion.reply_index import ReplyIndex
 

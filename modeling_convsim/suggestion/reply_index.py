@@ -1,37 +1,38 @@
-"""An index of replies (or questions): built, saved, opened, and asked for those that score highest for a text.
+"""`ReplyIndex`: replies (or questions) that are searched for those with the highest scores for a text."""
 
-A saved index is a folder: index.json (settings), replies.parquet (text, count and, for questions, answer), vectors.npy
-(float16) and, of 100,000 replies or more, int8.npy (the same, rounded).
-"""
-
-import hashlib
-import json
 import math
 import os
-import shutil
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 import torch
-from torch import nn
 from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.suggestion.replies import Calibration, Replies, choose_threshold, fold, normalize
-from modeling_convsim.suggestion.search import Int8Vectors, exact_search, import_extra, quantize
+from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
+from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate, drop_near_duplicates
+from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
+from modeling_convsim.suggestion.storage import (
+    IndexSettings,
+    IndexSide,
+    hash_weights,
+    read_index,
+    write_index,
+    write_settings,
+)
 
-IndexSide = Literal["response", "input"]
-EXACT_BELOW = 100_000  # replies; from there on vectors of int8 are searched
-DUPLICATE_COSINE = 0.9  # of sentence embeddings: "It is on its way" and "It's on the way" are at .88 in best_dan
-BLOCK = 256  # queries that are searched for at a time
+DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
+BLOCK = 256  # queries that are searched for together
+FEW, MANY = 4, 64  # candidates per suggestion: each has to be encoded to find near-duplicates, so few are tried first
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A reply (or question) with its score, how often it was given, and a question's answer."""
+    """A reply (or question) with its score, its count in the index's texts, and a question's answer."""
 
     text: str
     score: float
@@ -39,20 +40,11 @@ class Suggestion:
     answer: str | None = None
 
 
-def weights_digest(model: nn.Module) -> str:
-    """A digest of a model's weights, the same whichever type it computes in: they are rounded to bfloat16 for it."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
-    return digest.hexdigest()
-
-
 class ReplyIndex:
-    """Replies whose vectors are searched for those that score highest for a text.
+    """Replies and their vectors, searched exhaustively for those that score highest for a text.
 
-    An index of side "response" suggests replies: the score is the model's, u' . v'. One of side "input" finds
-    questions (FAQ): the score is the cosine of sentence embeddings.
+    An index of side "response" suggests replies: the score is the model's, u' . v'. One of side "input" finds questions
+    (FAQ): the score is the cosine of sentence embeddings.
     """
 
     def __init__(
@@ -63,16 +55,26 @@ class ReplyIndex:
         side: IndexSide = "response",
         duplicate_cosine: float = DUPLICATE_COSINE,
         calibration: Calibration | None = None,
-        rounded: np.ndarray | None = None,
+        quantized: np.ndarray | None = None,
     ) -> None:
-        """Takes what `build` and `load` make: vectors (replies, size), and the same as int8 if there are many."""
+        """Takes the parts that `build` and `load` create.
+
+        Args:
+            encoder: The model that encoded the replies.
+            replies: Distinct replies.
+            vectors: (replies, dimensions), of any float type.
+            side: As in `build`.
+            duplicate_cosine: As in `build`.
+            calibration: The result of `calibrate`, if any.
+            quantized: The vectors in int8, if there are many and they have been quantized already.
+        """
         self.encoder, self.replies, self.side = encoder, replies, side
         self.duplicate_cosine, self.calibration = duplicate_cosine, calibration
         self.vectors, self._int8 = vectors, None
-        if len(vectors) < EXACT_BELOW:
-            self.vectors = vectors.astype(np.float32)  # several times as fast, but twice the memory
+        if needs_int8(len(vectors)):
+            self._int8 = Int8Vectors(quantize(vectors) if quantized is None else quantized)
         else:
-            self._int8 = Int8Vectors(quantize(vectors) if rounded is None else rounded)
+            self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
 
     def __len__(self) -> int:
         return len(self.replies.texts)
@@ -88,54 +90,54 @@ class ReplyIndex:
         show_progress: bool = False,
         processes: int = 1,
     ) -> "ReplyIndex":
-        """Folds texts and encodes them.
+        """Deduplicates texts and encodes them.
 
         Args:
-            encoder: The model; its name, as it was given, and its `truncate_dim` are what a saved index opens.
-            texts: Replies (side "response") or questions (side "input"), as often as they come.
-            side: As above.
-            answers: What to show with each question, as many as texts.
-            duplicate_cosine: Of two replies whose sentence embeddings have this cosine or more, only the better one is
-                suggested; 1 turns that off. Above 0.
-            show_progress: Shows what is done, and the time left.
+            encoder: The model. A saved index stores its name, as it was given, and its `truncate_dim`.
+            texts: Replies (side "response") or questions (side "input"), including repeated ones.
+            side: See the class.
+            answers: What to show with each question, one for each text.
+            duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
+                above 0; 1 turns this off.
+            show_progress: Show each step and the remaining time.
             processes: As in `Encoder.stream`.
 
         Raises:
-            ValueError: There is no text, an option is out of range, or something is not installed.
+            ValueError: There are no texts, an option is out of range, or a dependency is not installed.
         """
         if side not in get_args(IndexSide):
             raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
         if not 0 < duplicate_cosine <= 1:
-            raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, up to 1")
-        replies = fold(
-            tqdm(texts, "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress), answers
-        )
+            raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
+        texts = tqdm(texts, "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
+        replies = deduplicate(texts, answers)
         if not replies.texts:
-            raise ValueError("there is no text to build an index of")
-        if len(replies.texts) >= EXACT_BELOW:
+            raise ValueError("there are no texts to build an index of")
+        is_large = needs_int8(len(replies.texts))
+        if is_large:
             import_extra("numkong", "searching 100,000 replies or more")
         vectors = np.empty((len(replies.texts), encoder.embedding_size), np.float16)
         row = 0
         for part in encoder.stream(replies.texts, side, show_progress=show_progress, processes=processes):
             vectors[row : row + len(part)] = part
             row += len(part)
-        rounded = quantize(vectors, show_progress) if len(vectors) >= EXACT_BELOW else None
-        return cls(encoder, replies, vectors, side, duplicate_cosine, rounded=rounded)
+        quantized = quantize(vectors, show_progress) if is_large else None
+        return cls(encoder, replies, vectors, side, duplicate_cosine, quantized=quantized)
 
     def suggest(self, text: str, k: int = 3, threshold: float | None = None) -> list[Suggestion]:
-        """Up to k replies to a text, best first: none if none reaches the threshold.
+        """Suggests up to k replies to a text, best first; none if none reaches the threshold.
 
         Args:
-            text: What is to be answered (or asked).
-            k: How many, 1 or more; fewer come back if of the best 64 k too many are near-duplicates of each other.
-            threshold: The lowest score; by default that of `calibrate`, and -inf, none, before it.
+            text: The text to answer (or the question to find).
+            k: Number of suggestions, 1 or more. There are fewer if too many of the best 64 k are near-duplicates.
+            threshold: The lowest score; by default that of `calibrate`, or -inf (no threshold) before it.
         """
         return self.suggest_many([text], k, threshold)[0]
 
     def suggest_many(
         self, texts: Sequence[str], k: int = 3, threshold: float | None = None, show_progress: bool = False
     ) -> list[list[Suggestion]]:
-        """`suggest` for each of several texts, in less time."""
+        """Suggests replies to several texts, faster than `suggest` one by one."""
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
         if threshold is None:
@@ -145,34 +147,40 @@ class ReplyIndex:
             for start in range(0, len(texts), BLOCK):
                 block = list(texts[start : start + BLOCK])
                 queries = self.encoder.encode(block, side=self._query_side)
-                suggestions += self._suggest_block(queries, k, threshold)
+                suggestions += self._suggest_for(queries, k, threshold)
                 progress.update(len(block))
         return suggestions
 
-    def _suggest_block(self, queries: np.ndarray, k: int, threshold: float) -> list[list[Suggestion]]:
-        suggestions: list[list[Suggestion]] = [[] for _ in queries]
-        waiting = np.arange(len(queries))
-        for count in (4 * k, 64 * k):  # the texts of few candidates need be encoded, as a rule
-            scores, rows = self.search(queries[waiting], count)
-            good = scores >= threshold
-            candidates = [rows[index, good[index]] for index in range(len(waiting))]
-            kept = [places[:k] for places in self._distinct(candidates)]
-            for index, query in enumerate(waiting):
-                suggestions[query] = [
-                    self._suggestion(candidates[index][place], scores[index, place]) for place in kept[index]
-                ]
-            short = np.array([len(places) < k for places in kept]) & good.all(axis=1)
-            waiting = waiting[short]
-            if not len(waiting) or count >= len(self):
-                break
+    def _suggest_for(self, queries: np.ndarray, k: int, threshold: float) -> list[list[Suggestion]]:
+        """Suggestions for query vectors (queries, dimensions), from few candidates or, if needed, from many."""
+        suggestions, is_final = self._suggest_among(FEW * k, queries, k, threshold)
+        if not is_final.all():
+            retried = np.flatnonzero(~is_final)
+            more, _ = self._suggest_among(MANY * k, queries[retried], k, threshold)
+            for query, better in zip(retried, more, strict=True):
+                suggestions[query] = better
         return suggestions
+
+    def _suggest_among(
+        self, count: int, queries: np.ndarray, k: int, threshold: float
+    ) -> tuple[list[list[Suggestion]], np.ndarray]:
+        """Suggestions among each query's `count` best replies, and (queries,) whether more replies cannot add any."""
+        scores, rows = self.search(queries, count)  # (queries, count), best first
+        reaches = scores >= threshold
+        candidates = [best[reached] for best, reached in zip(rows, reaches, strict=True)]
+        suggestions = [
+            [self._suggestion(candidates[query][position], scores[query, position]) for position in positions[:k]]
+            for query, positions in enumerate(self._distinct(candidates))
+        ]
+        is_complete = np.array([len(suggested) == k for suggested in suggestions])
+        return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self))
 
     def _suggestion(self, row: int, score: float) -> Suggestion:
         texts, counts, answers = self.replies
         return Suggestion(texts[row], float(score), int(counts[row]), answers[row] if answers else None)
 
     def _distinct(self, candidates: list[np.ndarray]) -> list[list[int]]:
-        """Of each array of rows, best first, the places of those that are no near-duplicate of one before."""
+        """For each array of rows, best first, the positions that remain without near-duplicates."""
         if self.duplicate_cosine >= 1:
             return [list(range(len(rows))) for rows in candidates]
         needed = np.unique(np.concatenate(candidates))
@@ -180,21 +188,19 @@ class ReplyIndex:
             embeddings = self.vectors[needed].astype(np.float32)
         else:
             embeddings = self.encoder.encode([self.replies.texts[row] for row in needed])
-        distinct = []
-        for rows in candidates:
-            vectors = embeddings[np.searchsorted(needed, rows)]
-            near = vectors @ vectors.T >= self.duplicate_cosine
-            kept: list[int] = []
-            for place in range(len(rows)):
-                if not near[place, kept].any():
-                    kept.append(place)
-            distinct.append(kept)
-        return distinct
+        return [
+            drop_near_duplicates(embeddings[np.searchsorted(needed, rows)], self.duplicate_cosine)
+            for rows in candidates
+        ]
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """The k highest scores of query vectors (queries, size), and their rows, both (queries, k or all), best first.
+        """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
 
-        All are looked at; of 100,000 or more as int8, which may leave out one that scores as much as the last of them.
+        With 100,000 replies or more the search is in int8, which may miss a reply that scores as high as the last one
+        found.
+
+        Returns:
+            Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
         """
         k = min(k, len(self))
         if self._int8 is None:
@@ -202,13 +208,13 @@ class ReplyIndex:
         return self._int8.search(self.vectors, queries, k)
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
-        """The index of those of its replies alone that a list names (in any form), searched exactly.
+        """An index of the replies that a list names (in any variant), and no others.
 
         Raises:
             ValueError: The list is empty, or names a reply that is not in the index.
         """
-        row_of = {normalize(text): row for row, text in enumerate(self.replies.texts)}
-        named = {text: row_of.get(normalize(text)) for text in allowed if normalize(text)}
+        row_of = {canonical_form(text): row for row, text in enumerate(self.replies.texts)}
+        named = {text: row_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
         unknown = [text for text, row in named.items() if row is None]
         if unknown or not named:
             first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
@@ -228,96 +234,73 @@ class ReplyIndex:
         candidates: int | None = 100,
         show_progress: bool = False,
     ) -> Calibration:
-        """Sets the threshold for a precision wanted, from pairs that neither the index nor the model has seen.
+        """Sets the threshold for a required precision, from pairs that neither the index nor the model has seen.
 
-        The precision is that of P@1: of the inputs whose best candidate reaches the threshold, the share for which it
-        is the pair's own text, in any form that `normalize` folds, or a near-duplicate of it.
+        Precision is that of P@1: among inputs whose best candidate reaches the threshold, the share for which that
+        candidate is the expected text, in any variant (`canonical_form`), or a near-duplicate of it.
 
         Args:
-            inputs: What is to be answered.
-            expected: For each, the right reply (or, in an index of questions, a question that asks the same).
-            precision: Wanted, above 0 up to 1.
-            candidates: The right one and others, drawn from the index with seed 0; None is the index alone, in which
-                the right one must be found, and where a reply that fits as well is more often in its way.
-            show_progress: Shows the time left.
+            inputs: The texts to answer.
+            expected: The right reply to each (or, in an index of questions, a question with the same meaning).
+            precision: The required precision, above 0 and at most 1.
+            candidates: Number of candidates: the expected reply and others sampled from the index with seed 0. None
+                uses the index itself, which then must hold the expected reply, and where other replies that are right,
+                too, compete with it more often.
+            show_progress: Show the remaining time.
 
         Raises:
-            ValueError: No threshold has that precision, the message says which there is; or an option is out of range.
+            ValueError: No threshold has that precision (the message says which is possible), or an option is out of
+                range.
         """
         if len(inputs) != len(expected):
-            raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected as many of both")
+            raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
         if candidates is not None and candidates < 2:
             raise ValueError(f"candidates is {candidates}, expected 2 or more")
         if candidates is None:
-            found = [found[0] for found in self.suggest_many(inputs, 1, -math.inf, show_progress)]
-            best, scores = [one.text for one in found], np.array([one.score for one in found])
+            suggestions = [best for (best,) in self.suggest_many(inputs, 1, -math.inf, show_progress)]
+            best, scores = [one.text for one in suggestions], np.array([one.score for one in suggestions])
         else:
-            best, scores = self._best_of_drawn(inputs, expected, candidates, show_progress)
-        right = np.array([normalize(a) == normalize(b) for a, b in zip(best, expected, strict=True)], bool)
-        if self.duplicate_cosine < 1:
-            cosines = (self.encoder.encode(best) * self.encoder.encode(expected)).sum(axis=1)
-            right |= cosines >= self.duplicate_cosine
-        self.calibration = choose_threshold(scores, right, precision, candidates)
+            queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
+            vectors = self.encoder.encode(expected, self.side, show_progress=show_progress)
+            rows, scores = best_of_sample(queries, vectors, self.vectors, candidates)
+            best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
+        self.calibration = choose_threshold(scores, self._are_same(best, expected), precision, candidates)
         return self.calibration
 
-    def _best_of_drawn(
-        self, inputs: Sequence[str], expected: Sequence[str], candidates: int, show_progress: bool
-    ) -> tuple[list[str], np.ndarray]:
-        """For each input the best of its expected text and others of the index, and its score."""
-        queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
-        true = self.encoder.encode(expected, self.side, show_progress=show_progress)
-        draws = np.random.default_rng(0).integers(len(self), size=(len(inputs), candidates - 1))
-        best, scores = list(expected), (queries * true).sum(axis=1)
-        for index, rows in enumerate(draws):
-            others = self.vectors[rows].astype(np.float32) @ queries[index]
-            if others.max() > scores[index]:
-                best[index], scores[index] = self.replies.texts[rows[others.argmax()]], others.max()
-        return best, scores
+    def _are_same(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+        """(texts,): whether each text is a variant or a near-duplicate of the other one."""
+        are_same = np.array([canonical_form(a) == canonical_form(b) for a, b in zip(texts, others, strict=True)], bool)
+        if self.duplicate_cosine < 1:
+            cosines = (self.encoder.encode(texts) * self.encoder.encode(others)).sum(axis=1)
+            are_same |= cosines >= self.duplicate_cosine
+        return are_same
 
     @property
     def _query_side(self) -> Side:
         return "query" if self.side == "response" else "input"
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the index into a folder, in place of an index that is there.
+        """Writes the index to a folder, replacing an index that is there.
 
         Raises:
             ValueError: The folder holds something else, or pyarrow is not installed.
         """
-        check_output(folder := Path(folder))
-        parquet, pyarrow = (import_extra(name, "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
-        partial = folder.with_name(f".{folder.name}.partial")
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        try:
-            texts, counts, answers = self.replies
-            columns = {"text": pyarrow.array(texts, pyarrow.string()), "count": counts}
-            parquet.write_table(
-                pyarrow.table(columns | ({"answer": answers} if answers else {})), partial / "replies.parquet"
-            )
-            np.save(partial / "vectors.npy", self.vectors.astype(np.float16, copy=False))
-            if self._int8 is not None:
-                np.save(partial / "int8.npy", quantize(self.vectors))
-            self.save_settings(partial)
-            shutil.rmtree(folder, ignore_errors=True)
-            partial.rename(folder)
-        finally:
-            shutil.rmtree(partial, ignore_errors=True)
+        write_index(Path(folder), self._settings(), self.replies, self.vectors)
 
     def save_settings(self, folder: str | os.PathLike) -> None:
-        """Writes index.json alone, which is all that `calibrate` changes."""
-        settings = {
-            "model": self.encoder.model.name_or_path,
-            "weights_sha256": weights_digest(self.encoder.model),
-            "truncate_dim": self.encoder.truncate_dim,
-            "side": self.side,
-            "replies": len(self),
-            "duplicate_cosine": self.duplicate_cosine,
-            "calibration": self.calibration and asdict(self.calibration),
-        }
-        temporary = Path(folder, ".index.json.partial")
-        temporary.write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
-        temporary.replace(Path(folder, "index.json"))
+        """Writes only index.json, which is all that `calibrate` changes."""
+        write_settings(Path(folder), self._settings())
+
+    def _settings(self) -> IndexSettings:
+        return IndexSettings(
+            model=self.encoder.model.name_or_path,
+            weights_sha256=hash_weights(self.encoder.model),
+            truncate_dim=self.encoder.truncate_dim,
+            side=self.side,
+            replies=len(self),
+            duplicate_cosine=self.duplicate_cosine,
+            calibration=self.calibration,
+        )
 
     @classmethod
     def load(
@@ -327,61 +310,47 @@ class ReplyIndex:
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
     ) -> "ReplyIndex":
-        """Opens a saved index, and the model that it names unless one is given; a large one's vectors stay on disk.
+        """Opens a saved index and its model; the vectors of a large index stay on disk.
 
-        Texts are encoded with the `truncate_dim` that the index was built with, by an encoder given without one, too.
+        Texts are encoded with the `truncate_dim` that the index was built with.
+
+        Args:
+            folder: The index's folder.
+            encoder: The model, instead of the one that the index names.
+            device: As in `Encoder.from_pretrained`, for the model that the index names.
+            dtype: As in `Encoder.from_pretrained`, for the model that the index names.
 
         Raises:
-            ValueError: A part is missing or broken, the model's weights are not those that the index was built with, or
-                the encoder given has another `truncate_dim`.
+            ValueError: A file is missing or broken, the model's weights are not those that the index was built with, or
+                `encoder` has another `truncate_dim`.
         """
         folder = Path(folder)
-        if not (folder / "index.json").is_file():
-            raise ValueError(f"{folder} holds no index.json: expected the folder of an index, as `build` writes it")
-        parquet = import_extra("pyarrow.parquet", "opening an index")
-        try:
-            settings = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-            name, digest = settings["model"], settings["weights_sha256"]
-            columns = parquet.read_table(folder / "replies.parquet").to_pydict()
-            replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("answer"))
-            vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-            rounded = np.load(folder / "int8.npy", mmap_mode="r") if len(vectors) >= EXACT_BELOW else None
-            if not len(replies.texts) == len(vectors) == settings["replies"]:
-                raise ValueError(
-                    f"{len(replies.texts)} replies, {len(vectors)} vectors, and {settings['replies']} meant"
-                )
-            if rounded is not None and rounded.shape != vectors.shape:
-                raise ValueError(f"int8.npy is {rounded.shape}, and {vectors.shape} meant")
-            truncate_dim = settings.get("truncate_dim")  # older indices have none
-            if truncate_dim is not None and truncate_dim != vectors.shape[1]:
-                raise ValueError(f"vectors of {vectors.shape[1]} numbers, and {truncate_dim} meant")
-            side, duplicate_cosine = settings["side"], settings["duplicate_cosine"]
-            calibration = Calibration(**settings["calibration"]) if settings["calibration"] else None
-        # What a broken file raises depends on the library that reads it.
-        except Exception as error:
-            said = " ".join(f"{type(error).__name__}: {error}".split())
-            raise ValueError(f"cannot open the index {folder} ({said}): build it anew") from error
-        if encoder is None:
-            try:
-                encoder = Encoder.from_pretrained(name, device, dtype, truncate_dim)
-            except ValueError as error:
-                raise ValueError(f"{error} ({folder} was built with it; if it is elsewhere now, name it)") from error
-        if weights_digest(encoder.model) != digest:
-            raise ValueError(
-                f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "
-                f"open it with the model it was built with ({name} then), or build it anew"
-            )
-        if encoder.truncate_dim is None and truncate_dim is not None:
-            encoder = Encoder(encoder.model, encoder.tokenizer, truncate_dim)
-        if encoder.embedding_size != vectors.shape[1]:
-            raise ValueError(
-                f"{folder} holds vectors of {vectors.shape[1]} numbers, but the encoder's have "
-                f"{encoder.embedding_size}: give one without truncate_dim, or build the index anew"
-            )
-        return cls(encoder, replies, vectors, side, duplicate_cosine, calibration, rounded)
+        settings, replies, vectors, quantized = read_index(folder)
+        encoder = encoder or _open_encoder(folder, settings, device, dtype)
+        encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
+        return cls(encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, quantized)
 
 
-def check_output(folder: Path) -> None:
-    """Raises ValueError if writing an index there would take the place of something else."""
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "index.json").is_file()):
-        raise ValueError(f"{folder} is there, and is no index: name another folder")
+def _open_encoder(folder: Path, settings: IndexSettings, device: str | torch.device | None, dtype: Dtype) -> Encoder:
+    """Opens the model that an index names."""
+    try:
+        return Encoder.from_pretrained(settings.model, device, dtype, settings.truncate_dim)
+    except ValueError as error:
+        raise ValueError(f"{error} ({folder} was built with it; if it has been moved, say where it is)") from error
+
+
+def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:
+    """Requires the weights that an index was built with, and sets the `truncate_dim` of an encoder without one."""
+    if hash_weights(encoder.model) != settings.weights_sha256:
+        raise ValueError(
+            f"{folder} was built with other weights than those of {encoder.model.name_or_path or 'this model'}: "
+            f"open it with the model that it was built with (then {settings.model}), or rebuild it"
+        )
+    if encoder.truncate_dim is None and settings.truncate_dim is not None:
+        encoder = Encoder(encoder.model, encoder.tokenizer, settings.truncate_dim)
+    if encoder.embedding_size != dimensions:
+        raise ValueError(
+            f"{folder} holds vectors of {dimensions} dimensions, but the encoder's have {encoder.embedding_size}: use "
+            "an encoder without truncate_dim, or rebuild the index"
+        )
+    return encoder

@@ -1,4 +1,4 @@
-"""The page, in headless Chromium: typed, clicked and read as a visitor does, against numbers that are computed here."""
+"""The page in headless Chromium, used as a visitor does; what it shows is compared with values computed here."""
 
 import importlib.util
 import os
@@ -23,7 +23,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.replies import Calibration
+from modeling_convsim.suggestion.calibration import Calibration
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
@@ -141,11 +141,11 @@ def test_sentences_that_are_typed_are_compared_in_a_heat_map(page, model):
     shown = np.array(table_of(page, "compared", f"4. {HOSTILE}"), float)
     np.testing.assert_allclose(shown, cosines(model, [*SENTENCES, HOSTILE]), atol=6e-4)
     assert page.title() == "convsim: tiny"  # nobody ran what is written in a sentence
-    colours = [
+    colors = [
         page.locator("#compared td.cell").nth(place).evaluate("cell => getComputedStyle(cell).backgroundColor")
         for place in range(16)
     ]
-    red = np.array([int(re.match(r"rgb\((\d+)", colour)[1]) for colour in colours]).reshape(4, 4)
+    red = np.array([int(re.match(r"rgb\((\d+)", color)[1]) for color in colors]).reshape(4, 4)
     shown, order = shown.clip(0).ravel(), shown.clip(0).ravel().argsort()
     assert (np.diff(red.ravel()[order]) <= 0).all()  # the higher, the darker
     assert red[0, 0] < red.max()
@@ -168,7 +168,9 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
         page.get_by_role("button", name="Suggest").click()
         best = [place for place in np.argsort(-row)[:3] if row[place] >= index.calibration.threshold]
         if not best:
-            page.get_by_text(f"No suggestion: nothing here scores {index.calibration.threshold:.3f}").wait_for()
+            page.get_by_text(
+                f"No suggestion: no reply reaches the threshold of {index.calibration.threshold:.3f}"
+            ).wait_for()
             continue
         answered += 1
         page.get_by_text(f"Replies to: {text}").wait_for()
@@ -183,7 +185,7 @@ def test_a_list_that_is_uploaded_is_searched(page, model, tmp_path):
     (tmp_path / "my list.txt").write_text("\n".join(lines))
     page.get_by_role("tab", name="Nearest").click()
     page.locator("input[type=file]").set_input_files(tmp_path / "my list.txt")
-    page.get_by_text("7 sentences of my list.txt. Left out: blank 1; the same as another, but for case and ").wait_for()
+    page.get_by_text("7 sentences of my list.txt, without 1 blank lines and 1 duplicates (ignoring case").wait_for()
     page.get_by_label("Sentence", exact=True).fill("I like the cat")
     page.keyboard.press("Enter")
     found = table_of(page, "nearest", HOSTILE)
@@ -202,10 +204,10 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
 
     page.get_by_label("Sentences").fill("only one")
     page.get_by_role("button", name="Compare").click()
-    is_told("There are 1 sentences: write 2 to 50, one a line.")
+    is_told("Enter 2 to 50 sentences, one per line; there are 1.")
     page.get_by_role("tab", name="Replies").click()
     page.get_by_role("button", name="Suggest").click()
-    is_told("The message is empty: write one.")
+    is_told("The message is empty.")
     page.get_by_role("tab", name="Nearest").click()
     (tmp_path / "good.txt").write_text("the dog\n")
     (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
@@ -216,7 +218,7 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
         page.get_by_role("button", name="Click to upload").wait_for()
     page.get_by_label("Sentence", exact=True).fill("the dog")
     page.keyboard.press("Enter")
-    is_told("There is no list yet: upload a text file, one sentence a line.")
+    is_told("Upload a list first: a text file, one sentence per line.")
 
 
 def focus(page, role: str, name: str) -> None:
@@ -269,7 +271,7 @@ def test_on_a_narrow_screen_nothing_is_out_of_reach(page):
     table_of(page, "compared", f"12. {SENTENCES[-1]}")
     # The page itself is not wider than the screen; the table is, and scrolls in its own part.
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    part = page.get_by_role("region", name="Cosines")
+    part = page.get_by_role("region", name="Cosine similarity")
     part.focus()
     page.keyboard.press("ArrowRight")
     page.wait_for_function("part => part.scrollLeft > 0", arg=part.element_handle())
@@ -280,16 +282,16 @@ def test_on_a_narrow_screen_nothing_is_out_of_reach(page):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
-def test_a_cell_can_be_read_whatever_its_colour(app):
-    def luminance(colour: list[float]) -> float:  # WCAG 2.2, relative luminance
-        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour)
+def test_a_cell_can_be_read_whatever_its_color(app):
+    def luminance(color: list[float]) -> float:  # WCAG 2.2, relative luminance
+        red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
     text = app.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
     cells = re.findall(r"background: rgb\((\d+), (\d+), (\d+)\); color: (\w+)", text)
     assert len(cells) == 169
-    for *colour, name in cells:
-        darker, lighter = sorted([luminance([int(value) / 255 for value in colour]), float(name == "white")])
+    for *color, name in cells:
+        darker, lighter = sorted([luminance([int(value) / 255 for value in color]), float(name == "white")])
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # success criterion 1.4.3
 
 
@@ -306,7 +308,7 @@ def test_a_parquet_file_needs_a_column_of_texts(app, model, index_folder, tmp_pa
     for name, column in (("good", "text"), ("bad", "line")):
         parquet.write_table(pyarrow.table({column: ["the dog", "the cat"]}), tmp_path / f"{name}.parquet")
     listed, said = app.read_list(index, str(tmp_path / "good.parquet"))
-    assert len(listed) == 2 and said.startswith("<p>2 sentences of good.parquet.")
+    assert len(listed) == 2 and said.startswith("<p>2 sentences of good.parquet, ")
     listed, said = app.read_list(index, str(tmp_path / "bad.parquet"))
     assert listed is None and said == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 

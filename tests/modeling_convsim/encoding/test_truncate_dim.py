@@ -1,4 +1,4 @@
-"""`truncate_dim`: vectors cut to their first numbers, by the encoder, the command and reply suggestion."""
+"""`truncate_dim`: vectors truncated by the encoder, the command and reply suggestion."""
 
 import json
 import subprocess
@@ -11,7 +11,7 @@ import torch
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
 from modeling_convsim.encoding import Encoder, Side
 from modeling_convsim.encoding import __main__ as encoding
-from modeling_convsim.suggestion import ReplyIndex, reply_index
+from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion import __main__ as suggestion
 from tests.conftest import ROOT
 from tests.modeling_convsim.encoding.test_encoding import TEXTS
@@ -44,8 +44,8 @@ def build_model(kind: str) -> ConvSimForMultitask:
     return ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=True))
 
 
-def cut(vectors: np.ndarray, size: int, keep_length: bool = True) -> np.ndarray:
-    """The first numbers, in float64, as long as the whole vectors, or as they are."""
+def truncate(vectors: np.ndarray, size: int, keep_length: bool = True) -> np.ndarray:
+    """The first dimensions, in float64, rescaled to the vectors' norms or as they are."""
     vectors = vectors.astype(np.float64)
     first = vectors[:, :size]
     if not keep_length:
@@ -71,23 +71,23 @@ def cut(vectors: np.ndarray, size: int, keep_length: bool = True) -> np.ndarray:
     ],
 )
 @pytest.mark.parametrize("size", [1, 5])
-def test_vectors_are_the_first_numbers_at_the_length_that_training_scores_them(
+def test_vectors_are_the_first_dimensions_with_the_norm_that_training_scores_them_with(
     kind: str, side: Side, keep_length: bool, size: int, tiny_tokenizer
 ):
     model = build_model(kind)
-    expected = cut(Encoder(model, tiny_tokenizer).encode(TEXTS, side), size, keep_length)
+    expected = truncate(Encoder(model, tiny_tokenizer).encode(TEXTS, side), size, keep_length)
     encoder = Encoder(model, tiny_tokenizer, truncate_dim=size)
     vectors = encoder.encode(TEXTS, side, batch_size=2)
     assert vectors.shape == (len(TEXTS), size) and vectors.dtype == np.float32 and encoder.embedding_size == size
     np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_sentence_embeddings_have_length_one_again(whole, encoder):
+def test_truncated_sentence_embeddings_are_normalized(whole, encoder):
     assert np.linalg.norm(whole.encode(TEXTS)[:, :5], axis=1).max() < 0.99
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
 
 
-def test_all_numbers_are_the_whole_vectors(folder, whole):
+def test_truncating_to_all_dimensions_changes_nothing(folder, whole):
     encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=8)
     for side in ("input", "query", "response"):
         np.testing.assert_allclose(encoder.encode(TEXTS, side), whole.encode(TEXTS, side), rtol=1e-6, atol=1e-7)
@@ -134,7 +134,7 @@ def test_size_out_of_range_is_refused(size, folder, whole, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_command_writes_so_many_numbers(processes, folder, whole, tmp_path):
+def test_command_writes_so_many_dimensions(processes, folder, whole, tmp_path):
     source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output, "--truncate-dim", 5]
@@ -147,16 +147,16 @@ def test_command_writes_so_many_numbers(processes, folder, whole, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "wrote 6 vectors of 5 dimensions" in done.stdout
-    np.testing.assert_allclose(np.load(output), cut(whole.encode(TEXTS), 5), atol=1e-6)
+    np.testing.assert_allclose(np.load(output), truncate(whole.encode(TEXTS), 5), atol=1e-6)
 
 
-@pytest.mark.parametrize("exact_below", [1000, 1])
+@pytest.mark.parametrize("int8_from", [1000, 1])
 @pytest.mark.parametrize(("side", "query_side"), [("response", "query"), ("input", "input")])
-def test_index_gives_the_scores_of_a_brute_force_search(exact_below, side, query_side, whole, encoder, monkeypatch):
-    monkeypatch.setattr(reply_index, "EXACT_BELOW", exact_below)
+def test_index_gives_the_scores_of_a_brute_force_search(int8_from, side, query_side, whole, encoder, monkeypatch):
+    monkeypatch.setattr(search, "INT8_FROM", int8_from)
     index = ReplyIndex.build(encoder, REPLIES, side, duplicate_cosine=1)
     assert index.vectors.shape == (len(REPLIES), 5)
-    scores = cut(whole.encode(QUERIES, query_side), 5) @ cut(whole.encode(REPLIES, side), 5).T
+    scores = truncate(whole.encode(QUERIES, query_side), 5) @ truncate(whole.encode(REPLIES, side), 5).T
     for found, row in zip(index.suggest_many(QUERIES, 4), scores, strict=True):
         np.testing.assert_allclose([one.score for one in found], -np.sort(-row)[:4], rtol=5e-3)
         by_text = dict(zip(REPLIES, row, strict=True))
@@ -179,10 +179,14 @@ def test_saved_index_opens_with_its_size_whether_a_whole_encoder_is_given_or_non
 
 
 def test_encoder_of_another_size_is_refused(saved, folder, whole, encoder, tmp_path):
-    with pytest.raises(ValueError, match=r"holds vectors of 5 numbers, but the encoder's have 3: give one without"):
+    with pytest.raises(
+        ValueError, match=r"holds vectors of 5 dimensions, but the encoder's have 3: use an encoder without"
+    ):
         ReplyIndex.load(saved, Encoder.from_pretrained(folder, "cpu", truncate_dim=3))
     ReplyIndex.build(whole, REPLIES).save(tmp_path / "whole")
-    with pytest.raises(ValueError, match=r"holds vectors of 8 numbers, but the encoder's have 5: give one without"):
+    with pytest.raises(
+        ValueError, match=r"holds vectors of 8 dimensions, but the encoder's have 5: use an encoder without"
+    ):
         ReplyIndex.load(tmp_path / "whole", encoder)
 
 
@@ -200,7 +204,7 @@ def test_index_of_before_there_was_the_option_opens(whole, tmp_path):
 def test_index_whose_vectors_have_another_size_is_broken(saved):
     settings = json.loads((saved / "index.json").read_text())
     (saved / "index.json").write_text(json.dumps(settings | {"truncate_dim": 4}))
-    with pytest.raises(ValueError, match=r"vectors of 5 numbers, and 4 meant.*build it anew"):
+    with pytest.raises(ValueError, match=r"vectors have 5 dimensions, expected 4.*rebuild it"):
         ReplyIndex.load(saved)
 
 

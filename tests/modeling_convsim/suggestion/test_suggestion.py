@@ -10,9 +10,10 @@ import torch
 from pyarrow import parquet
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion import ReplyIndex, reply_index
+from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.__main__ import main
-from modeling_convsim.suggestion.replies import choose_threshold, fold, normalize
+from modeling_convsim.suggestion.calibration import choose_threshold
+from modeling_convsim.suggestion.deduplication import canonical_form, deduplicate
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
@@ -46,7 +47,7 @@ def made_texts(count: int, seed: int = 0) -> list[str]:
 
 @pytest.fixture(scope="module")
 def many(encoder):
-    """An index of many replies, all of which may be suggested."""
+    """An index of many replies, without near-duplicate removal."""
     return ReplyIndex.build(encoder, made_texts(500), duplicate_cosine=1)
 
 
@@ -89,7 +90,7 @@ def test_exact_search_takes_the_vectors_in_parts(monkeypatch):
 
 @pytest.mark.parametrize("lengths", [(1, 1), (0.5, 2)])
 @pytest.mark.parametrize("chunk", [1024, 2**14])
-def test_rounded_vectors_give_the_best_and_score_them_exactly(lengths, chunk, monkeypatch):
+def test_quantized_vectors_give_the_best_and_score_them_exactly(lengths, chunk, monkeypatch):
     monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", chunk)
     draws = np.random.default_rng(0)
     vectors = draws.standard_normal((3000, 24))
@@ -103,12 +104,12 @@ def test_rounded_vectors_give_the_best_and_score_them_exactly(lengths, chunk, mo
     np.testing.assert_array_equal(few[1], exact_search(vectors[:5], queries[:1], 5)[1])
 
 
-def test_rounding_keeps_numbers_within_half_a_step():
+def test_quantization_keeps_values_within_half_a_step():
     vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float16)
-    rounded = quantize(vectors)
+    quantized = quantize(vectors)
     step = np.abs(vectors).max().astype(np.float64) / 127
-    assert rounded.dtype == np.int8
-    assert np.abs(rounded * step - vectors).max() <= step * 0.501
+    assert quantized.dtype == np.int8
+    assert np.abs(quantized * step - vectors).max() <= step * 0.501
     assert not quantize(np.zeros((2, 3), np.float16)).any()
 
 
@@ -127,14 +128,14 @@ def test_rounding_keeps_numbers_within_half_a_step():
     ],
 )
 def test_texts_alike_but_for_case_punctuation_and_white_space_are_one(a, b, same):
-    assert (normalize(a) == normalize(b)) is same
+    assert (canonical_form(a) == canonical_form(b)) is same
 
 
-def test_forms_of_a_reply_fold_into_the_most_frequent_with_the_count_of_all():
-    found = fold([*REPLIES, " ", ""])
-    assert found.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
-    assert found.counts.tolist() == [3, 2, 1, 1, 1]
-    assert fold(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).answers == ["3", "2"]
+def test_variants_of_a_reply_become_the_most_frequent_one_with_the_count_of_all():
+    replies = deduplicate([*REPLIES, " ", ""])
+    assert replies.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
+    assert replies.counts.tolist() == [3, 2, 1, 1, 1]
+    assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).answers == ["3", "2"]
 
 
 def test_near_duplicates_are_not_suggested_together(encoder):
@@ -177,7 +178,7 @@ def test_threshold_is_the_lowest_with_the_precision_wanted():
         assert (found.precision, found.coverage) == pytest.approx((precision, coverage))
         assert (found.wanted, found.candidates, found.pairs) == (wanted, 100, 500)
     right[scores.argmax()] = False
-    with pytest.raises(ValueError, match="no threshold has precision 1 on 500 pairs: the best, with 20"):
+    with pytest.raises(ValueError, match="no threshold has precision 1 on 500 pairs: the highest, with 20"):
         choose_threshold(scores, right, 1, 100)
     with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
         choose_threshold(scores[:19], right[:19], 0.5, 100)
@@ -214,10 +215,10 @@ def test_below_the_threshold_nothing_is_suggested(encoder):
     assert index.suggest(QUERIES[0]) == [] and len(index.suggest(QUERIES[0], threshold=-np.inf)) == 3
 
 
-@pytest.mark.parametrize("exact_below", [1000, 100])
+@pytest.mark.parametrize("int8_from", [1000, 100])
 @pytest.mark.parametrize("side", ["response", "input"])
-def test_saved_index_opens_as_it_was(exact_below, side, folder, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(reply_index, "EXACT_BELOW", exact_below)
+def test_saved_index_opens_as_it_was(int8_from, side, folder, encoder, tmp_path, monkeypatch):
+    monkeypatch.setattr(search, "INT8_FROM", int8_from)
     texts = made_texts(200)
     answers = [text[::-1] for text in texts] if side == "input" else None
     index = ReplyIndex.build(encoder, texts * 2, side, answers and answers * 2, 0.95)
@@ -226,7 +227,7 @@ def test_saved_index_opens_as_it_was(exact_below, side, folder, encoder, tmp_pat
     opened = ReplyIndex.load(tmp_path / "index", device="cpu")
     assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
     assert opened.calibration == index.calibration and opened.side == side
-    assert (tmp_path / "index" / "int8.npy").is_file() is (exact_below == 100)
+    assert (tmp_path / "index" / "int8.npy").is_file() is (int8_from == 100)
     opened.save(tmp_path / "index")  # over the files that it reads
     again = ReplyIndex.load(tmp_path / "index", encoder)
     assert again.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
@@ -252,15 +253,15 @@ def test_model_is_written_as_it_was_named(folder, tmp_path, monkeypatch):
     ReplyIndex.build(Encoder.from_pretrained(folder.name, "cpu"), REPLIES).save(tmp_path / "index")
     assert json.loads((tmp_path / "index" / "index.json").read_text())["model"] == folder.name
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="was built with it; if it is elsewhere now, name it"):
+    with pytest.raises(ValueError, match="was built with it; if it has been moved, say where it is"):
         ReplyIndex.load(tmp_path / "index")
 
 
 def test_an_index_of_many_gives_what_one_of_few_does(many, encoder, monkeypatch):
-    monkeypatch.setattr(reply_index, "EXACT_BELOW", 100)
-    rounded = ReplyIndex.build(encoder, many.replies.texts, duplicate_cosine=1)
+    monkeypatch.setattr(search, "INT8_FROM", 100)
+    quantized = ReplyIndex.build(encoder, many.replies.texts, duplicate_cosine=1)
     allowed = many.replies.texts[:150]
-    for ours, theirs in ((rounded, many), (rounded.only(allowed), many.only(allowed))):
+    for ours, theirs in ((quantized, many), (quantized.only(allowed), many.only(allowed))):
         for found, expected in zip(ours.suggest_many(QUERIES, 5), theirs.suggest_many(QUERIES, 5), strict=True):
             np.testing.assert_allclose([one.score for one in found], [one.score for one in expected], rtol=1e-5)
 
@@ -269,13 +270,13 @@ def test_an_index_of_many_gives_what_one_of_few_does(many, encoder, monkeypatch)
     "broken", ["replies.parquet", "vectors.npy", "int8.npy", "index.json!", "replies.parquet!", "vectors.npy!"]
 )
 def test_broken_index_is_refused(broken, many, encoder, tmp_path, monkeypatch):
-    monkeypatch.setattr(reply_index, "EXACT_BELOW", 100)
+    monkeypatch.setattr(search, "INT8_FROM", 100)
     ReplyIndex(encoder, many.replies, many.vectors.astype(np.float16)).save(tmp_path / "index")
     if broken.endswith("!"):
         (tmp_path / "index" / broken[:-1]).write_text("{ not what it should be")
     else:
         (tmp_path / "index" / broken).unlink()
-    with pytest.raises(ValueError, match=r"cannot open the index .*build it anew"):
+    with pytest.raises(ValueError, match=r"cannot open the index .*rebuild it"):
         ReplyIndex.load(tmp_path / "index", encoder)
 
 
@@ -284,7 +285,7 @@ def test_broken_index_is_refused(broken, many, encoder, tmp_path, monkeypatch):
     [
         ({"side": "query"}, "side is 'query'"),
         ({"duplicate_cosine": 0}, "duplicate_cosine is 0"),
-        ({"texts": ["", " "]}, "no text to build an index of"),
+        ({"texts": ["", " "]}, "no texts to build an index of"),
     ],
 )
 def test_option_out_of_range_is_refused(options, message, encoder):
@@ -299,7 +300,7 @@ def test_small_index_needs_no_extra_and_others_say_which(encoder, monkeypatch, t
     assert len(index.suggest("hello", 2)) == 2
     with pytest.raises(ValueError, match=r"saving an index needs pyarrow: pip install 'convsim\[suggest\]'"):
         index.save(tmp_path / "index")
-    monkeypatch.setattr(reply_index, "EXACT_BELOW", 3)
+    monkeypatch.setattr(search, "INT8_FROM", 3)
     with pytest.raises(ValueError, match=r"100,000 replies or more needs numkong: pip install 'convsim\[suggest\]'"):
         ReplyIndex.build(encoder, REPLIES)
 
@@ -318,7 +319,7 @@ def pairs(tmp_path):
 
 def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys):
     assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
-    assert "40 replies, folded from 40" in capsys.readouterr().out
+    assert "40 distinct replies of 40" in capsys.readouterr().out
     command = [sys.executable, "-m", "modeling_convsim.suggestion", "suggest", tmp_path / "index", "--k", "2"]
     done = subprocess.run(
         command, input="hello\nthe dog\n", capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
@@ -329,7 +330,7 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys)
     assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"
     assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
-    assert "of 40 pairs" in capsys.readouterr().out
+    assert "coverage" in capsys.readouterr().out
     assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["wanted"] == 0.1
     (tmp_path / "allowed.txt").write_text(f"{made_texts(40)[3]}\n")
     assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
@@ -353,13 +354,13 @@ def mistakes(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[list[
         "column": (["build", folder, pairs, "--column", "x", "-o", tmp_path / "i"], "no column 'x', only input"),
         "answers": (["build", folder, text, "--answers", "x", "-o", tmp_path / "i"], "some.txt has no columns"),
         "answers column": (["build", folder, pairs, "--answers", "x", "-o", tmp_path / "i"], "one with --answers"),
-        "in the way": (["build", folder, pairs, "-o", tmp_path], "is there, and is no index: name another folder"),
+        "in the way": (["build", folder, pairs, "-o", tmp_path], "exists and is not an index: choose another folder"),
         "no index": (["suggest", tmp_path / "nowhere", "hello"], "holds no index.json"),
         "k": (["suggest", index, "hello", "--k", 0], "k is 0, expected 1 or more"),
         "allowed": (["suggest", index, "hello", "--allowed", text], "not in the index: 'hello', 'zebra'"),
         "other model": (["suggest", index, "hello", "--model", tmp_path / "other"], "built with other weights"),
         "pairs": (["calibrate", index, text], "some.txt: expected a .parquet file with the columns input, response"),
-        "precision": (["calibrate", index, pairs, "--precision", 2], "expected a number above 0, up to 1"),
+        "precision": (["calibrate", index, pairs, "--precision", 2], "expected a number above 0, at most 1"),
         "candidates": (["calibrate", index, pairs, "--candidates", 1], "candidates is 1, expected 2 or more"),
     }
 

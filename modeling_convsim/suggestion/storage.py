@@ -1,0 +1,133 @@
+"""The folder of a saved index.
+
+It holds index.json (settings), replies.parquet (text, count and, for questions, answer), vectors.npy (float16) and, for
+100,000 replies or more, int8.npy (the same vectors, quantized).
+"""
+
+import hashlib
+import json
+import shutil
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from modeling_convsim.suggestion.calibration import Calibration
+from modeling_convsim.suggestion.deduplication import Replies
+from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.search import needs_int8, quantize
+
+IndexSide = Literal["response", "input"]
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """The fields of index.json."""
+
+    model: str  # folder or repository id of the model, as it was given
+    weights_sha256: str
+    truncate_dim: int | None
+    side: IndexSide
+    replies: int
+    duplicate_cosine: float
+    calibration: Calibration | None
+
+
+class SavedIndex(NamedTuple):
+    """The content of an index's folder; arrays are memory-mapped."""
+
+    settings: IndexSettings
+    replies: Replies
+    vectors: np.ndarray  # (replies, dimensions), float16
+    quantized: np.ndarray | None  # (replies, dimensions), int8
+
+
+def hash_weights(model: nn.Module) -> str:
+    """SHA-256 of a model's weights, rounded to bfloat16 so that it does not depend on the model's precision."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(model.state_dict().items()):
+        digest.update(f"{name} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)
+    return digest.hexdigest()
+
+
+def check_index_folder(folder: Path) -> None:
+    """Raises ValueError if writing an index to a folder would replace something else."""
+    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "index.json").is_file()):
+        raise ValueError(f"{folder} exists and is not an index: choose another folder")
+
+
+def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray) -> None:
+    """Writes an index's folder, replacing an index that is there.
+
+    Raises:
+        ValueError: The folder holds something else, or pyarrow is not installed.
+    """
+    check_index_folder(folder)
+    parquet, pyarrow = (import_extra(name, "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    try:
+        columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
+        if replies.answers:
+            columns["answer"] = replies.answers
+        parquet.write_table(pyarrow.table(columns), partial / "replies.parquet")
+        np.save(partial / "vectors.npy", vectors.astype(np.float16, copy=False))
+        if needs_int8(len(vectors)):
+            np.save(partial / "int8.npy", quantize(vectors))
+        write_settings(partial, settings)
+        shutil.rmtree(folder, ignore_errors=True)
+        partial.rename(folder)
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def write_settings(folder: Path, settings: IndexSettings) -> None:
+    """Writes index.json alone."""
+    temporary = folder / ".index.json.partial"
+    temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
+    temporary.replace(folder / "index.json")
+
+
+def read_index(folder: Path) -> SavedIndex:
+    """Reads an index's folder.
+
+    Raises:
+        ValueError: A file is missing or broken, or pyarrow is not installed.
+    """
+    if not (folder / "index.json").is_file():
+        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, as `build` writes it")
+    parquet = import_extra("pyarrow.parquet", "opening an index")
+    try:
+        settings = _read_settings(folder)
+        columns = parquet.read_table(folder / "replies.parquet").to_pydict()
+        replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("answer"))
+        vectors = np.load(folder / "vectors.npy", mmap_mode="r")
+        quantized = np.load(folder / "int8.npy", mmap_mode="r") if needs_int8(len(vectors)) else None
+        _check_sizes(settings, replies, vectors, quantized)
+    # The type of the exception depends on the library that reads a broken file.
+    except Exception as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise ValueError(f"cannot open the index {folder} ({reason}): rebuild it") from error
+    return SavedIndex(settings, replies, vectors, quantized)
+
+
+def _read_settings(folder: Path) -> IndexSettings:
+    values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+    calibration = Calibration(**values["calibration"]) if values["calibration"] else None
+    # Indexes built before the option existed have no truncate_dim.
+    values = {"truncate_dim": None, **values, "calibration": calibration}
+    return IndexSettings(**{field.name: values[field.name] for field in fields(IndexSettings)})
+
+
+def _check_sizes(settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: np.ndarray | None) -> None:
+    if not len(replies.texts) == len(vectors) == settings.replies:
+        raise ValueError(f"{len(replies.texts)} replies and {len(vectors)} vectors, expected {settings.replies}")
+    if quantized is not None and quantized.shape != vectors.shape:
+        raise ValueError(f"int8.npy has shape {quantized.shape}, expected {vectors.shape}")
+    if settings.truncate_dim is not None and settings.truncate_dim != vectors.shape[1]:
+        raise ValueError(f"vectors have {vectors.shape[1]} dimensions, expected {settings.truncate_dim}")
