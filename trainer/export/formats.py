@@ -14,7 +14,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import Side
 
-OUTPUTS: dict[Side, str] = {
+OUTPUTS: dict[str, str] = {
     "input": "sentence_embedding",
     "query": "query_embedding",
     "response": "response_embedding",

@@ -68,7 +68,7 @@ def build_folder(
 
 
 def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path) -> None:
-    """Write the modules of sentence-transformers: a Transformer, then a Router with a route each for inputs and replies.
+    """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the

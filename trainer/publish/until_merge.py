@@ -33,4 +33,4 @@ for _encoder, _formats in (
     (modeling_convsim.ConvSimBilstmModel, ()),
 ):
     if "export_formats" not in vars(_encoder):
-        _encoder.export_formats = _formats  # type: ignore[attr-defined, unused-ignore]
+        setattr(_encoder, "export_formats", _formats)  # noqa: B010

@@ -240,3 +240,22 @@ def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path)
     )
     assert "| response prediction | held-out conversations test | P@1 | 0.3000 | 0.0000 | 0.3000 |" in text
     assert "| negation | 12 | 0.500 | +0.42 | 0.91 |" in text
+
+
+def test_each_trained_task_has_a_line(card: ModelCard):
+    lines = re.search(r"## Training tasks\n\n(.*?)\n\n", card.text, flags=re.DOTALL)
+    assert lines and [line.partition(":")[0] for line in lines[1].splitlines()] == ["- response prediction", "- snli"]
+
+
+def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
+    settings = SETTINGS | {"tasks": {"chess_moves": 1.0, "snli": 0}, "games": ["/data/chess/openings"]}
+    results = {
+        "run": {"rows": {"chess_moves/openings": 9}},
+        "leakage": {"games/openings": {"removed": 2}},
+        "seeds": {"chess.test.elo": [1500.0]},
+    }
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "## Training tasks\n\n- chess moves\n" in text
+    assert "| openings | not stated | not recorded | 2 |  |" in text
+    assert "| chess | chess test | elo | 1500.0000 |" in text
