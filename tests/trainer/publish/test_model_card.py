@@ -250,6 +250,7 @@ def test_each_trained_task_has_a_line(card: ModelCard):
 def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
     settings = SETTINGS | {"tasks": {"chess_moves": 1.0, "snli": 0}, "games": ["/data/chess/openings"]}
     results = {
+        "snli": {"accuracy": 0.5, "split": "test"},
         "run": {"rows": {"chess_moves/openings": 9}},
         "leakage": {"games/openings": {"removed": 2}},
         "seeds": {"chess.test.elo": [1500.0]},
