@@ -28,8 +28,9 @@ from trainer.distributed import average_tables, leave_out_tables, tell_exchange
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import flatten, write_results
 from trainer.hardware import available_threads, fastest_threads, measure_speed, start_accelerator
-from trainer.publish.folder import build_folder, publish
-from trainer.publish.model_card import find_licences
+from trainer.publish.folder import build_folder
+from trainer.publish.model_card import find_licenses
+from trainer.publish.upload import publish
 from trainer.training.batching import BatchPlan
 from trainer.training.optimizers import build_optimisers, clip_gradient, sum_by_row
 from trainer.training.run_folder import (
@@ -353,7 +354,7 @@ class _Run:
         model.eval()
         torch.set_num_threads(self.all_threads)
         encoder = Encoder(model, self.tokenizer)
-        results = evaluate_encoder(encoder, self.judged_on, split, queries=queries, intervals=intervals)
+        results = evaluate_encoder(encoder, vars(self.judged_on), split, queries=queries, intervals=intervals)
         torch.set_num_threads(threads)
         model.train(was_training)
         return results
@@ -386,7 +387,7 @@ class _Run:
                 "rows": {TRAINED_ON.get(name, name): len(task) for name, task in self.tasks.items()},
                 **measure_speed(model.encoder, self.tokenizer),
             }
-            results["licences"] = find_licences(asdict(arguments))
+            results["licenses"] = find_licenses(asdict(arguments))
             results["leakage"] = self.corpora.leakage
             write_results(self.folder / "results.json", results)
             build_folder(model, self.tokenizer, self.folder / "model", results=results, settings=asdict(arguments))
