@@ -18,7 +18,7 @@ from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.publish import folder as publish
+from trainer.publish import verify
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
@@ -127,7 +127,7 @@ def test_it_encodes_where_nothing_else_is_installed(
     vectors = json.loads(done.stdout)
     encoder = Encoder.from_pretrained(folder)
     assert np.allclose(
-        vectors["AutoModel"], publish.embed(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
+        vectors["AutoModel"], verify.embed_all_sides(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
     )
     assert np.allclose(vectors["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
     assert np.allclose(vectors["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)

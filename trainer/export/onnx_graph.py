@@ -1,7 +1,6 @@
-"""A model as an ONNX graph, and the graph's weights in fewer bits: what `trainer.export` writes to a file."""
+"""Converts a model to an ONNX graph, and the weights of the graph to a lower precision."""
 
 import contextlib
-import importlib
 import logging
 import warnings
 from collections.abc import Iterator
@@ -15,31 +14,18 @@ from torch import Tensor, nn
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
+from trainer.export.extra import import_extra
+from trainer.export.formats import OUTPUTS
 
-OUTPUTS = {"input": "sentence_embedding", "query": "query_embedding", "response": "response_embedding"}
-LARGEST_FILE = 2**31  # bytes that protobuf, and so one ONNX file, holds
-
-
-def import_extra(name: str) -> Any:
-    """A module of the extra `export`.
-
-    Raises:
-        InputError: it is not installed.
-    """
-    try:
-        return importlib.import_module(name)
-    except ImportError as error:
-        raise InputError(
-            f"exporting needs {name.partition('.')[0]} ({error}): pip install -c constraints.txt -e '.[export]'"
-        ) from error
+LARGEST_FILE = 2**31  # bytes; protobuf, and thus one ONNX file, cannot hold more
 
 
 class OnnxForm(nn.Module):
-    """What the ONNX graph computes: padded token ids to vectors of each side."""
+    """The module that the ONNX graph computes: from padded token ids to the vectors of each side."""
 
     def __init__(self, model: ConvSimEncoder | ConvSimForMultitask) -> None:
         super().__init__()
-        # A fresh copy: on a CPU, `Encoder` may have given the linear layers to oneDNN, which has no ONNX.
+        # A new copy: on a CPU, `Encoder` may have replaced the linear layers by oneDNN's, which ONNX does not have.
         copied = type(model)(model.config)
         copied.load_state_dict(model.state_dict())
         heads = copied if isinstance(copied, ConvSimForMultitask) else None
@@ -49,16 +35,16 @@ class OnnxForm(nn.Module):
         self.eval()
 
     def output_names(self) -> list[str]:
-        """Names of what `forward` returns."""
-        heads = {"input": True, "query": self.input_head, "response": self.response_head}
-        return [OUTPUTS[side] for side, there in heads.items() if there is not None]
+        """The names of the outputs of `forward`."""
+        heads = {"query": self.input_head, "response": self.response_head}
+        return [OUTPUTS["input"], *(OUTPUTS[side] for side, head in heads.items() if head is not None)]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Ids and mask (batch, tokens), int64, to one (batch, embedding_size) of each of `output_names`.
+        """Map ids and mask (batch, tokens), int64, to one (batch, embedding_size) for each of `output_names`.
 
-        tokens may be 0, as the tokenizer has it of an empty text alone.
+        The number of tokens may be 0, as for a batch of empty texts.
         """
-        if self.encoder.pads_batches:  # these have no shapes for no tokens at all: a place of padding more
+        if self.encoder.pads_batches:  # these cannot handle zero tokens, so add a padding token
             input_ids, attention_mask = F.pad(input_ids, (0, 1)), F.pad(attention_mask, (0, 1))
         pooled = self.encoder(input_ids, attention_mask).pooler_output
         heads = [head for head in (self.input_head, self.response_head) if head is not None]
@@ -67,7 +53,7 @@ class OnnxForm(nn.Module):
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporters' warnings, which are about themselves."""
+    """Suppress the warnings of the exporters, which concern their own code."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         logging.disable(logging.WARNING)
@@ -77,22 +63,21 @@ def _quiet() -> Iterator[None]:
             logging.disable(logging.NOTSET)
 
 
-def make_graph(form: OnnxForm) -> Any:
-    """The ONNX graph (`onnx.ModelProto`), float32, of any number of texts and of tokens.
+def build_graph(form: OnnxForm) -> Any:
+    """The ONNX graph (`onnx.ModelProto`), float32, for any number of texts and tokens.
 
     Raises:
-        InputError: the encoder cannot be exported, or is larger than an ONNX file.
+        InputError: the encoder does not support ONNX, or is larger than an ONNX file can be.
     """
-    kind = form.encoder.config.model_type
-    if kind == "convsim_bilstm":
+    if "onnx" not in form.encoder.export_formats:
         raise InputError(
-            f"{kind}: PyTorch exports an LSTM for one number of texts and of tokens only, so this encoder has no ONNX; "
-            "expected a DAN, a CBOW or a Transformer encoder"
+            f"{form.encoder.config.model_type}: this encoder does not support ONNX (PyTorch exports an LSTM only for a "
+            "fixed number of texts and tokens); expected a DAN, a CBOW or a Transformer encoder"
         )
     if (size := size_in_float32(form)) >= LARGEST_FILE:
         raise InputError(f"the model has {size / 1e9:.1f} GB of float32; an ONNX file holds at most 2 GB")
     import_extra("onnxscript")
-    # Two tensors: the exporter takes one that is given twice for one input.
+    # Two tensors: the exporter treats the same tensor, passed twice, as one input.
     ids, mask = torch.ones(2, 3, dtype=torch.int64), torch.ones(2, 3, dtype=torch.int64)
     axes = {0: torch.export.Dim("batch"), 1: torch.export.Dim("tokens")}
     with _quiet(), torch.no_grad():
@@ -106,30 +91,30 @@ def make_graph(form: OnnxForm) -> Any:
             verbose=False,
         )
     if program is None:
-        raise RuntimeError("torch.onnx.export gave no program")
+        raise RuntimeError("torch.onnx.export returned no program")
     model = program.model_proto
-    model.graph.ClearField("value_info")  # shapes that anyone can infer, and that quantising would have to correct
-    for node in model.graph.node:  # where in the code each comes from, with this machine's paths
+    model.graph.ClearField("value_info")  # shapes can be inferred, and quantization would have to correct them
+    for node in model.graph.node:  # the source lines of each node, with paths of this machine
         node.ClearField("metadata_props")
         node.ClearField("doc_string")
     return model
 
 
 def size_in_float32(module: nn.Module) -> int:
-    """Bytes of a module's parameters in float32."""
+    """The size in bytes of a module's parameters in float32."""
     return sum(4 * parameter.numel() for parameter in module.parameters())
 
 
-def compress_tables(model: Any, precision: str) -> None:
-    """Store the tables of an `onnx.ModelProto` in 16 or 8 bits; the rows looked up become float32 in the graph.
+def compress_embeddings(model: Any, precision: str) -> None:
+    """Store the embedding tables of an `onnx.ModelProto` in 16 or 8 bits; the graph converts looked-up rows to float32.
 
-    In 8 bits a row is whole numbers from -127 to 127 times a scale of its own, the largest of its absolute values over
-    127, so that no row loses to another's large numbers. `precision` is "float16" or "int8".
+    In 8 bits, a row consists of integers from -127 to 127 and its own scale: its largest absolute value divided by 127,
+    so that large values in one row do not cost another precision. `precision` is "float16" or "int8".
     """
     onnx = import_extra("onnx")
     graph, make = model.graph, onnx.helper.make_node
     tables = {weight.name: weight for weight in graph.initializer if weight.name in _table_names(graph)}
-    nodes, done = [], {}
+    nodes, compressed = [], {}
     for node in graph.node:
         name = node.input[0] if node.op_type == "Gather" else ""
         if name not in tables:
@@ -138,44 +123,44 @@ def compress_tables(model: Any, precision: str) -> None:
         ids, rows, output = node.input[1], f"{node.output[0]}_stored", node.output[0]
         table = onnx.numpy_helper.to_array(tables[name])
         if precision == "float16":
-            done[name] = {name: table.astype(np.float16)}
+            compressed[name] = {name: table.astype(np.float16)}
             nodes += [make("Gather", [name, ids], [rows]), make("Cast", [rows], [output], to=onnx.TensorProto.FLOAT)]
             continue
         largest = np.abs(table).max(axis=1, keepdims=True)
         scales = np.where(largest > 0, largest / 127, 1).astype(np.float32)  # (rows, 1)
-        done[name] = {name: np.rint(table / scales).astype(np.int8), f"{name}_scales": scales}
+        compressed[name] = {name: np.rint(table / scales).astype(np.int8), f"{name}_scales": scales}
         nodes += [
             make("Gather", [name, ids], [rows]),
             make("Cast", [rows], [f"{rows}_float"], to=onnx.TensorProto.FLOAT),
             make("Gather", [f"{name}_scales", ids], [f"{rows}_scales"]),
             make("Mul", [f"{rows}_float", f"{rows}_scales"], [output]),
         ]
-    _replace(graph, nodes, done)
+    _replace(graph, nodes, compressed)
 
 
 def halve_matrices(model: Any) -> None:
-    """Store the matrices, but for tables, of an `onnx.ModelProto` as float16; they are computed with in float32."""
+    """Store the matrices of an `onnx.ModelProto`, except embedding tables, as float16; computation stays float32."""
     onnx = import_extra("onnx")
     tables = _table_names(model.graph)
-    nodes, done = [], {}
+    nodes, compressed = [], {}
     for weight in model.graph.initializer:
         if weight.name in tables or not _is_matrix(weight):
             continue
         half = f"{weight.name}_float16"
-        done[weight.name] = {half: onnx.numpy_helper.to_array(weight).astype(np.float16)}
+        compressed[weight.name] = {half: onnx.numpy_helper.to_array(weight).astype(np.float16)}
         nodes.append(onnx.helper.make_node("Cast", [half], [weight.name], to=onnx.TensorProto.FLOAT))
-    _replace(model.graph, [*nodes, *model.graph.node], done)
+    _replace(model.graph, [*nodes, *model.graph.node], compressed)
 
 
-def quantise_products(model: Any, file: Path) -> None:
-    """Write an `onnx.ModelProto` to a file with its products of weights in int8, a scale for each column of them."""
+def quantize_products(model: Any, file: Path) -> None:
+    """Write an `onnx.ModelProto` to a file, with matrix products in int8 and one scale for each column of weights."""
     quantization = import_extra("onnxruntime.quantization")
     with _quiet():
         quantization.quantize_dynamic(model, file, op_types_to_quantize=["MatMul"], per_channel=True)
 
 
 def _table_names(graph: Any) -> set[str]:
-    """The float32 matrices that rows are looked up in; learned token weights, of one column, are none of them."""
+    """The float32 matrices that rows are looked up in, except learned token weights, which have one column."""
     looked_up = {node.input[0] for node in graph.node if node.op_type == "Gather"}
     wide = {weight.name for weight in graph.initializer if _is_matrix(weight) and weight.dims[1] > 1}
     return looked_up & wide
@@ -186,11 +171,11 @@ def _is_matrix(weight: Any) -> bool:
 
 
 def _replace(graph: Any, nodes: list[Any], weights: dict[str, dict[str, np.ndarray]]) -> None:
-    """Gives a graph other nodes, and each named weight's place to others."""
+    """Replace the nodes of a graph, and each named weight by others."""
     from_array = import_extra("onnx").numpy_helper.from_array
-    kept = [weight for weight in graph.initializer if weight.name not in weights]
+    unchanged = [weight for weight in graph.initializer if weight.name not in weights]
     new = [from_array(array, name) for arrays in weights.values() for name, array in arrays.items()]
-    for field, content in (("node", nodes), ("initializer", [*kept, *new])):
+    for field, content in (("node", nodes), ("initializer", [*unchanged, *new])):
         copies = [type(item).FromString(item.SerializeToString()) for item in content]
         graph.ClearField(field)
         getattr(graph, field).extend(copies)

@@ -1,26 +1,25 @@
-"""What `trainer.export` measured, for people: a table, the exported folder's README, the run's results and card."""
+"""Reports what `trainer.export` measured: a table, the README of the exported folder, the run's results and card."""
 
 from pathlib import Path
 from typing import Any
 
 from modeling_convsim.encoding import Encoder
 from trainer.evaluation.results import read_results, write_results
-from trainer.publish.folder import RUN_FILES, write_run_card
+from trainer.publish.upload import RUN_FILES, write_run_card
 
-ENGINES = {"onnx": "onnxruntime", "static": "model2vec"}
-# Of export.json, what results.json has of each form under `export`.
+# The keys of export.json that results.json has for each format under `export`.
 RECORDED = ("size_mb", "sentences_per_second", "speed_of", "stsb", "difference")
 
 
 def _form(report: dict[str, Any]) -> str:
-    tables = f", tables {report['embeddings']}" if "embeddings" in report else ""
-    return f"{ENGINES[report['format']]}, {report['precision']}{tables}"
+    embeddings = f", embeddings {report['embeddings']}" if "embeddings" in report else ""
+    return f"{report['engine']}, {report['precision']}{embeddings}"
 
 
 def format_table(report: dict[str, Any]) -> str:
-    """A Markdown table of export.json: the model in torch beside what was exported."""
+    """A Markdown table of export.json: the model in torch beside the exported one."""
     rows = [
-        (f"largest difference of a number; lowest cosine ({report['difference']['texts']} texts)", "",
+        (f"largest difference of a value; lowest cosine ({report['difference']['texts']} texts)", "",
          f"{report['difference']['largest']:.1e}; {report['difference']['lowest_cosine']:.6f}"),
         ("MB", *(f"{report['size_mb'][name]:.1f}" for name in ("torch", "exported"))),
         (f"sentences/s, {report['speed_of']['texts']:,} sentences, {report['speed_of']['threads']} threads",
@@ -32,45 +31,22 @@ def format_table(report: dict[str, Any]) -> str:
     return head + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
-USE = {
-    "onnx": """import numpy as np
-import onnxruntime
-from tokenizers import Tokenizer
-
-tokenizer = Tokenizer.from_file("tokenizer.json")
-session = onnxruntime.InferenceSession("model.onnx")
-batch = tokenizer.encode_batch(["How old are you?", "What is your age?"])
-embeddings, *_ = session.run(None, {
-    "input_ids": np.array([text.ids for text in batch], dtype=np.int64),
-    "attention_mask": np.array([text.attention_mask for text in batch], dtype=np.int64),
-})
-print(embeddings @ embeddings.T)
-""",
-    "static": """from model2vec import StaticModel
-
-model = StaticModel.from_pretrained(".")
-embeddings = model.encode(["How old are you?", "What is your age?"])
-print(embeddings @ embeddings.T)
-""",
-}
-
-
-def describe(report: dict[str, Any], encoder: Encoder) -> str:
-    """README.md of the exported folder."""
+def describe(report: dict[str, Any], encoder: Encoder, usage: str) -> str:
+    """README.md of the exported folder; `usage` is example code."""
     outputs = ", ".join(f"`{name}` (texts, {size})" for name, size in report["outputs"].items())
     return (
         f"---\ntags: [convsim, {encoder.model.config.model_type}, {report['format']}]\n---\n\n"
         f"# A {encoder.model.config.model_type} sentence encoder, exported\n\n"
-        f"By convsim's `python -m trainer.export`, which measured this on the machine that it ran on:\n\n"
-        f"{format_table(report)}\nIt gives {outputs}. In this folder:\n\n```python\n{USE[report['format']]}```\n"
+        f"convsim's `python -m trainer.export` exported this encoder and measured:\n\n"
+        f"{format_table(report)}\nOutputs: {outputs}. Usage in this folder:\n\n```python\n{usage}```\n"
     )
 
 
-def run_of(model: str) -> Path | None:
-    """The finished run that `model` is the folder of; None where it is a saved model or a name on the Hub.
+def find_run(model: str) -> Path | None:
+    """The run, if `model` is the folder of a finished run; None for a saved model or a name on the Hub.
 
     Raises:
-        InputError: the run's results.json is not readable, so that nothing could be put into it.
+        InputError: the run's results.json is not readable, so that nothing could be added to it.
     """
     run = Path(model)
     if not all((run / name).is_file() for name in RUN_FILES):
@@ -80,9 +56,9 @@ def run_of(model: str) -> Path | None:
 
 
 def record(report: dict[str, Any], run: Path, output: Path) -> None:
-    """Put what was measured into a run's results.json, under `export` and the form, and write its card anew.
+    """Add what was measured to a run's results.json, under `export` and the format, and rewrite its card.
 
-    An export inside of the run's `model/` is published with it: `folder` says where it lies there.
+    An export inside the run's `model/` is published with it; `folder` is its path there.
 
     Raises:
         InputError: the run's files cannot be read or written.

@@ -1,6 +1,6 @@
-"""Publish a model: one folder for transformers, convsim and sentence-transformers, checked, uploaded in one commit.
+"""Publish a model: verify its folder, which transformers, convsim and sentence-transformers load, and upload it.
 
-Or, as a Space, a page on a published model with an index of its replies; or a metric.
+Or publish a demo page for a published model with an index of replies, or a metric, as a Space.
 
 python -m trainer.publish runs/NAME --hub_model_id ORG/NAME
 python -m trainer.publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
@@ -12,26 +12,26 @@ import sys
 from pathlib import Path
 
 from data_scripts.errors import InputError
-from trainer.publish.folder import publish
 from trainer.publish.spaces import push_metric, push_page
+from trainer.publish.upload import publish
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Publish as the command line says; 0, or 2 for a mistake of the user's."""
+    """Run the command; the exit code is 0, or 2 after a user error."""
     parser = argparse.ArgumentParser(prog="python -m trainer.publish", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run, for example runs/quickstart")
-    parser.add_argument("--hub_model_id", help="repository to publish to, ORG/NAME; made if it is not there")
+    parser.add_argument("--hub_model_id", help="repository to publish to, ORG/NAME; created if it does not exist")
     parser.add_argument(
         "--index",
         type=Path,
-        help="publish a page instead, with this index: what `modeling_convsim.suggestion build` wrote with the model",
+        help="publish a page instead, with this index, which `modeling_convsim.suggestion build` wrote with the model",
     )
-    parser.add_argument("--metric", help="publish a metric instead, by its folder's name in trainer/evaluation/metrics")
-    parser.add_argument("--space_id", help="Space to publish page or metric (ORG/METRIC) to; made if it is not there")
-    parser.add_argument("--private", action="store_true", help="make the repository a private one (default: public)")
+    parser.add_argument("--metric", help="publish a metric instead, a folder of trainer/evaluation/metrics")
+    parser.add_argument("--space_id", help="Space of the page or the metric (ORG/METRIC), created if needed")
+    parser.add_argument("--private", action="store_true", help="create a private repository (default: public)")
     parser.add_argument(
-        "--dry-run", action="store_true", help="write the run's card and check its folder, upload nothing"
+        "--dry-run", action="store_true", help="write the run's card and verify its folder, but upload nothing"
     )
     args = parser.parse_args(argv)
     try:
@@ -50,7 +50,7 @@ def main(argv: list[str] | None = None) -> int:
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"checked, not uploaded: {done}" if args.dry_run else f"published: {done}")
+    print(f"verified, not uploaded: {done}" if args.dry_run else f"published: {done}")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""What is published as Spaces of the Hub: a page on a model with an index of its replies, and the metrics."""
+"""Publishes Spaces of the Hub: a demo page for a model with an index of replies, and the metrics."""
 
 import json
 import shutil
@@ -17,20 +17,20 @@ CODE = Path(modeling_convsim.__file__).parent
 
 
 def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = False) -> str:
-    """Push the page of model_cards/space with an index and the code that reads it, as a Space that runs by itself.
+    """Push the page of model_cards/space, with an index and the code that reads it, as a self-contained Space.
 
     Args:
-        index: folder of an index, as `modeling_convsim.suggestion build` wrote it.
-        hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses other weights than those
-            that the index was built with.
-        space_id: the Space, ORG/NAME; made if it is not there.
-        private: make it a private one.
+        index: folder of an index that `modeling_convsim.suggestion build` wrote.
+        hub_model_id: the index's model on the Hub, ORG/NAME, which the Space loads; it refuses weights other than those
+            that built the index.
+        space_id: the Space, ORG/NAME; created if it does not exist.
+        private: create a private Space.
 
     Returns:
-        The commit's address.
+        The URL of the commit.
 
     Raises:
-        InputError: for a folder that is no index, a name that cannot be, or a failed upload.
+        InputError: the folder holds no index, a repository id is invalid, or the upload failed.
     """
     check_repository_id(hub_model_id)
     check_repository_id(space_id)
@@ -43,9 +43,9 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
         ) from error
     with tempfile.TemporaryDirectory() as folder:
         space = Path(folder, "space")
-        unwanted = shutil.ignore_patterns("__pycache__", "page.png")
-        shutil.copytree(PAGE, space, ignore=unwanted)
-        shutil.copytree(CODE, space / CODE.name, ignore=unwanted)
+        ignored = shutil.ignore_patterns("__pycache__", "page.png")
+        shutil.copytree(PAGE, space, ignore=ignored)
+        shutil.copytree(CODE, space / CODE.name, ignore=ignored)
         shutil.copytree(index, space / "replies")
         (space / "replies" / "index.json").write_text(json.dumps(settings | {"model": hub_model_id}, indent=2) + "\n")
         card = SpaceCard.load(space / "README.md")
@@ -66,19 +66,19 @@ def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
     """Push a metric of trainer/evaluation/metrics as a Space that `evaluate.load(space_id)` reads.
 
     Returns:
-        The commit's address.
+        The URL of the commit.
 
     Raises:
-        InputError: for an unknown metric, a Space of another name, or a failed upload.
+        InputError: the metric is unknown, the Space has another name, or the upload failed.
     """
     folder = METRICS / name
     if not (folder / f"{name}.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in METRICS.glob("*/app.py")))
-        raise InputError(f"--metric: no metric is called '{name}'; there are {known}")
+        raise InputError(f"--metric: no metric is named '{name}'; expected one of {known}")
     check_repository_id(space_id)
     if space_id.rpartition("/")[2] != name:
         raise InputError(
-            f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file of the Space's own name"
+            f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file named like the Space"
         )
     return upload(
         folder,

@@ -15,7 +15,7 @@ from data_scripts.errors import InputError
 from trainer.data.datasets import Corpora
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.evaluators import TASKS, evaluate_encoder
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_sets import sts_set_scores
@@ -206,7 +206,7 @@ class Judge:
 
     def scores(self, system: System, task: str) -> dict[str, Any] | None:
         """The part of results.json of a task, on dev and test where it has both; None where it cannot be measured."""
-        option = TASKS[task]
+        option = EVALUATORS[task].dataset
         if getattr(self.data, option) is None:
             return None
         known = system.results.get(task)
@@ -215,7 +215,7 @@ class Judge:
 
         def measure() -> dict[str, Any] | None:
             try:
-                return evaluate_encoder(self.encoder(system), self.data, "both", [task], intervals=True)[task]
+                return evaluate_encoder(self.encoder(system), vars(self.data), "both", [task], intervals=True)[task]
             except InputError:
                 if task in ("response_prediction", "snli"):  # a model without that head
                     return None

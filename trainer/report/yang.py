@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.cqa import summarise
+from trainer.evaluation.cqa import summarize
 from trainer.evaluation.evaluators import evaluate_baseline
 from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
 from trainer.evaluation.sts_statistics import snli_overlap
@@ -71,7 +71,7 @@ def _response_prediction(page: Page, judge: Judge, systems: Sequence[System], pu
 
 def _baseline(judge: Judge, name: str, task: str) -> Any:
     def measure() -> Any:
-        return evaluate_baseline(name, judge.data, "both", [task], intervals=True)[task]
+        return evaluate_baseline(name, vars(judge.data), "both", [task], intervals=True)[task]
 
     return judge.keep(None, f"{name} {task}", measure)
 
@@ -191,7 +191,7 @@ def _search_engine(judge: Judge) -> dict[str, Any]:
     for name, split in (("dev", "validation"), ("test2017", "test2017")):
         if split in splits and None not in splits[split]["rank"]:
             rows = splits[split]
-            found[name] = summarise(-np.asarray(rows["rank"], dtype=np.float64), rows)
+            found[name] = summarize(-np.asarray(rows["rank"], dtype=np.float64), rows)
     return found
 
 

@@ -13,8 +13,8 @@ import yaml
 
 from data_scripts.errors import InputError
 from trainer.evaluation.results import read_results, write_results
-from trainer.publish.folder import write_run_card
-from trainer.publish.model_card import scores
+from trainer.publish.scores import read_scores
+from trainer.publish.upload import write_run_card
 from trainer.training.run_folder import MAY_CHANGE
 
 # One metric of each task.
@@ -48,7 +48,7 @@ def _settings(run: Path) -> dict[str, Any]:
 def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
     results = read_results(run / "results.json")
     found = {}
-    for score in scores(results, settings):
+    for score in read_scores(results, settings):
         if score.split.startswith("test") and score.metric in SUMMED_UP:
             # A part of one split has its scores directly under its name.
             where = [] if "split" in results[score.part] else [score.split]

@@ -39,7 +39,7 @@ def bm25(query: str, document: str, k1: float = 1.5, b: float = 0.75) -> float:
 
 
 def tfidf_vector(text: str) -> np.ndarray:
-    """(1 + ln tf) (ln((1 + N) / (1 + df)) + 1) for each word of the documents, of length one."""
+    """(1 + ln tf) (ln((1 + N) / (1 + df)) + 1) for each word of the documents, L2-normalized."""
     documents = [words(document) for document in DOCUMENTS]
     counts = Counter(words(text))
     vector = np.zeros(len(vocabulary := sorted({word for document in documents for word in document})))

@@ -66,7 +66,7 @@ def test_one_item_has_no_interval() -> None:
         mean_interval(np.array([1.0]))
 
 
-def test_an_interval_stands_right_after_its_score() -> None:
+def test_an_interval_comes_right_after_its_score() -> None:
     scores = with_intervals({"map": 0.5, "queries": 3}, {"map": [0.4, 0.6]})
     assert list(scores.items()) == [("map", 0.5), ("map_interval", [0.4, 0.6]), ("queries", 3)]
 

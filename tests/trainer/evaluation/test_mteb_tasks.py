@@ -14,7 +14,7 @@ from tests.conftest import WORDS
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 from tests.trainer.publish.test_publish import make_run
 from trainer.evaluation import mteb_tasks
-from trainer.publish import folder as publish
+from trainer.publish import upload as publish
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ def texts_of(queries: ResponseQueries) -> list[list[str]]:
     return [[queries.responses[position] for position in row] for row in queries.candidates]
 
 
-def test_true_response_stands_among_99_distinct_others() -> None:
+def test_true_response_is_among_99_distinct_others() -> None:
     inputs, responses = conversations(400, 150)
     queries = build_queries(inputs, responses)
     assert queries.inputs == inputs and queries.candidates.shape == (400, 100)

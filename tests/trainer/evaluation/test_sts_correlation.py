@@ -34,7 +34,7 @@ def test_pearson_and_spearman_equal_their_formulas(case: tuple[np.ndarray, np.nd
     assert result["spearman"] == pytest.approx(pearson(stats.rankdata(scores), stats.rankdata(gold)), abs=1e-12)
 
 
-def test_groups_are_judged_alone_and_a_missing_one_is_absent(case: tuple[np.ndarray, np.ndarray, list[str]]) -> None:
+def test_groups_are_evaluated_alone_and_a_missing_one_is_absent(case: tuple[np.ndarray, np.ndarray, list[str]]) -> None:
     scores, gold, groups = case
     result = sts_correlation_by_group(scores, gold, groups)
     assert list(result) == ["all", "captions", "news"]

@@ -79,7 +79,7 @@ def test_numbers_in_digits_and_words(text: str, expected: set[float]) -> None:
         ("The U.S. and NASA", {"u", "nasa"}),  # a letter after a full stop begins a sentence
     ],
 )
-def test_names_are_capitalised_inside_a_sentence(text: str, expected: set[str]) -> None:
+def test_names_are_capitalized_inside_a_sentence(text: str, expected: set[str]) -> None:
     assert names(text) == expected
 
 

@@ -102,7 +102,7 @@ def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path
     )
 
 
-def test_real_sets_are_judged_on_every_scored_pair(data_dir: Path) -> None:
+def test_real_sets_are_evaluated_on_every_scored_pair(data_dir: Path) -> None:
     sets = load_sts_sets(str(data_dir / "sts"))
     results = evaluate_sts_sets(FakeEncoder(), sets)
     assert sum(len(names) for names in results.values()) == 19

@@ -21,8 +21,11 @@ from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 from trainer.export import __main__ as export
-from trainer.export import onnx_graph
-from trainer.export.__main__ import Difference, OnnxEncoder, StaticEncoder, write_onnx, write_static
+from trainer.export import comparison, onnx_graph
+from trainer.export.comparison import Difference
+from trainer.export.formats import Precision
+from trainer.export.onnx_export import OnnxEncoder, write_onnx
+from trainer.export.static_export import StaticEncoder, write_static
 
 ROOT = Path(__file__).resolve().parents[3]
 SIDES = {"input": "sentence_embedding", "query": "query_embedding", "response": "response_embedding"}
@@ -68,7 +71,7 @@ def initializers(folder: Path) -> dict[str, np.ndarray]:
 @pytest.fixture
 def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of a few texts only."""
-    monkeypatch.setattr(export, "sample_texts", lambda: random_texts(10, seed=1))
+    monkeypatch.setattr(comparison, "sample_texts", lambda: random_texts(10, seed=1))
 
 
 def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
@@ -87,7 +90,7 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder in torch, and in onnxruntime."""
     encoder, folder = Encoder(build(request.param), tiny_tokenizer), tmp_path_factory.mktemp(request.param)
-    write_onnx(encoder, folder, "float32", "float32")
+    write_onnx(encoder, folder, Precision("float32", "float32"))
     return encoder, OnnxEncoder(folder)
 
 
@@ -113,20 +116,20 @@ def test_padding_on_the_left_and_extra_padding_change_nothing(exported):
 
 def test_a_bare_encoder_has_one_output(tiny_tokenizer, tmp_path: Path):
     encoder = Encoder(build("cbow").encoder, tiny_tokenizer)
-    write_onnx(encoder, tmp_path, "float32", "float32")
+    write_onnx(encoder, tmp_path, Precision("float32", "float32"))
     assert OnnxEncoder(tmp_path).sizes == {"sentence_embedding": 12}
 
 
 def test_an_lstm_is_refused_and_nothing_is_left(tiny_tokenizer, tmp_path: Path, capsys):
     run = save_run("bilstm", tmp_path / "run", tiny_tokenizer)
-    assert "convsim_bilstm: PyTorch exports an LSTM for one number" in refusal(capsys, run, "-o", tmp_path / "out")
+    assert "convsim_bilstm: this encoder does not support ONNX" in refusal(capsys, run, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(onnx_graph, "LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="an ONNX file holds at most 2 GB"):
-        onnx_graph.make_graph(onnx_graph.OnnxForm(build("cbow")))
+        onnx_graph.build_graph(onnx_graph.OnnxForm(build("cbow")))
 
 
 # -- fewer bits -------------------------------------------------------------------------------------------------------
@@ -136,7 +139,7 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 def dan(tiny_tokenizer: PreTrainedTokenizerFast):
     """A DAN with bigrams, residual layers and token weights, and its graph, made once."""
     encoder = Encoder(build("dan_best"), tiny_tokenizer)
-    return encoder, onnx_graph.make_graph(onnx_graph.OnnxForm(encoder.model))
+    return encoder, onnx_graph.build_graph(onnx_graph.OnnxForm(encoder.model))
 
 
 @pytest.mark.parametrize(
@@ -154,8 +157,8 @@ def test_fewer_bits_turn_the_vectors_little(
     dan, precision: str, embeddings: str, lowest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     encoder, graph = dan
-    monkeypatch.setattr(onnx_graph, "make_graph", lambda _: type(graph).FromString(graph.SerializeToString()))
-    write_onnx(encoder, tmp_path, precision, embeddings)
+    monkeypatch.setattr(onnx_graph, "build_graph", lambda _: type(graph).FromString(graph.SerializeToString()))
+    write_onnx(encoder, tmp_path, Precision(precision, embeddings))
     found, texts = OnnxEncoder(tmp_path), random_texts(100, seed=3)
     for side in ("input", "response"):
         assert cosines(found.encode(texts, side), encoder.encode(texts, side)).min() > lowest
@@ -173,7 +176,7 @@ def test_fewer_bits_turn_the_vectors_little(
 def test_every_row_of_an_8_bit_table_is_rounded_by_its_own_scale(dan):
     encoder, graph = dan
     compressed = type(graph).FromString(graph.SerializeToString())
-    onnx_graph.compress_tables(compressed, "int8")
+    onnx_graph.compress_embeddings(compressed, "int8")
     weights = {weight.name: onnx.numpy_helper.to_array(weight) for weight in compressed.graph.initializer}
     table = encoder.model.encoder.embed_tokens.weight.detach().double().numpy()
     stored, scales = (weights[f"encoder.embed_tokens.weight{end}"] for end in ("", "_scales"))
@@ -194,7 +197,7 @@ def test_every_row_of_an_8_bit_table_is_rounded_by_its_own_scale(dan):
 )
 def test_vectors_that_are_not_the_models_are_refused(difference: Difference, precision: str):
     with pytest.raises(InputError, match="not exported: "):
-        export.check(difference, precision)
+        comparison.verify_vectors(difference, precision)
 
 
 # -- static -----------------------------------------------------------------------------------------------------------
@@ -203,7 +206,7 @@ def test_vectors_that_are_not_the_models_are_refused(difference: Difference, pre
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path, precision: str):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path, precision)
+    write_static(encoder, tmp_path, Precision(precision, precision))
     texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
     found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
     assert found.dtype == np.dtype(precision)
@@ -215,7 +218,7 @@ def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path:
 
 def test_sentence_transformers_reads_the_static_files_too(tiny_tokenizer, tmp_path: Path):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path, "float32")
+    write_static(encoder, tmp_path, Precision("float32", "float32"))
     texts = ["How old is the cat?", "we zzz walk zzz"]
     found = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
     assert np.allclose(found, encoder.encode(texts), atol=1e-5)
@@ -266,8 +269,8 @@ def test_another_models_graph_is_refused_and_nothing_is_left(
     other = onnx_graph.OnnxForm(build("cbow"))
     with torch.no_grad():
         other.encoder.get_input_embeddings().weight += 1
-    graph = onnx_graph.make_graph(other)
-    monkeypatch.setattr(onnx_graph, "make_graph", lambda _: graph)
+    graph = onnx_graph.build_graph(other)
+    monkeypatch.setattr(onnx_graph, "build_graph", lambda _: graph)
     assert "not exported: the vectors differ from the model's" in refusal(capsys, run, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -275,14 +278,14 @@ def test_another_models_graph_is_refused_and_nothing_is_left(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["MODEL", "-o", "."], "--output .: there already"),
+        (["MODEL", "-o", "."], "--output .: exists already"),
         (
             ["MODEL", "-o", "out", "--format", "static", "--embeddings", "int8"],
-            "--embeddings: a static file is a table",
+            "--embeddings: a static file is only an embedding table",
         ),
         (
             ["MODEL", "-o", "out", "--format", "static", "--precision", "int8"],
-            "--precision int8: --format static has none",
+            "--precision int8: --format static does not have it",
         ),
         (["MODEL", "-o", "MODEL/model/config.json/out"], "cannot be written"),
         (["no/such/model", "-o", "out"], "cannot open the model no/such/model"),

@@ -14,16 +14,17 @@ from modeling_convsim.encoding import Encoder
 from tests.trainer.export.test_export import STSB, refusal, save_run, save_stsb
 from tests.trainer.publish.test_publish import RESULTS, make_run
 from trainer.export import __main__ as export
+from trainer.export import comparison
 from trainer.publish import __main__ as publish_command
-from trainer.publish import folder as publish
+from trainer.publish import upload as publish
 
-FLOAT, HALF = "onnxruntime, float32, tables float32", "onnxruntime, float16, tables float16"
+FLOAT, HALF = "onnxruntime, float32, embeddings float32", "onnxruntime, float16, embeddings float16"
 
 
 @pytest.fixture
 def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a finished run, whose exports measure the speed of few texts."""
-    monkeypatch.setattr(export, "sample_texts", lambda: ["we walk", "the cat runs"])
+    monkeypatch.setattr(comparison, "sample_texts", lambda: ["we walk", "the cat runs"])
     return make_run(tmp_path / "tiny", tiny_tokenizer)
 
 
@@ -42,7 +43,9 @@ def rows(run: Path) -> list[list[str]]:
 
 def test_the_card_shows_size_speed_and_stsb_beside_torch(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
     results = export_run(run, tmp_path / "out", "--stsb", save_stsb(tmp_path / "stsb"))
-    assert f"saved in {tmp_path / 'out'}, told in {run / 'results.json'} and its card\n" in capsys.readouterr().out
+    assert (
+        f"saved in {tmp_path / 'out'} and recorded in {run / 'results.json'} and its card\n" in capsys.readouterr().out
+    )
     assert {name: part for name, part in results.items() if name != "export"} == RESULTS
     measured = results["export"][FLOAT]
     report = json.loads((tmp_path / "out" / "export.json").read_text())
@@ -76,7 +79,7 @@ def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: p
     assert export_run(run, run / "model" / "onnx")["export"][FLOAT]["folder"] == "onnx"
     assert rows(run)[0][0] == f"{FLOAT} (`onnx/`)"
     assert publish_command.main([str(run), "--hub_model_id", "someone/tiny", "--dry-run"]) == 0
-    assert f"checked, not uploaded: {run / 'model'}" in capsys.readouterr().out
+    assert f"verified, not uploaded: {run / 'model'}" in capsys.readouterr().out
     assert (run / "model" / "onnx" / "model.onnx").is_file()
     assert "someone/tiny" in (run / "model" / "README.md").read_text() and rows(run)[0][0] == f"{FLOAT} (`onnx/`)"
     (run / "model" / "onnx").rename(run / "elsewhere")

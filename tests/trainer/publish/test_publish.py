@@ -35,6 +35,7 @@ from modeling_convsim.encoding import Encoder
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
+from trainer.publish.verify import embed_all_sides, verify_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = ["How old is the cat?", "we walk", "zzz", "", "Do you like the big house in the city today? No, I hate it!"]
@@ -77,7 +78,7 @@ def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory
     model = make_model(request.param, len(tiny_tokenizer))
     folder = tmp_path_factory.mktemp(request.param) / "run" / "model"
     publish.build_folder(model, tiny_tokenizer, folder, results=RESULTS, settings=SETTINGS)
-    return SimpleNamespace(model=model, folder=folder, vectors=publish.embed(model, tiny_tokenizer, TEXTS))
+    return SimpleNamespace(model=model, folder=folder, vectors=embed_all_sides(model, tiny_tokenizer, TEXTS))
 
 
 @pytest.fixture
@@ -185,18 +186,21 @@ def double_a_weight(file: Path) -> None:
 def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str, reader: str):
     folder = dan_run / "model"
     encoder = Encoder.from_pretrained(folder, device="cpu")
-    expected = publish.embed(encoder.model, encoder.tokenizer, TEXTS)
-    publish.check_folder(folder, TEXTS, expected)
+    expected = embed_all_sides(encoder.model, encoder.tokenizer, TEXTS)
+    verify_folder(folder, TEXTS, expected)
     double_a_weight(folder / file)
-    with pytest.raises(InputError, match=f"was not published: .*{reader}.* gives other vectors"):
-        publish.check_folder(folder, TEXTS, expected)
+    with pytest.raises(InputError, match=f"was not published: .*{reader}.* differ from those of the trained model"):
+        verify_folder(folder, TEXTS, expected)
 
 
 def test_check_refuses_a_folder_that_pools_tokens_itself(dan_run: Path):
     (dan_run / "model" / "modules.json").unlink()
     (dan_run / "model" / "sentence_bert_config.json").unlink()
-    with pytest.raises(InputError, match=r"was not published: SentenceTransformer\.encode gives other vectors"):
-        publish.check_folder(dan_run / "model")
+    with pytest.raises(
+        InputError,
+        match=r"was not published: the vectors of SentenceTransformer\.encode differ",
+    ):
+        verify_folder(dan_run / "model")
 
 
 def test_a_refused_folder_leaves_the_earlier_one(dan_run: Path, tiny_tokenizer, monkeypatch: pytest.MonkeyPatch):
@@ -205,7 +209,7 @@ def test_a_refused_folder_leaves_the_earlier_one(dan_run: Path, tiny_tokenizer, 
     def refuse(*_: object) -> None:
         raise InputError("not this one")
 
-    monkeypatch.setattr(publish, "check_folder", refuse)
+    monkeypatch.setattr(publish, "verify_folder", refuse)
     model = make_model("dan", len(tiny_tokenizer))
     with pytest.raises(InputError, match="not this one"):
         publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
@@ -251,7 +255,7 @@ def test_a_name_that_no_repository_can_have_is_refused(dan_run: Path, name: str,
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(capsys):
     message = refusal(capsys, "--metric", "precision", "--space_id", "me/precision")
-    assert "no metric is called 'precision'" in message
+    assert "no metric is named 'precision'" in message
     assert "precision_at_n" in message
 
 
@@ -275,7 +279,6 @@ import contextlib, io, json, os, sys
 from pathlib import Path
 from huggingface_hub import constants
 from trainer.publish import __main__ as publish_command
-from trainer.publish import folder as publish
 from modeling_convsim import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 
@@ -391,7 +394,7 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
         shutil.rmtree(folder / "tiny-replies")
         has_gradio = importlib.util.find_spec("gradio") is not None
         page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", PYTHONPATH=str(folder / "space"))
-    vectors = publish.embed(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
     return SimpleNamespace(
         repositories=server.repositories, run=run, pushed=pushed, pulled=pulled, page=page, vectors=vectors
     )

@@ -1,4 +1,4 @@
-"""A published card: the Hub's validator takes it, its examples run, it says licences and speed."""
+"""A published card: the Hub's validator takes it, its examples run, it names licenses and speed."""
 
 import itertools
 import re
@@ -21,9 +21,9 @@ from trainer.arguments import Arguments, validate
 from trainer.command_line import parse_arguments
 from trainer.export import __main__ as export
 from trainer.hardware import measure_speed
-from trainer.publish import model_card
+from trainer.publish import training_data
 from trainer.publish.folder import build_folder
-from trainer.publish.model_card import find_licences, write_card
+from trainer.publish.model_card import find_licenses, write_card
 
 RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
 # Of the Hub's list of tasks, those that a sentence encoder is for.
@@ -65,26 +65,26 @@ def test_tasks_and_names_are_of_the_forms_that_the_hub_knows(tmp_path):
     assert all(re.fullmatch(r"[\w.-]+(/[\w.-]+)?", result.dataset_type) for result in data.eval_results)
 
 
-# -- licences ---------------------------------------------------------------------------------------------------------
+# -- licenses ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_models_licence_is_the_one_that_was_set(tmp_path):
+def test_the_models_license_is_the_one_that_was_set(tmp_path):
     assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
 
 
-@pytest.mark.parametrize("licence", ["mit", "cc-by-nc-sa-4.0", "llama3.1", "other", "c-uda", "gpl-3.0"])
-def test_licences_as_the_hub_spells_them_are_taken(licence):
-    validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=licence))
+@pytest.mark.parametrize("name", ["mit", "cc-by-nc-sa-4.0", "llama3.1", "other", "c-uda", "gpl-3.0"])
+def test_licenses_as_the_hub_spells_them_are_taken(name):
+    validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name))
 
 
-@pytest.mark.parametrize("licence", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
-def test_what_cannot_be_a_licence_of_the_hub_is_refused(licence):
-    with pytest.raises(InputError, match=r"(?s)^license is .* expected a licence as the Hub spells it"):
-        validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=licence))
+@pytest.mark.parametrize("name", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
+def test_what_cannot_be_a_license_of_the_hub_is_refused(name):
+    with pytest.raises(InputError, match=r"(?s)^license is .* expected a licen[cs]e as the Hub spells it"):
+        validate(Arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name))
 
 
-def test_licences_of_the_data_are_those_that_their_cards_state(tmp_path, monkeypatch):
+def test_licenses_of_the_data_are_those_that_their_cards_state(tmp_path, monkeypatch):
     cards = {
         "stated": "---\nlicense: cc-by-4.0\n---\n",
         "two": "---\nlicense: [mit, cc0-1.0]\n---\n",
@@ -97,14 +97,14 @@ def test_licences_of_the_data_are_those_that_their_cards_state(tmp_path, monkeyp
         (tmp_path / name).mkdir()
         (tmp_path / name / "README.md").write_text(text)
     cached = {"someone/talk": str(tmp_path / "downloaded" / "README.md")}
-    monkeypatch.setattr(model_card, "try_to_load_from_cache", lambda name, *_, **__: cached.get(name))
+    monkeypatch.setattr(training_data, "try_to_load_from_cache", lambda name, *_, **__: cached.get(name))
     folders = [str(tmp_path / name) for name in cards if name != "downloaded"]
     settings = {"pairs": [*folders, "someone/talk:all@main", "someone/else"], "snli": str(tmp_path / "nowhere")}
-    found = {Path(source).name: licence for source, licence in find_licences(settings).items()}
+    found = {Path(source).name: license for source, license in find_licenses(settings).items()}
     assert found == {"stated": "cc-by-4.0", "two": "mit and cc0-1.0", "talk:all@main": "odbl"}
 
 
-def test_the_licence_told_to_a_command_reaches_the_models_card(tmp_path):
+def test_the_license_told_to_a_command_reaches_the_models_card(tmp_path):
     (tmp_path / "quora.tsv").write_text("question1\tquestion2\nWhy?\tHow so?\n")
     command = ["paraphrases", str(tmp_path / "quora.tsv"), "-o", str(tmp_path / "quora"), "--license", "cc-by-nc-4.0"]
     assert prepare(command) == 0
@@ -113,8 +113,8 @@ def test_the_licence_told_to_a_command_reaches_the_models_card(tmp_path):
     assert "| quora | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
 
 
-def test_the_cards_table_names_the_licences_and_keeps_those_of_the_run(tmp_path):
-    results = RESULTS | {"licences": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
+def test_the_cards_table_names_the_licenses_and_keeps_those_of_the_run(tmp_path):
+    results = RESULTS | {"licenses": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
     text = card_of(tmp_path, results).text
     assert "| someone/talk-pairs, chats | someone/talk-pairs: cc-by-4.0, chats: not stated | response" in text
     assert "| stanfordnlp/snli | cc-by-sa-4.0 | snli 2,345 |" in text
@@ -127,7 +127,7 @@ def test_the_models_languages_are_those_that_were_set(tmp_path):
     assert Arguments().language == card_of(tmp_path).data.language == ["en"]
     assert card_of(tmp_path).text.count(" in English") == 2
     card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
-    assert card.data.language == ["de", "gsw"] and "English" not in card.text.partition("## How to load it")[0]
+    assert card.data.language == ["de", "gsw"] and "English" not in card.text.partition("## Usage")[0]
     assert "similarity of sentences (language: de, gsw), for search" in card.text
 
 
@@ -150,7 +150,10 @@ def test_iso_639_codes_are_taken_from_a_preset_and_the_command_line(languages, t
 
 def test_speed_is_shown_where_it_was_measured(tmp_path):
     assert "## Speed" not in card_of(tmp_path).text
-    assert "\n12,346 sentences a second with 2 threads, " in card_of(tmp_path, RESULTS | {"run": RUN}).text
+    assert (
+        "\n`Encoder` encodes 12,346 sentences per second with 2 threads, "
+        in card_of(tmp_path, RESULTS | {"run": RUN}).text
+    )
 
 
 def test_speed_is_of_sentences_that_were_encoded_and_changes_nothing(tiny_tokenizer, monkeypatch):

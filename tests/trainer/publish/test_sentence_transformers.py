@@ -20,6 +20,7 @@ from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimFo
 from tests.trainer.publish.test_publish import TEXTS, make_model
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
+from trainer.publish.verify import embed_all_sides
 from trainer.tasks.response_prediction import ResponsePrediction
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
@@ -38,7 +39,7 @@ def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
 def test_truncate_dim_gives_the_first_numbers_on_both_routes(kind, tiny_tokenizer, tmp_path):
     model = make_model(kind, len(tiny_tokenizer))
     folder = build_folder(model, tiny_tokenizer, tmp_path)
-    vectors = publish.embed(model, tiny_tokenizer, TEXTS)
+    vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
     cut = SentenceTransformer(str(folder), truncate_dim=5, device="cpu")
     assert cut.get_embedding_dimension() == 5
     responses = vectors.responses

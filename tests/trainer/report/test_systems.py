@@ -162,7 +162,7 @@ def test_the_judge_measures_what_evaluation_does_once_and_keeps_it(
     tmp_path: Path, loader: Counted, data: Corpora
 ) -> None:
     system = open_system(write_run(tmp_path / "run", {"tasks": TALK}))
-    expected = evaluate_encoder(loader(str(system.model)), data, "both", ["stsb", "cqa"], intervals=True)
+    expected = evaluate_encoder(loader(str(system.model)), vars(data), "both", ["stsb", "cqa"], intervals=True)
     before = loader.encoded
     judge = Judge(data, SOURCES, tmp_path / "kept")
     assert judge.scores(system, "stsb") == expected["stsb"] and judge.scores(system, "cqa") == expected["cqa"]
@@ -189,7 +189,9 @@ def test_the_judge_measures_anew_when_the_weights_or_the_sources_change(
     judge = Judge(data, sources, tmp_path / "kept")
     found = judge.scores(open_system(folder), "stsb")
     assert loader.encoded > before
-    assert found == evaluate_encoder(loader(str(folder / "model")), data, "both", ["stsb"], intervals=True)["stsb"]
+    assert (
+        found == evaluate_encoder(loader(str(folder / "model")), vars(data), "both", ["stsb"], intervals=True)["stsb"]
+    )
     # What was kept of the old ones is gone, and the new is kept.
     after = loader.encoded
     assert judge.scores(open_system(folder), "stsb") == found and loader.encoded == after
@@ -222,7 +224,8 @@ def test_what_a_run_measured_on_another_source_is_measured_again(
     system = open_system(write_run(tmp_path / "run", settings, results=KNOWN))
     found = Judge(data, SOURCES, tmp_path / "kept").scores(system, task)
     assert (
-        found == evaluate_encoder(FakeEncoder(size=loader.encoders[0].size), data, "both", [task], intervals=True)[task]
+        found
+        == evaluate_encoder(FakeEncoder(size=loader.encoders[0].size), vars(data), "both", [task], intervals=True)[task]
     )
 
 

@@ -1,4 +1,4 @@
-"""P@N for response selection: the share of queries whose true response is among the N best candidates."""
+"""P@N for response selection: the proportion of queries whose true response is among the N best candidates."""
 
 from collections.abc import Sequence
 
@@ -7,7 +7,7 @@ import evaluate
 import numpy as np
 
 _DESCRIPTION = """\
-P@N of response selection (1-of-100 ranking where each query has 100 candidates): the share of queries whose true \
+P@N of response selection (1-of-100 ranking where each query has 100 candidates): the proportion of queries whose true \
 response is among the N candidates with the highest scores. Ties count against the model: a candidate that scores as \
 much as the true response is ranked before it.
 """
@@ -29,7 +29,7 @@ Args:
     references: for each query, the position of the true response among its candidates, from 0.
     n: the values of N, from 1 to the number of candidates; default (1, 3, 10).
 Returns:
-    p_at_N for each N: a share from 0 to 1.
+    p_at_N for each N: a proportion from 0 to 1.
 """
 
 

@@ -1,4 +1,4 @@
-"""Correlation of predicted with gold similarity: Pearson and Spearman, whole and by group."""
+"""Correlation of predicted with gold similarity: Pearson and Spearman, in total and by group."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,9 @@ import numpy as np
 from scipy import stats
 
 _DESCRIPTION = """\
-Pearson's r and Spearman's rho between predicted and gold similarity scores, as semantic textual similarity (STS) is \
-judged: over all pairs and, if each pair's group is given (on the STS Benchmark its genre), over each group.
+Pearson's r and Spearman's rho between predicted and gold similarity scores, which \
+evaluate semantic textual similarity (STS): over all pairs and, if the group of each pair is given (on the STS \
+Benchmark, its genre), over each group.
 """
 
 _CITATION = """\

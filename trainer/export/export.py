@@ -1,0 +1,136 @@
+"""Exports a saved model: writes it, compares it with the model in torch, and reports what was measured."""
+
+import contextlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+
+from data_scripts.errors import InputError
+from data_scripts.sources.stsb import load_stsb
+from modeling_convsim.encoding import Encoder
+from trainer.evaluation.evaluators import Split
+from trainer.evaluation.stsb import EVALUATOR as STSB
+from trainer.export import comparison
+from trainer.export.extra import import_extra
+from trainer.export.formats import ExportFormat, Precision
+from trainer.export.onnx_export import ONNX
+from trainer.export.onnx_graph import size_in_float32
+from trainer.export.report import describe, find_run, record
+from trainer.export.static_export import STATIC
+
+FORMATS = {form.name: form for form in (ONNX, STATIC)}
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """What the command line says; its help describes the fields."""
+
+    model: str
+    output: Path
+    format: str = "onnx"
+    precision: str = "float32"
+    embeddings: str | None = None
+    stsb: str | None = None
+    split: Split = "dev"
+
+
+def export(options: ExportOptions) -> dict[str, Any]:
+    """Export a model; returns the content of export.json.
+
+    Raises:
+        InputError: the model, the data or the output folder is not usable, or the exported vectors are not the model's.
+    """
+    form = FORMATS[options.format]
+    if options.output.exists() and not (options.output.is_dir() and not any(options.output.iterdir())):
+        raise InputError(f"--output {options.output}: exists already; name another folder, or delete this one")
+    if options.embeddings and not form.stores_embeddings_apart:
+        raise InputError("--embeddings: a static file is only an embedding table; use --precision")
+    embeddings = options.embeddings or ("float16" if options.precision == "float16" else "float32")
+    precision = Precision(options.precision, embeddings)
+    run = find_run(options.model)
+    for package in form.packages:
+        import_extra(package)
+    splits = _load_stsb(options)
+    encoder = load_model(options.model)
+    with _new_folder(options.output) as folder:
+        form.write(encoder, folder, precision)
+        report = {
+            "model": options.model,
+            "format": form.name,
+            "engine": form.engine,
+            "precision": precision.matrices,
+            **({"embeddings": precision.embeddings} if form.stores_embeddings_apart else {}),
+            **_measure(form, folder, encoder, precision, splits),
+        }
+        (folder / "export.json").write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        (folder / "README.md").write_text(describe(report, encoder, form.usage), encoding="utf-8")
+    if run:
+        record(report, run, options.output)
+    return report
+
+
+def load_model(name: str) -> Encoder:
+    """The float32 model of a saved folder, of a run's folder, or of the Hub, on the CPU.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    inside = Path(name, "model")
+    try:
+        return Encoder.from_pretrained(inside if (inside / "config.json").is_file() else name, device="cpu")
+    except ValueError as error:
+        raise InputError(str(error)) from error
+
+
+def _load_stsb(options: ExportOptions) -> dict[str, Dataset]:
+    if not options.stsb:
+        return {}
+    splits = STSB.splits_in({"stsb": load_stsb(options.stsb)}, options.split)
+    if not splits:
+        raise InputError(f"--stsb {options.stsb}: has no {options.split} split; name another with --split")
+    return splits
+
+
+@contextlib.contextmanager
+def _new_folder(output: Path) -> Iterator[Path]:
+    """A temporary folder that becomes `output` at the end, or is deleted after an error."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
+    except OSError as error:
+        raise InputError(f"--output {output}: cannot be written ({error})") from error
+    try:
+        folder.chmod(0o755)
+        yield folder
+        if output.exists():
+            output.rmdir()
+        folder.replace(output)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _measure(
+    form: ExportFormat, folder: Path, encoder: Encoder, precision: Precision, splits: Mapping[str, Dataset]
+) -> dict[str, Any]:
+    """Verify the exported vectors, and measure size, speed and, with `splits`, scores beside the model in torch."""
+    threads = torch.get_num_threads()
+    exported = form.load(folder, threads)
+    difference = comparison.measure_difference(exported, encoder, form.check_batches)
+    comparison.verify_vectors(difference, precision.lowest)
+    texts = sorted({text for rows in splits.values() for text in rows["sentence1"][:]}) or comparison.sample_texts()
+    size = (folder / form.weights_file).stat().st_size
+    return {
+        "outputs": exported.sizes,
+        "difference": difference._asdict(),
+        "size_mb": {"exported": size / 1e6, "torch": size_in_float32(form.held_by(encoder)) / 1e6},
+        "sentences_per_second": comparison.measure_speed(exported, encoder, texts),
+        "speed_of": {"texts": len(texts), "threads": threads},
+        **({"stsb": comparison.compare_on_stsb(exported, encoder, splits)} if splits else {}),
+    }

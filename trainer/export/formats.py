@@ -1,0 +1,90 @@
+"""What an export format declares: how it is written, loaded, checked and described."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from tokenizers import Tokenizer
+from torch import nn
+from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import LARGE_INTEGER
+
+from modeling_convsim.encoding import Encoder
+from trainer.encoders.protocol import Side
+
+OUTPUTS: dict[str, str] = {
+    "input": "sentence_embedding",
+    "query": "query_embedding",
+    "response": "response_embedding",
+}
+PRECISIONS = ("float32", "float16", "int8")  # from the most to the least precise
+
+
+class Precision(NamedTuple):
+    """How the weights are stored, each one of `PRECISIONS`."""
+
+    matrices: str
+    embeddings: str
+
+    @property
+    def lowest(self) -> str:
+        """The less precise of the two."""
+        return max(self, key=PRECISIONS.index)
+
+
+class ExportedEncoder(Protocol):
+    """An exported folder as a `SentenceEncoder`; `sizes` maps each of its outputs to its dimensions."""
+
+    sizes: dict[str, int]
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), float32; an output that was not exported falls back to the input's."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """One format of `trainer.export`.
+
+    Attributes:
+        name: its name in the option `--format` and in `export_formats` of the encoders.
+        engine: the package that runs it.
+        packages: the packages of the extra `export` that it needs.
+        weights_file: the file that holds the weights.
+        stores_embeddings_apart: whether the embedding tables can have a precision of their own.
+        write: writes an encoder to a folder; raises InputError if the format cannot hold it.
+        load: loads the folder, with a number of threads.
+        held_by: the part of a model that the format stores.
+        check_batches: batches of texts whose vectors must be those of the model.
+        usage: example code for the README of the folder.
+    """
+
+    name: str
+    engine: str
+    packages: tuple[str, ...]
+    weights_file: str
+    stores_embeddings_apart: bool
+    write: Callable[[Encoder, Path, Precision], None]
+    load: Callable[[Path, int], ExportedEncoder]
+    held_by: Callable[[Encoder], nn.Module]
+    check_batches: Sequence[Sequence[str]]
+    usage: str
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
+    """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does."""
+    tokenizer.save_pretrained(folder)
+    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    backend.no_padding()
+    if (limit := token_limit(tokenizer)) is not None:
+        backend.enable_truncation(limit, direction=tokenizer.truncation_side)
+    else:
+        backend.no_truncation()
+    return backend
+
+
+def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
+    """The number of tokens that the tokenizer truncates to, or None."""
+    return tokenizer.model_max_length if tokenizer.model_max_length < LARGE_INTEGER else None

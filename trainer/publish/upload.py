@@ -1,0 +1,70 @@
+"""Uploads a finished run's model folder to the Hub, with a card of its newest results."""
+
+import json
+import shlex
+from pathlib import Path
+
+import yaml
+from transformers import AutoConfig
+
+from data_scripts.errors import InputError
+from data_scripts.write.hub import check_repository_id, upload
+from trainer.publish.model_card import write_card
+from trainer.publish.verify import verify_folder
+
+RUN_FILES = ("config.yaml", "results.json", "model/config.json")  # every finished run has these
+
+
+def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
+    """Rewrite the card of a finished run from its results.json and config.yaml; returns the model folder.
+
+    Args:
+        run: the run's folder, with config.yaml, results.json and model/.
+        hub_model_id: what the card's examples load; by default that of config.yaml, or else ORG/ and the run's name.
+
+    Raises:
+        InputError: a file of the run is missing or unreadable.
+    """
+    for name in RUN_FILES:
+        if not (run / name).is_file():
+            raise InputError(f"{run} is not the folder of a finished run: {name} is missing")
+    try:
+        results = json.loads((run / "results.json").read_text(encoding="utf-8"))
+        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    except (ValueError, yaml.YAMLError) as error:
+        raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
+    model_id = hub_model_id or settings.get("hub_model_id") or f"ORG/{run.resolve().name}"
+    write_card(run / "model", results, settings, AutoConfig.from_pretrained(run / "model"), model_id)
+    return run / "model"
+
+
+def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: bool = False) -> str:
+    """Rewrite the card of a finished run, verify its model folder, and upload it in one commit.
+
+    Args:
+        run: the run's folder, with config.yaml, results.json and model/.
+        hub_model_id: repository to publish to, `ORG/NAME`; created if it does not exist.
+        private: create a private repository.
+        dry_run: do everything except the upload.
+
+    Returns:
+        The URL of the commit; with `dry_run`, the folder that would be uploaded.
+
+    Raises:
+        InputError: the run is incomplete, its folder fails the verification, or the upload failed.
+    """
+    check_repository_id(hub_model_id)
+    folder = write_run_card(run, hub_model_id)
+    verify_folder(folder)
+    if dry_run:
+        return str(folder)
+    command = shlex.join(["python", "-m", "trainer.publish", str(run), "--hub_model_id", hub_model_id])
+    command += " --private" if private else ""
+    return upload(
+        folder,
+        hub_model_id,
+        failed=f"The trained model is in {folder}; push it later with: {command}",
+        private=private,
+        commit_message=f"Publish {run.resolve().name}",
+        delete_patterns=".eval_results/*",
+    )

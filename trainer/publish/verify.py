@@ -1,0 +1,107 @@
+"""Verifies a model folder: every way to load it must give the same vectors."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.modeling_base import ConvSimForMultitask
+
+# A short text, a long one, one with unknown words, and an empty one.
+CHECK_TEXTS = (
+    "How are you?",
+    "Is there a train to the city tomorrow morning, or do I have to take the bus again?",
+    "Qwxzv, 42!",
+    "",
+)
+TOLERANCE = 1e-6  # for L2-normalized vectors
+
+
+class Vectors(NamedTuple):
+    """Vectors of the same texts on every side, float32 (texts, embedding_size); see `Encoder.encode`."""
+
+    inputs: np.ndarray
+    queries: np.ndarray
+    responses: np.ndarray
+
+
+class Comparison(NamedTuple):
+    """Vectors that a reader of the folder gives, and those that it should give."""
+
+    reader: str
+    vectors: np.ndarray
+    expected: np.ndarray
+
+
+def embed_all_sides(
+    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str] = CHECK_TEXTS
+) -> Vectors:
+    """The vectors of some texts on every side, in one padded batch."""
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        inputs = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+        queries = inputs if model.input_head is None else model.input_head(inputs)
+        return Vectors(inputs.numpy(), queries.numpy(), model.response_head(inputs).numpy())
+
+
+def verify_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vectors | None = None) -> None:
+    """Load a model folder in each way that its card shows, and compare the vectors of some texts.
+
+    Args:
+        folder: a model folder.
+        texts: the texts to encode.
+        expected: the vectors of the model in memory; by default those of the folder's multitask model.
+
+    Raises:
+        InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm.
+    """
+    for reader, vectors, correct in _read_in_every_way(folder, texts, expected):
+        difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
+        # The comparison is negated so that NaN is refused too.
+        if not difference <= TOLERANCE * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
+            raise InputError(
+                f"{folder} was not published: the vectors of {reader} differ from those of the trained model by up to "
+                f"{difference:.3g}; expected at most {TOLERANCE:g} of a vector's norm"
+            )
+
+
+def _read_in_every_way(folder: Path, texts: Sequence[str], expected: Vectors | None) -> Iterator[Comparison]:
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder)
+        multitask = AutoModelForPreTraining.from_pretrained(folder).eval()
+        encoder = AutoModel.from_pretrained(folder).eval()
+        sentence_transformer = SentenceTransformer(str(folder), device="cpu")
+        own = Encoder.from_pretrained(folder, device="cpu")
+    except Exception as error:
+        raise InputError(f"{folder} cannot be published because it does not load: {error}") from error
+    loaded = embed_all_sides(multitask, tokenizer, texts)
+    expected = expected or loaded
+    for side in Vectors._fields:
+        yield Comparison(f"AutoModelForPreTraining, {side}", getattr(loaded, side), getattr(expected, side))
+
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        pooled = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+    yield Comparison("AutoModel", pooled.numpy(), expected.inputs)
+
+    # sentence-transformers has no module for a learned scale, so its response vectors only keep the direction.
+    documents = expected.responses
+    if multitask.config.normalize_response:
+        documents = documents / np.maximum(np.linalg.norm(documents, axis=1, keepdims=True), TOLERANCE)
+    for method, correct in (
+        ("encode", expected.inputs),
+        ("encode_query", expected.inputs),
+        ("encode_document", documents),
+    ):
+        vectors = getattr(sentence_transformer, method)(list(texts), show_progress_bar=False)
+        yield Comparison(f"SentenceTransformer.{method}", vectors, correct)
+
+    yield Comparison("Encoder, inputs", own.encode(texts), expected.inputs)
+    yield Comparison("Encoder, queries", own.encode(texts, side="query"), expected.queries)
+    yield Comparison("Encoder, responses", own.encode(texts, side="response"), expected.responses)
