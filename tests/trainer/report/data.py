@@ -1,10 +1,31 @@
-"""The evaluation datasets of the tests. TEMPORARY adapter until `tests.trainer.evaluation` has them as a mapping."""
+"""The datasets of the tests, in memory and in a folder."""
 
-from tests.trainer.evaluation.corpora import corpora
+from pathlib import Path
+
+from datasets import Dataset
+
+from tests.trainer.evaluation.corpora import COLOURS, THINGS, corpora, write_corpora
 from trainer.report.until_merge import EvaluationData
 
 
 def evaluation_data() -> EvaluationData:
-    """All datasets with all splits."""
+    """All evaluation datasets with all splits. TEMPORARY adapter until `tests.trainer.evaluation` has a mapping."""
     data = corpora()
     return {name: getattr(data, name) for name in ("pairs", "snli", "stsb", "cqa", "sts")}
+
+
+def write_data(folder: Path) -> None:
+    """Write the evaluation datasets, SNLI's training pairs, and books/, sentences in order."""
+    folder.mkdir()
+    write_corpora(folder)
+    # The training pairs of `write_corpora` share their premise with the evaluation pairs, so all would be removed.
+    inference = [{"premise": f"A lamp, the {n}th", "hypothesis": f"Lamp {n}", "label": n % 3} for n in range(40)]
+    Dataset.from_list(inference).to_parquet(folder / "snli" / "train-00000-of-00001.parquet")
+    things = [(color, thing) for color in COLOURS for thing in THINGS]
+    sentences = [
+        {"book": book, "position": position, "sentence": f"the {color} {thing} is a {color} {thing} : {word}"}
+        for book, word in (("one", "old"), ("two", "new"))
+        for position, (color, thing) in enumerate(things)
+    ]
+    (folder / "books").mkdir()
+    Dataset.from_list(sentences).to_parquet(folder / "books" / "train-00000-of-00001.parquet")

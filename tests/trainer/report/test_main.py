@@ -1,4 +1,4 @@
-"""python -m trainer.report: end to end over tiny runs and over a tiny plan, again from its cache, and mistakes."""
+"""python -m trainer.report: end to end over tiny runs, again from its cache, and mistakes."""
 
 import json
 from collections.abc import Iterator
@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 from accelerate.state import AcceleratorState
-from datasets import Dataset
 
-from tests.trainer.evaluation.corpora import COLOURS, THINGS, write_corpora
+from tests.trainer.report.data import write_data
 from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with
 from trainer.command_line import parse_arguments
@@ -40,19 +39,7 @@ def tiny_run(folder: Path, name: str, **settings: Any) -> None:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The datasets in data/, and a run of each kind."""
     folder = tmp_path_factory.mktemp("report")
-    (folder / "data").mkdir()
-    write_corpora(folder / "data")
-    things = [(colour, thing) for colour in COLOURS for thing in THINGS]
-    rows = [
-        {"book": book, "position": position, "sentence": f"the {colour} {thing} is a {colour} {thing} : {word}"}
-        for book, word in (("one", "old"), ("two", "new"))
-        for position, (colour, thing) in enumerate(things)
-    ]
-    # SNLI's own training pairs share their premise with the evaluation sets'.
-    inference = [{"premise": f"A lamp, the {n}th", "hypothesis": f"Lamp {n}", "label": n % 3} for n in range(40)]
-    Dataset.from_list(inference).to_parquet(folder / "data" / "snli" / "train-00000-of-00001.parquet")
-    (folder / "data" / "books").mkdir()
-    Dataset.from_list(rows).to_parquet(folder / "data" / "books" / "train-00000-of-00001.parquet")
+    write_data(folder / "data")
     tiny_run(
         folder, "siamese", model_type="cbow", model_config={"embedding_size": 8}, tasks={"neighbours": 1}, epochs=1,
         documents=[str(folder / "data/books")], best_metric="last", similarity_scale=1, eval_every=1,
