@@ -7,11 +7,10 @@ from typing import Any, Literal
 import numpy as np
 from datasets import Dataset
 
+from trainer.data.datasets import EvaluationData
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import Similarity
 
-# Name of a dataset -> what its loader returned; a dataset that was not named is absent.
-EvaluationData = Mapping[str, Any]
 Split = Literal["dev", "test", "both"]
 Splits = Mapping[str, Dataset]
 # A baseline of `trainer.evaluation.baselines`: queries, documents, candidates (queries, k) -> scores (queries, k).

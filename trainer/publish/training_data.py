@@ -8,7 +8,7 @@ from huggingface_hub import try_to_load_from_cache
 
 from data_scripts.write.hub import read_licenses
 from trainer.publish.sources import hub_id, is_on_hub, public_name, sources_of
-from trainer.publish.until_merge import TASKS
+from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
 

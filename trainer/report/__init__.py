@@ -1,1 +1,1 @@
-"""The report: every table and figure of the papers, from our runs beside the published figures."""
+"""The papers' tables and figures, from our runs; the baselines of word vectors that the papers compare with."""

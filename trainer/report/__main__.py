@@ -1,10 +1,10 @@
-"""Write the papers' tables and figures, from our runs beside the published figures: README.md, report.json and plots.
+"""Write the papers' tables and figures, our runs beside the published figures: README.md, report.json and plots.
 
-python -m trainer.report RUNS... -o report/         of runs and saved models that are there
-python -m trainer.report --plan PLAN.yaml -o report/   trains first what the plan lists, or what is left of it
+python -m trainer.report RUNS... -o report/         of existing runs and saved models
+python -m trainer.report --plan PLAN.yaml -o report/   first trains the runs of the plan that are not finished
 
-RUNS are folders of runs (results.json, model/), of word vectors (trainer.embeddings), of sweeps, or saved models. What
-their results.json has is taken from there; what it lacks is measured, and kept in the report's folder.
+RUNS are folders of runs (results.json, model/), of word vectors (trainer.embeddings), of sweeps, or saved models.
+Scores in their results.json are used; other scores are measured and kept in the report's folder.
 """
 
 import argparse
@@ -15,9 +15,9 @@ from typing import Any
 import yaml
 
 from data_scripts.errors import InputError
-from trainer.report.plan import carry_out, read_plan
+from trainer.report.plan import read_plan, run_plan
 
-SETS = ("stsb", "snli", "cqa", "sts")
+DATASETS = ("stsb", "snli", "cqa", "sts")
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
@@ -29,13 +29,13 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders of runs, sweeps or models")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the report's folder")
     parser.add_argument("--plan", type=Path, metavar="FILE", help="YAML of runs to train first; trainer/report has one")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of the plan at a time (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of the plan side by side (default: 1)")
     parser.add_argument(
         "--data",
         type=Path,
         default=Path("data"),
         metavar="FOLDER",
-        help=f"where {', '.join(SETS)} are, as `python -m data_scripts` writes them; tables of a set that is not there "
+        help=f"folder of {', '.join(DATASETS)}, as `python -m data_scripts` writes them; tables of a missing dataset "
         "are left out (default: data)",
     )
     parser.add_argument("--pairs", metavar="FOLDER", help="the conversation pairs (default: reddit in --data)")
@@ -43,7 +43,7 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 def report(args: argparse.Namespace) -> int:
-    """Write the report; the exit code is 0, or 1 where a run of the plan went wrong.
+    """Write the report; the exit code is 0, or 1 where a run of the plan failed.
 
     Raises:
         InputError: a mistake in the options, the plan or the runs.
@@ -56,51 +56,64 @@ def report(args: argparse.Namespace) -> int:
     folders = list(args.runs)
     if args.plan:
         plan = read_plan(args.plan)
-        failures = carry_out(plan, args.jobs)
+        failures = run_plan(plan, args.jobs)
         folders += [folder for folder in plan.folders if folder.name not in failures]
-    _write(args, folders, failures)
+    write_report(args.output, folders, failures, find_datasets(args.data, args.pairs))
     print(f"report in {args.output / 'README.md'}")
     return int(bool(failures))
 
 
-def _write(args: argparse.Namespace, folders: list[Path], failures: dict[str, str]) -> None:
-    # Imported here: these take seconds, in which a mistake on the command line should have shown.
+def find_datasets(data: Path, pairs: str | None) -> dict[str, str]:
+    """The evaluation datasets in a folder: name -> folder; `pairs` may be anywhere."""
+    sources = {name: str(data / name) for name in DATASETS if (data / name).is_dir()}
+    if pairs or (data / "reddit").is_dir():
+        sources["pairs"] = pairs or str(data / "reddit")
+    return sources
+
+
+def write_report(output: Path, folders: list[Path], failures: dict[str, str], sources: dict[str, str]) -> None:
+    """Measure the systems in some folders on the datasets and write the report.
+
+    Raises:
+        InputError: a folder or a dataset cannot be read.
+    """
+    # Imported here because it takes seconds, and a mistake on the command line should show before.
     from transformers.utils.logging import disable_progress_bar
 
-    from trainer.data.datasets import load_judged_on
-    from trainer.report import claims, siamese, yang
+    from trainer.report.claims import write_claims
+    from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
-    from trainer.report.systems import Judge, open_folders
+    from trainer.report.siamese import write_siamese
+    from trainer.report.systems import open_folders
+    from trainer.data.datasets import load_evaluation_data
+    from trainer.report.yang import write_yang
 
     disable_progress_bar()
-    systems, studies = open_folders(folders)
-    sources: dict[str, Any] = {name: str(args.data / name) for name in SETS if (args.data / name).is_dir()}
-    pairs = args.pairs or str(args.data / "reddit")
-    if args.pairs or Path(pairs).is_dir():
-        sources["pairs"] = pairs
-    data = load_judged_on(sources)
+    systems, sweeps = open_folders(folders)
+    data = load_evaluation_data(sources)
+    options: dict[str, Any] = {**sources}
     if "pairs" in sources:
-        sources["pairs"] = [pairs]  # as the trainer's option has it
-    page, judge = Page(args.output), Judge(data, sources, args.output / ".measured")
+        options["pairs"] = [sources["pairs"]]  # the trainer's option is a list
+    page, measurements = Page(output), Measurements(data, options, output / ".measured")
     published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    page.heading(1, "The papers, and what our runs make of them")
-    write_runs(page, systems, studies, failures)
-    yang.write(page, judge, systems, studies, published["yang2018"])
-    siamese.write(page, judge, systems, studies, published["kenter2016"])
-    claims.write(page)
+    page.heading(1, "The papers' results beside ours")
+    write_runs(page, systems, sweeps, failures)
+    write_yang(page, measurements, systems, sweeps, published["yang2018"])
+    write_siamese(page, measurements, systems, sweeps, published["kenter2016"])
+    write_claims(page)
     page.save()
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; a mistake is one line on stderr and exit code 2."""
+    """Run the command; a user's mistake is one line on stderr and exit code 2."""
     try:
         return report(build_parser().parse_args(argv))
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; the same command resumes the plan", file=sys.stderr)
         return 130
 
 

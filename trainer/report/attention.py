@@ -1,4 +1,4 @@
-"""How far a Transformer's layers look (Yang et al., 2018: near in the first layer, further in higher ones)."""
+"""How far a Transformer's layers attend (Yang et al., 2018: near in the first layer, farther in higher layers)."""
 
 from collections.abc import Sequence
 
@@ -14,37 +14,41 @@ BATCH = 64
 
 @torch.inference_mode()
 def attention_by_distance(encoder: SentenceEncoder, sentences: Sequence[str]) -> list[list[float]]:
-    """For each layer the share of its attention at each distance in tokens, from 0: (layers, distances), rows sum to 1.
+    """The share of each layer's attention at each distance in tokens, from 0: (layers, distances), rows sum to 1.
 
-    The mean over heads, words and sentences; every word counts once.
+    The mean over heads and over the words of all sentences; every word counts once.
 
     Raises:
-        InputError: the encoder is no Transformer of ours.
+        InputError: the encoder is not a ConvSim Transformer.
     """
     if not isinstance(encoder, Encoder) or encoder.model.config.model_type != "convsim_transformer":
-        raise InputError("attention: expected a Transformer of ours")
+        raise InputError("attention: expected a ConvSim Transformer")
     model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
-    most = encoder.tokenizer.model_max_length
-    sums = torch.zeros(model.config.num_hidden_layers, most)
+    sums = torch.zeros(model.config.num_hidden_layers, encoder.tokenizer.model_max_length)
     for start in range(0, len(sentences), BATCH):
         batch = encoder.tokenizer(list(sentences[start : start + BATCH]), padding=True, truncation=True,
                                   return_tensors="pt")  # fmt: skip
-        mask = batch["attention_mask"].bool()
+        mask = batch["attention_mask"].bool()  # (batch, tokens)
         output = model(batch["input_ids"], batch["attention_mask"], output_attentions=True)
-        width = mask.shape[1]
-        distances = (torch.arange(width)[:, None] - torch.arange(width)).abs()
-        for layer, weights in enumerate(output.attentions):
-            kept = weights.float().mean(1) * mask[:, :, None]  # padding attends to nothing, nor is it attended to
-            sums[layer].index_add_(0, distances.flatten(), kept.sum(0).flatten())
+        distances = _token_distances(mask.shape[1])
+        for layer, weights in enumerate(output.attentions):  # (batch, heads, tokens, tokens)
+            # Without the rows of padding; its columns have no weight.
+            attention = weights.float().mean(1) * mask[:, :, None]  # (batch, tokens, tokens)
+            sums[layer].index_add_(0, distances.flatten(), attention.sum(0).flatten())
     return (sums / sums.sum(1, keepdim=True)).tolist()
 
 
 def uniform_by_distance(encoder: SentenceEncoder, sentences: Sequence[str]) -> list[float]:
-    """The same shares for attention that looks at all words of a sentence alike: (distances,)."""
+    """The same shares for attention that is uniform over the words of a sentence: (distances,)."""
     assert isinstance(encoder, Encoder)
     sums = torch.zeros(encoder.tokenizer.model_max_length)
     for ids in encoder.tokenizer(list(sentences), truncation=True)["input_ids"]:
-        places = torch.arange(len(ids))
-        distances = (places[:, None] - places).abs().flatten()
+        distances = _token_distances(len(ids)).flatten()
         sums.index_add_(0, distances, torch.full((len(ids) ** 2,), 1 / max(len(ids), 1)))
     return (sums / sums.sum()).tolist()
+
+
+def _token_distances(tokens: int) -> torch.Tensor:
+    """The distance between each two of so many tokens, (tokens, tokens)."""
+    positions = torch.arange(tokens)
+    return (positions[:, None] - positions).abs()

@@ -1,7 +1,7 @@
-"""The report as it is written: Markdown for people, the same numbers as JSON, plots as PNG."""
+"""The page of the report: Markdown for people, the same values as JSON, plots as PNG."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,52 +13,59 @@ Cell = str | int | float | None
 
 
 class Page:
-    """Headings, texts, tables and plots, in order; `numbers` has what the tables show, by the table's name."""
+    """Headings, paragraphs, tables and plots in order.
+
+    Attributes:
+        values: what the tables show, by the table's name; report.json.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.numbers: dict[str, Any] = {}
+        self.values: dict[str, Any] = {}
         self._lines: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
 
     def heading(self, level: int, text: str) -> None:
-        """A heading of a level, 1 to 6."""
+        """Add a heading of level 1 to 6."""
         self._lines += [f"{'#' * level} {text}", ""]
 
     def text(self, *sentences: str) -> None:
-        """A paragraph."""
+        """Add a paragraph."""
         self._lines += [" ".join(sentences), ""]
 
-    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], numbers: Any = None) -> None:
-        """A table, and under `name` what it shows, as JSON takes it, unless another has it; nothing without rows."""
+    def table(self, name: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], values: Any = None) -> None:
+        """Add a table and, under `name`, its values for report.json; nothing without rows."""
         if not rows:
             return
-        if numbers is not None:
-            self.numbers[name] = numbers
-        self._lines += [_line(columns), _line(["---"] * len(columns)), *(_line(map(_as_text, row)) for row in rows), ""]
+        if values is not None:
+            self.values[name] = values
+        lines: list[Iterable[str]] = [columns, ["---"] * len(columns), *(map(_format_cell, row) for row in rows)]
+        self._lines += [*map(_format_line, lines), ""]
 
     def plot(self, name: str, figure: Figure, caption: str) -> None:
-        """A plot, saved as NAME.png, and what it shows."""
+        """Add a plot with its caption; it is saved as NAME.png."""
         figure.savefig(self.folder / f"{name}.png", dpi=90)
         self._lines += [f"![{caption}]({name}.png)", "", f"*{caption}*", ""]
 
     def save(self) -> None:
         """Write README.md and report.json."""
         (self.folder / "README.md").write_text("\n".join(self._lines), encoding="utf-8")
-        text = json.dumps(self.numbers, indent=1, ensure_ascii=False)
+        text = json.dumps(self.values, indent=1, ensure_ascii=False)
         (self.folder / "report.json").write_text(text + "\n", encoding="utf-8")
 
 
-def score(scores: Mapping[str, Any] | None, name: str, beside: str | None = None) -> str:
-    """A score of results.json as text, with its interval in brackets and another one after a slash; "" without one."""
+def format_score(scores: Mapping[str, Any] | None, name: str, second: str | None = None) -> str:
+    """A score of results.json with its interval in brackets, and another score after a slash; "" if it is missing."""
     if not scores or scores.get(name) is None:
         return ""
     interval = scores.get(f"{name}{INTERVAL}")
-    text = _as_text(scores[name]) + (f" [{_as_text(interval[0])}, {_as_text(interval[1])}]" if interval else "")
-    return f"{text} / {_as_text(scores[beside])}" if beside else text
+    text = _format_cell(scores[name])
+    if interval:
+        text += f" [{_format_cell(interval[0])}, {_format_cell(interval[1])}]"
+    return f"{text} / {_format_cell(scores[second])}" if second else text
 
 
-def _as_text(cell: Any) -> str:
+def _format_cell(cell: Any) -> str:
     if cell is None:
         return ""
     if isinstance(cell, float):
@@ -67,5 +74,5 @@ def _as_text(cell: Any) -> str:
     return f"{cell:,}" if isinstance(cell, int) else cell.replace("|", "\\|")
 
 
-def _line(cells: Any) -> str:
+def _format_line(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"

@@ -1,7 +1,7 @@
-"""What has to be trained before the report can be written: a YAML file of runs, each a command of ours."""
+"""The plan of a report: a YAML file of the runs to train before the report is written."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -12,8 +12,8 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from trainer.command_line import parse_arguments
-from trainer.sweep.process_pool import Job, run_jobs, threads_each
-from trainer.sweep.study import Run, as_options, check_agreement
+from trainer.sweep.planned_runs import PlannedRun, describe_changes, format_options
+from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
 
 PRESETS = Path(__file__).parents[1] / "presets"
 KINDS = ("train", "embed", "sweep")
@@ -22,114 +22,127 @@ KEYS = (*KINDS, "options", *LISTS)
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The folder of each run of a plan, and the jobs that are left to do."""
+class ReportPlan:
+    """The folder of each run, and a job for each run that is not finished."""
 
     folders: list[Path]
     jobs: list[Job]
 
 
-def read_plan(path: Path) -> Plan:
-    """The plan of a YAML file.
+def read_plan(path: Path) -> ReportPlan:
+    """Read a plan.
 
-    It has `folder`, where the runs go, and `runs`: NAME -> one of `train: PRESET`, `sweep: PRESET` with `vary` (a list
-    of KEY=A,B) and `embed: METHOD` with `sources`; `options` of that command; and `needs`, names of runs that it uses.
-    In options, {folder} is `folder`.
+    The file has `folder`, where the runs go, and `runs`: NAME -> one of `train: PRESET`, `sweep: PRESET` with `vary`
+    (a list of KEY=A,B) and `embed: METHOD` with `sources`; `options` of that command; and `needs`, the names of the
+    runs that it uses. In options, {folder} stands for `folder`.
 
     Raises:
-        InputError: the file is not like that, or a folder holds a run with other settings.
+        InputError: the file has another form, or a folder holds a run with other settings.
     """
+    folder, entries = _read_entries(path)
+    jobs = []
+    for name, entry in entries.items():
+        where = f"{path}: {name}"
+        kind = _check_entry(entry, entries, where)
+        options = {key: _insert_folder(value, folder) for key, value in entry.get("options", {}).items()}
+        build_command = {"train": _training_command, "embed": _embeddings_command, "sweep": _sweep_command}[kind]
+        if command := build_command(entry, options, folder / name, where):
+            jobs.append(Job(name, [sys.executable, *command], folder / f"{name}.log", tuple(entry.get("needs", []))))
+    _check_order(entries, path)
+    return ReportPlan([folder / name for name in entries], jobs)
+
+
+def _read_entries(path: Path) -> tuple[Path, dict[str, Any]]:
+    """The folder of the runs, and name -> entry of each run."""
     try:
         plan = yaml.safe_load(path.read_text(encoding="utf-8"))
-        folder, runs = Path(plan["folder"]), dict(plan["runs"])
+        return Path(plan["folder"]), dict(plan["runs"])
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from error
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names") from None
-    folders, jobs = [], []
-    for name, entry in runs.items():
-        place = f"{path}: {name}"
-        kinds = [kind for kind in KINDS if kind in entry] if isinstance(entry, dict) else []
-        if len(kinds) != 1 or set(entry) - set(KEYS):
-            raise InputError(f"{place}: expected one of {', '.join(KINDS)}, and of {', '.join(KEYS[3:])} what it needs")
-        if not isinstance(entry.get("options", {}), dict):
-            raise InputError(f"{place}: expected options to be a mapping")
-        if wrong := [key for key in LISTS if not isinstance(entry.get(key, []), list)]:
-            raise InputError(f"{place}: expected {wrong[0]} to be a list")
-        if unknown := set(entry.get("needs", [])) - set(runs):
-            raise InputError(f"{place}: needs {', '.join(sorted(unknown))}, which the plan does not have")
-        options = {key: _filled(value, folder) for key, value in entry.get("options", {}).items()}
-        command = {"train": _train, "embed": _embed, "sweep": _sweep}[kinds[0]](entry, options, folder / name, place)
-        folders.append(folder / name)
-        if command:
-            jobs.append(Job(name, [sys.executable, *command], folder / f"{name}.log", tuple(entry.get("needs", []))))
+
+
+def _check_entry(entry: Any, names: Iterable[str], where: str) -> str:
+    """Check the form of a run's entry; returns its kind."""
+    kinds = [kind for kind in KINDS if kind in entry] if isinstance(entry, dict) else []
+    if len(kinds) != 1 or set(entry) - set(KEYS):
+        optional = ", ".join(KEYS[len(KINDS) :])
+        raise InputError(f"{where}: expected one of {', '.join(KINDS)}, and optionally {optional}")
+    if not isinstance(entry.get("options", {}), dict):
+        raise InputError(f"{where}: expected options to be a mapping")
+    if not_lists := [key for key in LISTS if not isinstance(entry.get(key, []), list)]:
+        raise InputError(f"{where}: expected {not_lists[0]} to be a list")
+    if unknown := set(entry.get("needs", [])) - set(names):
+        raise InputError(f"{where}: needs {', '.join(sorted(unknown))}, which the plan does not have")
+    return kinds[0]
+
+
+def _check_order(entries: Mapping[str, Any], path: Path) -> None:
     try:
-        TopologicalSorter({name: entry.get("needs", []) for name, entry in runs.items()}).prepare()
+        TopologicalSorter({name: entry.get("needs", []) for name, entry in entries.items()}).prepare()
     except CycleError as error:
         raise InputError(f"{path}: these runs need each other: {', '.join(error.args[1][1:])}") from None
-    return Plan(folders, jobs)
 
 
-def _filled(value: Any, folder: Path) -> Any:
+def _insert_folder(value: Any, folder: Path) -> Any:
     if isinstance(value, list):
-        return [_filled(item, folder) for item in value]
+        return [_insert_folder(item, folder) for item in value]
     return value.replace("{folder}", str(folder)) if isinstance(value, str) else value
 
 
-def _train(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, place: str) -> list[str]:
-    """The command of a run that is not finished."""
-    preset = _preset(entry["train"], place)
-    argv = as_options({**options, "output_dir": str(folder)})
+def _training_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, where: str) -> list[str]:
+    """The command that trains or resumes a run; empty if it is finished."""
+    preset = _find_preset(entry["train"], where)
+    argv = format_options({**options, "output_dir": str(folder)})
     try:
-        run = Run(folder.name, {}, argv, parse_arguments([preset, *argv]))
-        check_agreement(run)
+        run = PlannedRun(folder.name, {}, argv, parse_arguments([preset, *argv]))
+        run.check_settings()
     except InputError as error:
-        raise InputError(f"{place}: {error}") from error
-    if run.is_finished:
+        raise InputError(f"{where}: {error}") from error
+    return [] if run.is_finished else [str(PRESETS.parent / "run.py"), preset, *argv, *run.resume_options()]
+
+
+def _embeddings_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, where: str) -> list[str]:
+    """The command that trains word vectors; empty if they are there."""
+    sources = list(entry.get("sources", []))
+    if (folder / "results.json").is_file():
+        settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        now = {"method": entry["embed"], "sources": sources, **options}
+        before = {key: settings.get(key.replace("-", "_"), value) for key, value in now.items()}
+        if changed := describe_changes(before, now):
+            raise InputError(f"{where}: {folder} has other settings ({changed}): delete it")
         return []
-    how = {"resume": str(run.can_resume).lower(), "overwrite": str(not run.can_resume).lower()}
-    return [str(PRESETS.parent / "run.py"), preset, *argv, *as_options(how)]
-
-
-def _embed(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, place: str) -> list[str]:
-    """The command for word vectors that are not there."""
-    command = ["-m", "trainer.embeddings", entry["embed"], *entry.get("sources", []), "-o", str(folder)]
+    command = ["-m", "trainer.embeddings", entry["embed"], *sources, "-o", str(folder)]
     for name, value in options.items():
         for item in value if isinstance(value, list) else [value]:
             command += [f"--{name}"] if item is True else [f"--{name}", str(item)]
-    if not (folder / "results.json").is_file():
-        return command
-    kept = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    now = {"method": entry["embed"], "sources": list(entry.get("sources", [])), **options}
-    before = {key: kept.get(key.replace("-", "_"), value) for key, value in now.items()}
-    if changed := [f"{key} was {before[key]}, is {value}" for key, value in now.items() if before[key] != value]:
-        raise InputError(f"{place}: {folder} was made with other settings ({'; '.join(changed)}): delete it")
-    return []
+    return command
 
 
-def _sweep(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, place: str) -> list[str]:
-    """The command of a study, which itself goes on where it was stopped."""
+def _sweep_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, where: str) -> list[str]:
+    """The command of a sweep, which itself skips finished runs."""
     vary = [word for variation in entry.get("vary", []) for word in ("--vary", variation)]
     if not vary:
-        raise InputError(f"{place}: a sweep needs vary, a list of KEY=A,B")
-    preset = _preset(entry["sweep"], place)
-    return ["-m", "trainer.sweep", preset, *vary, "-o", str(folder), *as_options(options)]
+        raise InputError(f"{where}: a sweep needs vary, a list of KEY=A,B")
+    preset = _find_preset(entry["sweep"], where)
+    return ["-m", "trainer.sweep", preset, *vary, "-o", str(folder), *format_options(options)]
 
 
-def _preset(name: str, place: str) -> str:
+def _find_preset(name: str, where: str) -> str:
     path = PRESETS / f"{name}.yaml"
     if not path.is_file():
-        raise InputError(f"{place}: there is no preset {name} in {PRESETS}")
+        raise InputError(f"{where}: there is no preset {name} in {PRESETS}")
     return str(path)
 
 
-def carry_out(plan: Plan, at_a_time: int) -> dict[str, str]:
-    """Run what is left of a plan; name -> what went wrong. Each run's output is in NAME.log beside its folder."""
+def run_plan(plan: ReportPlan, at_a_time: int) -> dict[str, str]:
+    """Do the jobs of a plan; name -> error message. The output of a run is in NAME.log beside its folder."""
     for job in plan.jobs:
         job.log.parent.mkdir(parents=True, exist_ok=True)
 
-    def ended(job: Job, failed: str) -> str:
-        tqdm.write(f"{job.name}: {failed or 'done'}")
-        return failed
+    def print_outcome(job: Job, error: str) -> str:
+        tqdm.write(f"{job.name}: {error or 'done'}")
+        return error
 
-    return run_jobs(plan.jobs, at_a_time, threads_each(at_a_time), ended, "runs")
+    return run_jobs(plan.jobs, at_a_time, threads_per_job(at_a_time), print_outcome, "runs")

@@ -1,33 +1,48 @@
-"""The runs that a report is made of: how large each was."""
+"""The first table of the report: the runs it is made from, with the size of each."""
 
 from collections.abc import Mapping, Sequence
 
 from trainer.report.page import Cell, Page
-from trainer.report.systems import Study, System
+from trainer.report.systems import Sweep, System
+
+COLUMNS = ("run", "system", "training rows", "removed", "trained for", "rows seen", "seconds in all")
 
 
-def write_runs(page: Page, systems: Sequence[System], studies: Sequence[Study], failures: Mapping[str, str]) -> None:
-    """Steps, rows seen, seconds and training rows of each run, so that a reduced size shows."""
+def write_runs(page: Page, systems: Sequence[System], sweeps: Sequence[Sweep], failures: Mapping[str, str]) -> None:
+    """Write the training rows, steps and seconds of each run, and the runs that failed."""
     page.heading(2, "The runs")
     page.text(
-        "Everything below is measured on these; published figures are marked as the paper's. Training rows are those "
-        "left after every evaluation sentence was taken out; `removed` counts those."
+        "All results below are from these runs, except published figures, which are marked as the paper's. Training "
+        "rows are those left after removing every row with an evaluation sentence; the column `removed` counts these."
     )
     runs = [(system.label, system) for system in systems]
-    runs += [(f"{study.key} = {value}", system) for study in studies for value, system in study.runs]
-    rows: list[list[Cell]] = []
-    numbers = []
-    for label, system in runs:
-        run = system.results.get("run", {})
-        read = run.get("rows") or {"sentences": run["sentences"]} if run else {}
-        removed = sum(part.get("removed", 0) for part in system.results.get("leakage", {}).values())
-        passes = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
-        seen = run.get("pairs")
-        seconds = run.get("total_seconds", run.get("seconds"))
-        shown = ", ".join(f"{name} {count:,}" for name, count in read.items())
-        rows.append([system.name, label, shown, removed, passes, seen, round(seconds) if seconds else None])
-        numbers.append({"run": system.name, "system": label, "removed": removed, **run})
-    columns = ["run", "system", "training rows", "removed", "trained for", "rows seen", "seconds in all"]
-    page.table("runs", columns, rows, numbers)
-    for name, failed in failures.items():
-        page.text(f"`{name}` is missing: {failed}.")
+    runs += [(f"{sweep.setting} = {value}", system) for sweep in sweeps for value, system in sweep.runs]
+    values = [
+        {"run": system.name, "system": label, "removed": _removed_rows(system), **system.results.get("run", {})}
+        for label, system in runs
+    ]
+    page.table("runs", COLUMNS, [_row(label, system) for label, system in runs], values)
+    for name, error in failures.items():
+        page.text(f"`{name}` is missing: {error}.")
+
+
+def _row(label: str, system: System) -> list[Cell]:
+    run = system.results.get("run", {})
+    rows = run.get("rows") or ({"sentences": run["sentences"]} if run else {})
+    seconds = run.get("total_seconds", run.get("seconds"))
+    length = ""
+    if run:
+        length = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps"
+    return [
+        system.name,
+        label,
+        ", ".join(f"{name} {count:,}" for name, count in rows.items()),
+        _removed_rows(system),
+        length,
+        run.get("pairs"),
+        round(seconds) if seconds else None,
+    ]
+
+
+def _removed_rows(system: System) -> int:
+    return sum(part.get("removed", 0) for part in system.results.get("leakage", {}).values())

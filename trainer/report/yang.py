@@ -1,143 +1,145 @@
-"""Yang et al. (2018), table by table: our systems beside the published rows."""
+"""The tables of Yang et al. (2018): our systems beside the published rows."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
-from matplotlib.figure import Figure
 
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.cqa import summarize
-from trainer.evaluation.evaluators import evaluate_baseline
-from trainer.evaluation.similarity import angular, cosine, encode_pairs, to_gold_scale
+from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_statistics import snli_overlap
-from trainer.report.attention import attention_by_distance, uniform_by_distance
-from trainer.report.page import Cell, Page, score
-from trainer.report.systems import NEIGHBOURS, WORDS, Judge, Study, System
+from trainer.report.labels import NEIGHBORS, TRANSFORMER, WORDS
+from trainer.report.measurements import Measurements
+from trainer.report.page import Cell, Page, format_score
+from trainer.report.systems import Sweep, System
+from trainer.evaluation.cqa import summarize as summarize_cqa
+from trainer.report.yang_figures import write_attention, write_scatter, write_snli_shares
 
 PAPER = "the paper:"
 GENRES = ("all", "captions", "forums", "news")
-DISTANCES = ("0", "1", "2", "3-4", "5-8", "9 or more")
+BASELINE_LABELS = {"bm25": "BM25", "tfidf": "TF-IDF"}
 
 
-def write(page: Page, judge: Judge, systems: Sequence[System], studies: Sequence[Study], published: Any) -> None:
-    """All tables and figures that the systems and the data allow."""
-    data = judge.data
+def write_yang(
+    page: Page, measurements: Measurements, systems: Sequence[System], sweeps: Sequence[Sweep], published: Any
+) -> None:
+    """Write all tables and figures that the systems and the data allow."""
+    data = measurements.data
+    sentence_encoders = [system for system in systems if _is_sentence_encoder(system)]
     page.heading(2, "Learning Semantic Textual Similarity from Conversations (Yang et al., 2018)")
-    if data.pairs is not None:
-        _response_prediction(page, judge, systems, published["table1"])
-    if data.snli is not None:
-        _snli(page, judge, systems, published["table2"])
-    if data.stsb is not None:
-        _stsb(page, judge, systems, published)
-        _examples(page, judge, [system for system in systems if _is_sentence_encoder(system)], published["table5"])
-        _scatter(page, judge, [system for system in systems if _is_sentence_encoder(system)])
-    if data.cqa is not None:
-        _cqa(page, judge, systems, published["table6"])
-    if data.stsb is not None:
-        _snli_shares(page, judge, [study for study in studies if study.key == "snli_share"], published["figure8"])
-        _attention(page, judge, [system for system in systems if system.encoder == "Transformer"])
-        if data.snli is not None:
-            _overlap(page, judge, published["snli_overlap"])
+    if "pairs" in data:
+        _response_prediction(page, measurements, systems, published["table1"])
+    if "snli" in data:
+        _snli(page, measurements, systems, published["table2"])
+    if "stsb" in data:
+        _stsb(page, measurements, systems, published)
+        _examples(page, measurements, sentence_encoders, published["table5"])
+        write_scatter(page, measurements, sentence_encoders)
+    if "cqa" in data:
+        _cqa(page, measurements, systems, published["table6"])
+    if "stsb" in data:
+        for sweep in sweeps:
+            if sweep.setting == "snli_share":
+                write_snli_shares(page, measurements, sweep, published["figure8"])
+        write_attention(page, measurements, [system for system in systems if system.encoder == TRANSFORMER])
+    if "stsb" in data and "train" in data.get("snli", {}):
+        _overlap(page, measurements, published["snli_overlap"])
 
 
 def _is_sentence_encoder(system: System) -> bool:
-    return system.trained_on not in (WORDS, NEIGHBOURS)
+    return system.trained_on not in (WORDS, NEIGHBORS)
 
 
-def _response_prediction(page: Page, judge: Judge, systems: Sequence[System], published: Any) -> None:
+def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]] = list) -> list[list[Cell]]:
+    return [[f"{PAPER} {name}", "", *format_values(values)] for name, values in table["rows"].items()]
+
+
+def _response_prediction(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 1: response prediction")
     page.text(
-        "The true response among 100. Ours: the same held-out inputs and candidates for every system, with 95 % "
-        "bootstrap intervals; the paper's are of other conversations."
+        "The true response is ranked among 100 candidates. Our rows share held-out inputs and candidates and have "
+        "95 % bootstrap intervals; the paper's rows are on other conversations."
     )
     columns = ("p_at_1", "p_at_3", "p_at_10")
+    scored = [
+        (system.label, system.name, measurements.scores(system, "response_prediction"))
+        for system in systems
+        if not system.settings or "response_prediction" in system.trained_tasks
+    ]
+    scored += [
+        (BASELINE_LABELS[name], "", measurements.baseline_scores(name, "response_prediction")) for name in BASELINES
+    ]
     rows = _published_rows(published, lambda values: [value / 100 for value in values])
-    numbers: list[dict[str, Any]] = []
-    found = []
-    for system in systems:
-        if not system.settings or system.settings.get("tasks", {}).get("response_prediction"):
-            found.append((system.label, system.name, judge.scores(system, "response_prediction")))
-    for name in BASELINES:
-        found.append(("BM25" if name == "bm25" else "TF-IDF", "", _baseline(judge, name, "response_prediction")))
-    for label, run, scores in found:
+    values: list[dict[str, Any]] = []
+    for label, run, scores in scored:
         if scores:
-            rows.append([label, run, *(score(scores, column) for column in columns)])
-            numbers.append({"system": label, "run": run, **scores})
-    page.table("table1", ["system", "run", "P@1", "P@3", "P@10"], rows, numbers)
+            rows.append([label, run, *(format_score(scores, column) for column in columns)])
+            values.append({"system": label, "run": run, **scores})
+    page.table("table1", ["system", "run", "P@1", "P@3", "P@10"], rows, values)
 
 
-def _baseline(judge: Judge, name: str, task: str) -> Any:
-    def measure() -> Any:
-        return evaluate_baseline(name, vars(judge.data), "both", [task], intervals=True)[task]
-
-    return judge.keep(None, f"{name} {task}", measure)
-
-
-def _published_rows(table: Any, shown: Callable[[list[float]], list[Any]] = list) -> list[list[Cell]]:
-    return [[f"{PAPER} {name}", "", *shown(values)] for name, values in table["rows"].items()]
-
-
-def _snli(page: Page, judge: Judge, systems: Sequence[System], published: Any) -> None:
+def _snli(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 2: SNLI")
     page.text(
-        "Accuracy on test. The paper trains on all of SNLI; our training pairs are as many as the table says.",
+        "Accuracy on test. The paper trains on all of SNLI; the table shows how many pairs we train on.",
         "SNLI alone is footnote 6.",
     )
     rows = _published_rows(published, lambda values: [values[0] / 100, ""])
-    numbers = []
+    values = []
     for system in systems:
-        trains = {**system.settings.get("tasks", {}), **system.settings.get("late_tasks", {})}.get("snli")
-        if trains and (scores := judge.scores(system, "snli")):
+        if "snli" in system.trained_tasks and (scores := measurements.scores(system, "snli")):
             pairs = system.results.get("run", {}).get("rows", {}).get("snli")
-            rows.append([system.label, system.name, score(scores, "accuracy"), pairs])
-            numbers.append({"system": system.label, "run": system.name, "training_pairs": pairs, **scores})
-    page.table("table2", ["system", "run", "accuracy", "training pairs"], rows, numbers)
+            rows.append([system.label, system.name, format_score(scores, "accuracy"), pairs])
+            values.append({"system": system.label, "run": system.name, "training_pairs": pairs, **scores})
+    page.table("table2", ["system", "run", "accuracy", "training pairs"], rows, values)
 
 
-def _stsb(page: Page, judge: Judge, systems: Sequence[System], published: Any) -> None:
+def _stsb(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Tables 3 and 4: the STS Benchmark")
     page.text(
-        "Pearson's r with its 95 % bootstrap interval / Spearman's. Untuned is -arccos(cos), tuned the same after one "
-        "matrix that is trained on STS-B's train and stopped on dev."
+        "Pearson's r with its 95 % bootstrap interval / Spearman's. The untuned score is -arccos(cos); the tuned score "
+        "is the same after one matrix, which is trained on STS-B's train split with early stopping on dev."
     )
     rows: list[list[Cell]] = []
     for part in ("rows", "neural", "mixed"):
         rows += [[f"{PAPER} {name}", "", *values] for name, values in published["table3"][part].items()]
-    numbers, genres = [], []
-    for name, splits in published["table4"]["rows"].items():
-        genres.append([f"{PAPER} {name}", "", *splits["test"]])
-    for system in systems:
-        for task, tuned in (("stsb", ""), ("stsb_tuned", " tuned")):
-            scores = judge.scores(system, task) if _is_sentence_encoder(system) or not tuned else None
-            if not scores:
-                continue
-            label = f"{system.label}{tuned}"
-            rows.append([label, system.name, *(score(scores[split]["all"], "pearson", "spearman")
-                                               for split in ("dev", "test"))])  # fmt: skip
-            genres.append([label, system.name, *(score(scores["test"].get(genre), "pearson", "spearman")
-                                                 for genre in GENRES)])  # fmt: skip
-            numbers.append({"system": label, "run": system.name, "trained_on": system.trained_on,
-                            "encoder": system.encoder, "tuned": bool(tuned), **scores})  # fmt: skip
-    page.table("table3", ["system", "run", "dev", "test"], rows, numbers)
-    page.text("By genre, on test; report.json has dev too.")
-    page.table("table4", ["system", "run", *GENRES], genres)
+    genre_rows = [[f"{PAPER} {name}", "", *splits["test"]] for name, splits in published["table4"]["rows"].items()]
+    values = [value for system in systems for value in _stsb_values(measurements, system)]
+    for value in values:
+        label = [value["system"], value["run"]]
+        rows.append([*label, *(_format_correlations(value[split]["all"]) for split in ("dev", "test"))])
+        genre_rows.append([*label, *(_format_correlations(value["test"].get(genre)) for genre in GENRES)])
+    page.table("table3", ["system", "run", "dev", "test"], rows, values)
+    page.text("By genre, on test; report.json also has dev.")
+    page.table("table4", ["system", "run", *GENRES], genre_rows)
 
 
-def _examples(page: Page, judge: Judge, systems: Sequence[System], published: Any) -> None:
+def _stsb_values(measurements: Measurements, system: System) -> list[dict[str, Any]]:
+    """The scores of a system, and of the tuned one if it is a sentence encoder, for report.json."""
+    described = {"run": system.name, "trained_on": system.trained_on, "encoder": system.encoder}
+    values = []
+    if scores := measurements.scores(system, "stsb"):
+        values.append({"system": system.label, **described, "tuned": False, **scores})
+    if _is_sentence_encoder(system) and (scores := measurements.scores(system, "stsb_tuned")):
+        values.append({"system": f"{system.label} tuned", **described, "tuned": True, **scores})
+    return values
+
+
+def _format_correlations(scores: Any) -> str:
+    return format_score(scores, "pearson", "spearman")
+
+
+def _examples(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 5: four pairs")
-    page.text("-arccos(cos), 0 to -pi. The sentences are those of the paper's table 5.")
+    page.text("-arccos(cos), from 0 to -pi, of the sentences in the paper's table 5.")
     pairs = published["rows"]
     first, second = ([pair[side] for pair in pairs] for side in ("sentence1", "sentence2"))
-    columns = {}
-    for system in systems:
 
-        def measure(system: System = system) -> list[float]:
-            return angular(cosine(*encode_pairs(judge.encoder(system), first, second))).tolist()
+    def measure(system: System) -> list[float]:
+        return angular(cosine(*encode_pairs(measurements.encoder(system), first, second))).tolist()
 
-        columns[system.name] = judge.keep(system, "table5", measure)
+    columns = {system.name: measurements.cached(system, "table5", partial(measure, system)) for system in systems}
     rows = [
         [f"{pair['sentence1']} / {pair['sentence2']}", f"{pair['label']:.1f}", pair["score"], *scores]
         for pair, *scores in zip(pairs, *columns.values(), strict=True)
@@ -145,130 +147,44 @@ def _examples(page: Page, judge: Judge, systems: Sequence[System], published: An
     page.table("table5", ["pair", "label", PAPER.rstrip(":"), *columns], rows, columns)
 
 
-def _scatter(page: Page, judge: Judge, systems: Sequence[System]) -> None:
-    assert judge.data.stsb is not None
-    if "test" not in judge.data.stsb or not systems:
-        return
-    page.heading(3, "Figure 7: predicted and gold scores")
-    gold = np.asarray(judge.data.stsb["test"]["score"])
-    across = min(3, len(systems))
-    down = -(-len(systems) // across)
-    figure = Figure(figsize=(4.2 * across, 3.6 * down), layout="constrained")
-    panels = figure.subplots(down, across, squeeze=False, sharex=True).ravel()
-    for panel, system in zip(panels, systems, strict=False):
-        predicted = to_gold_scale(judge.stsb_angles(system, "test"))
-        drawn = panel.hexbin(gold, predicted, gridsize=28, cmap="viridis", mincnt=1)
-        figure.colorbar(drawn, ax=panel, label="pairs")
-        panel.set_title(f"{system.label}\nr = {np.corrcoef(predicted, gold)[0, 1]:.3f}", fontsize=9)
-        panel.set_xlabel("gold")
-        panel.set_ylabel("predicted")
-    for panel in panels[len(systems) :]:
-        panel.axis("off")
-    page.plot("figure7", figure, "STS-B test: 5 (1 - arccos(cos) / pi) against people's scores, with density")
-
-
-def _cqa(page: Page, judge: Judge, systems: Sequence[System], published: Any) -> None:
+def _cqa(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 6: community question answering")
     page.text(
-        "MAP on SemEval CQA, subtask B. The search engine's order is published as 41.85 on test 2017 and 71.35 on dev "
-        "of 2016: a check of the scorer."
+        "MAP on SemEval CQA, subtask B. The published MAP of the search engine's order is 41.85 on test 2017 and 71.35 "
+        "on dev of 2016, which checks the scorer."
     )
     rows: list[list[Cell]] = [
         [f"{PAPER} {name}", "", "", values[0] / 100] for name, values in published["rows"].items()
     ]
-    found = [(system.label, system.name, judge.scores(system, "cqa") or {}) for system in systems]
-    found += [("BM25", "", _baseline(judge, "bm25", "cqa")), ("search engine's order", "", _search_engine(judge))]
-    numbers = []
-    for label, run, scores in found:
-        rows.append([label, run, *(score(scores.get(split), "map") for split in ("dev", "test2017"))])
-        numbers.append({"system": label, "run": run, **scores})
-    page.table("table6", ["system", "run", "dev", "test 2017"], rows, numbers)
+    scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in systems]
+    scored.append((BASELINE_LABELS["bm25"], "", measurements.baseline_scores("bm25", "cqa")))
+    scored.append(("search engine's order", "", _score_search_engine(measurements.data["cqa"])))
+    values = []
+    for label, run, scores in scored:
+        rows.append([label, run, *(format_score(scores.get(split), "map") for split in ("dev", "test2017"))])
+        values.append({"system": label, "run": run, **scores})
+    page.table("table6", ["system", "run", "dev", "test 2017"], rows, values)
 
 
-def _search_engine(judge: Judge) -> dict[str, Any]:
-    splits = judge.data.cqa or {}
-    found = {}
+def _score_search_engine(cqa: Any) -> dict[str, Any]:
+    """MAP of the order in which the search engine found the candidates, by split."""
+    scores = {}
     for name, split in (("dev", "validation"), ("test2017", "test2017")):
-        if split in splits and None not in splits[split]["rank"]:
-            rows = splits[split]
-            found[name] = summarize(-np.asarray(rows["rank"], dtype=np.float64), rows)
-    return found
+        if split in cqa and None not in cqa[split]["rank"]:
+            candidates = cqa[split]
+            scores[name] = summarize_cqa(-np.asarray(candidates["rank"], dtype=np.float64), candidates)
+    return scores
 
 
-def _snli_shares(page: Page, judge: Judge, studies: Sequence[Study], published: Any) -> None:
-    for study in studies:
-        page.heading(3, "Figure 8: how much of SNLI")
-        page.text(
-            f"{study.runs[0][1].encoder}; shares of the SNLI training pairs that were to hand, the steps the same.",
-            f"The paper: {published['captions_at_10']} on captions with 10 %, flat from {published['flat_from']} %.",
-        )
-        points = sorted((float(value), system) for value, system in study.runs)
-        numbers: list[dict[str, Any]] = []
-        for share, system in points:
-            if scores := judge.scores(system, "stsb"):
-                pairs = system.results.get("run", {}).get("rows", {}).get("snli", 0)
-                numbers.append({"share": share, "training_pairs": pairs, **scores})
-        rows = [
-            [point["share"], point["training_pairs"],
-             *(point[split][genre]["pearson"] for split in ("dev", "test") for genre in ("all", "captions"))]
-            for point in numbers
-        ]  # fmt: skip
-        columns = ["share", "pairs", "dev", "dev captions", "test", "test captions"]
-        page.table("figure8", columns, rows, numbers)
-        figure = Figure(figsize=(6, 4), layout="constrained")
-        panel = figure.subplots()
-        for column, name in enumerate(columns[2:], start=2):
-            panel.plot([row[0] for row in rows], [row[column] for row in rows], "o-", label=name)
-        panel.set_xlabel("share of the SNLI training pairs")
-        panel.set_ylabel("Pearson's r on STS-B, untuned")
-        panel.legend()
-        page.plot("figure8", figure, "Pearson's r against the share of SNLI that is used")
-
-
-def _attention(page: Page, judge: Judge, systems: Sequence[System]) -> None:
-    assert judge.data.stsb is not None
-    if not systems:
-        return
-    page.heading(3, "What attention looks at")
-    page.text(
-        "Share of a layer's attention that goes to words so far away, mean over heads and words of the sentences of "
-        "STS-B dev, and its mean distance; uniform is the same share for all words of a sentence. The paper saw near "
-        "words in the first layer, further ones in higher ones."
-    )
-    pairs = judge.data.stsb["validation"]
-    sentences = list(dict.fromkeys([*pairs["sentence1"], *pairs["sentence2"]]))
-    rows: list[list[Cell]] = []
-    numbers: dict[str, Any] = {}
-    for system in systems:
-
-        def measure(shares: Callable[..., Any], system: System = system) -> Any:
-            return shares(judge.encoder(system), sentences)
-
-        layers = judge.keep(system, "attention", partial(measure, attention_by_distance))
-        uniform = judge.keep(system, "attention_uniform", partial(measure, uniform_by_distance))
-        numbers[system.name] = {"layers": layers, "uniform": uniform}
-        for number, shares in enumerate(layers, start=1):
-            rows.append([system.label, system.name, str(number), *_binned(shares)])
-        rows.append([system.label, system.name, "uniform", *_binned(uniform)])
-    page.table("attention", ["system", "run", "layer", *DISTANCES, "mean distance"], rows, numbers)
-
-
-def _binned(shares: list[float]) -> list[float]:
-    ends = [0, 1, 2, 3, 5, 9, len(shares)]
-    bins = [sum(shares[start:end]) for start, end in pairwise(ends)]
-    return [*bins, sum(distance * share for distance, share in enumerate(shares))]
-
-
-def _overlap(page: Page, judge: Judge, published: Any) -> None:
-    assert judge.data.stsb is not None and judge.data.snli is not None
-    if "train" not in judge.data.snli:
-        return
+def _overlap(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Footnote 9: STS-B pairs that are SNLI training pairs")
-    train = judge.data.snli["train"]
-    found = snli_overlap(judge.data.stsb, train)
-    page.text(f"Among {len(train):,} SNLI training pairs; the paper, among 550,152: the first column.")
+    train = measurements.data["snli"]["train"]
+    counts = snli_overlap(measurements.data["stsb"], train)
+    page.text(
+        f"The STS-B pairs among {len(train):,} SNLI training pairs. The paper's column is among 550,152 training pairs."
+    )
     rows: list[list[Cell]] = [
-        [name, published["pairs"][name], part["pairs"], part["sentences"], part["of"]] for name, part in found.items()
+        [name, published["pairs"][name], part["pairs"], part["sentences"], part["of"]] for name, part in counts.items()
     ]
-    page.table("overlap", ["split", f"{PAPER} pairs", "pairs", "pairs with a sentence in SNLI", "of"], rows,
-               {"training_pairs": len(train), **found})  # fmt: skip
+    columns = ["split", f"{PAPER} pairs", "pairs", "pairs with a sentence in SNLI", "of"]
+    page.table("overlap", columns, rows, {"training_pairs": len(train), **counts})

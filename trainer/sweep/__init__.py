@@ -1,1 +1,1 @@
-"""Many runs: sweeps, their comparison, seeds."""
+"""Many runs: sweeps over settings, their comparison, runs with several seeds."""

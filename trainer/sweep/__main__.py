@@ -1,4 +1,4 @@
-"""A study: many short runs that differ in what is varied, judged on dev and compared with one of them.
+"""A sweep: many short runs with varied settings, evaluated on dev and compared with one of them.
 
 python -m trainer.sweep PRESET --vary KEY=A,B [--vary KEY2=X,Y] [--key value ...] -o FOLDER
 """
@@ -8,47 +8,31 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from trainer.sweep.comparison import draw, format_table, make_rows, measured_as_text, try_scores
-from trainer.sweep.process_pool import Job, run_jobs, threads_each
-from trainer.sweep.study import Run, as_options, check_agreement, parse_variation, plan
+from trainer.evaluation.results import read_results
+from trainer.sweep.comparison import make_rows, read_metrics
+from trainer.sweep.planned_runs import PlannedRun
+from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
+from trainer.sweep.scoring import save_dev_scores
+from trainer.sweep.table import format_metrics, format_table, plot_differences
+from trainer.sweep.variations import expand_variations, parse_variation
 
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
 
 
-def execute(preset: str, runs: Iterable[Run], jobs: int, threads: int) -> dict[str, str]:
-    """Train runs, `jobs` at a time with so many threads each, and score each on dev; name -> what went wrong."""
-    named = {run.name: run for run in runs}
-
-    def ended(job: Job, failed: str) -> str:
-        run = named[job.name]
-        failed = failed or try_scores(run, threads)
-        tqdm.write(f"{run.name}: {failed or measured_as_text(run)}")
-        return failed
-
-    return run_jobs([_job(preset, run) for run in named.values()], jobs, threads, ended, "runs")
-
-
-def _job(preset: str, run: Run) -> Job:
-    go_on = run.can_resume
-    if not go_on:
-        run.log.unlink(missing_ok=True)
-    how = {"resume": str(go_on).lower(), "overwrite": str(not go_on).lower()}
-    return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *as_options(how)], run.log)
-
-
 def build_parser() -> argparse.ArgumentParser:
-    """The command line, but for the options of the trainer."""
+    """The command line, without the options of the trainer."""
     parser = argparse.ArgumentParser(
         prog="python -m trainer.sweep",
         description=__doc__,
-        epilog="Any other --key value is an option of all runs; python trainer/run.py --help lists them. Called again, "
-        "a sweep goes on where it was stopped.",
+        epilog="Any other --key value is an option of all runs; python trainer/run.py --help lists them. After an "
+        "interruption, the same command resumes the sweep.",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
@@ -59,67 +43,102 @@ def build_parser() -> argparse.ArgumentParser:
         action="append",
         required=True,
         metavar="KEY=A,B",
-        help="values of an option, or of a place in a mapping (tasks.snli=0,0.1); JSON may hold commas. Again for more "
-        "keys: the runs are the preset as it is (base), and each value alone",
+        help="values of an option, or of an entry of a mapping (tasks.snli=0,0.1); JSON may hold commas. Repeat it for "
+        "more keys: the runs are the preset as it is (base), and each value alone",
     )
     parser.add_argument("--grid", action="store_true", help="run every combination of the values instead")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the study's folder")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time, which share the cores")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="of N machines, this is the Ith: do its runs only")
-    parser.add_argument("--reference", metavar="RUN", help="the run that others are compared with (default: the first)")
-    parser.add_argument("--table-only", action="store_true", help="run nothing; make the table of what is there")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the sweep's folder")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, which share the cores")
+    parser.add_argument("--part", default="1/1", metavar="I/N", help="do the runs of the Ith of N machines only")
+    parser.add_argument("--reference", metavar="RUN", help="the run to compare the others with (default: the first)")
+    parser.add_argument("--table-only", action="store_true", help="run nothing; write the table of the existing runs")
     return parser
 
 
 def sweep(argv: list[str]) -> int:
-    """Do what the command line asks; the exit code is 0, or 1 where a run went wrong.
+    """Run the sweep of the command line; the exit code is 0, or 1 where a run failed.
 
     Raises:
-        InputError: before anything runs, for a mistake in the options or in any run's settings.
+        InputError: an option or a setting of any run is wrong; raised before anything runs.
     """
     args, overrides = build_parser().parse_known_args(argv)
-    part = re.fullmatch(r"(\d+)/(\d+)", args.part)
-    if not part or not 1 <= int(part[1]) <= int(part[2]):
-        raise InputError(f"--part {args.part}: expected I/N with I from 1 to N, for example 1/2")
+    index, parts = _parse_part(args.part)
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
-    runs = plan(args.preset, overrides, args.vary, args.output, args.grid)
-    named = {run.name: run for run in runs}
-    if args.reference and args.reference not in named:
-        raise InputError(f"--reference {args.reference}: there is no such run; there are {', '.join(named)}")
-    reference = named[args.reference] if args.reference else runs[0]
+    runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
+    reference = _find_reference(runs, args.reference)
     for run in runs:
-        check_agreement(run)
+        run.check_settings()
     try:
         args.output.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"-o {args.output}: the folder cannot be made ({error})") from error
-    own = [] if args.table_only else runs[int(part[1]) - 1 :: int(part[2])]
-    threads = threads_each(args.jobs)
-    failures = execute(args.preset, [run for run in own if not run.is_finished], args.jobs, threads)
-
+        raise InputError(f"-o {args.output}: the folder cannot be created ({error})") from error
+    own_runs = [] if args.table_only else runs[index - 1 :: parts]
+    threads = threads_per_job(args.jobs)
+    failures = train_runs(args.preset, [run for run in own_runs if not run.is_finished], args.jobs, threads)
     rows = make_rows(runs, reference, failures, threads)
-    (args.output / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
-    table = format_table(rows, reference.name)
-    (args.output / "table.md").write_text(
-        f"`python -m trainer.sweep {shlex.join(argv)}`\n\n{table}\nJudged on dev. Differences with 95 % intervals by "
-        "paired bootstrap (1,000 resamples of the items, seed 0); * where the interval excludes zero.\n",
+    write_comparison(args.output, rows, reference.name, f"python -m trainer.sweep {shlex.join(argv)}")
+    return int(any(row["run"] in [run.name for run in own_runs] and "note" in row for row in rows))
+
+
+def _parse_part(text: str) -> tuple[int, int]:
+    part = re.fullmatch(r"(\d+)/(\d+)", text)
+    if not part or not 1 <= int(part[1]) <= int(part[2]):
+        raise InputError(f"--part {text}: expected I/N with I from 1 to N, for example 1/2")
+    return int(part[1]), int(part[2])
+
+
+def _find_reference(runs: Sequence[PlannedRun], name: str | None) -> PlannedRun:
+    named = {run.name: run for run in runs}
+    if name and name not in named:
+        raise InputError(f"--reference {name}: there is no such run; there are {', '.join(named)}")
+    return named[name] if name else runs[0]
+
+
+def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[str, str]:
+    """Train runs, `at_a_time` side by side with `threads` each, and score each on dev; name -> error message."""
+    named = {run.name: run for run in runs}
+
+    def score_and_report(job: Job, error: str) -> str:
+        run = named[job.name]
+        error = error or save_dev_scores(run, threads)
+        metrics = {} if error else read_metrics(read_results(run.folder / "results.json"))
+        tqdm.write(f"{run.name}: {error or format_metrics(metrics)}")
+        return error
+
+    return run_jobs(
+        [_training_job(preset, run) for run in named.values()], at_a_time, threads, score_and_report, "runs"
+    )
+
+
+def _training_job(preset: str, run: PlannedRun) -> Job:
+    if not run.can_resume:
+        run.log.unlink(missing_ok=True)
+    return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *run.resume_options()], run.log)
+
+
+def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference: str, command: str) -> None:
+    """Write rows.jsonl, table.md and sweep.png, and print the table."""
+    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    table = format_table(rows, reference)
+    (folder / "table.md").write_text(
+        f"`{command}`\n\n{table}\nEvaluated on dev. Differences with 95 % intervals by paired bootstrap (1,000 "
+        "resamples of the items, seed 0); * where the interval excludes zero.\n",
         encoding="utf-8",
     )
-    draw(rows, reference.name, args.output / "sweep.png")
+    plot_differences(rows, reference, folder / "sweep.png")
     print(table, end="")
-    return int(any(row["run"] in [run.name for run in own] and "note" in row for row in rows))
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; a mistake is one line on stderr and exit code 2."""
+    """Run the command; a user's mistake is one line on stderr and exit code 2."""
     try:
         return sweep(argv)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("stopped; the same command goes on from here", file=sys.stderr)
+        print("stopped; the same command resumes the sweep", file=sys.stderr)
         return 130
 
 

@@ -7,10 +7,9 @@ from typing import Any
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
 from data_scripts.sources.sts import STS_SETS
-from trainer.data.datasets import Corpora
 
 SPLITS = ("train", "validation", "test")
-COLOURS, THINGS = ("red", "blue", "green", "old", "new", "big"), ("car", "house", "bird", "lamp", "boat")
+COLORS, THINGS = ("red", "blue", "green", "old", "new", "big"), ("car", "house", "bird", "lamp", "boat")
 
 
 def pairs(split: str, count: int = 130) -> Dataset:
@@ -33,11 +32,11 @@ def snli(split: str) -> Dataset:
 
 
 def stsb(split: str) -> Dataset:
-    rows = [(colour, thing) for colour in COLOURS for thing in THINGS]
+    rows = [(color, thing) for color in COLORS for thing in THINGS]
     return Dataset.from_dict(
         {
-            "sentence1": [f"{split}: a {colour} {thing}" for colour, thing in rows],
-            "sentence2": [f"{split}: the {thing} is {colour}" for colour, thing in rows],
+            "sentence1": [f"{split}: a {color} {thing}" for color, thing in rows],
+            "sentence2": [f"{split}: the {thing} is {color}" for color, thing in rows],
             "score": [float(i * 7 % 6) for i in range(len(rows))],
             "genre": ["captions", "forums", "news"] * 10,
         }
@@ -76,10 +75,6 @@ def evaluation_data() -> dict[str, Any]:
         "cqa": DatasetDict({split: cqa(split) for split in ("validation", "test2017")}),
         "sts": sts(),
     }
-
-
-def corpora() -> Corpora:  # MERGE: delete it; the report's tests use it until `Corpora` is gone
-    return Corpora(**evaluation_data())
 
 
 def write_corpora(folder: Path) -> Path:

@@ -12,8 +12,8 @@ from data_scripts.errors import InputError
 from data_scripts.sources.sts import load_sts_sets
 from tests.trainer.evaluation.corpora import pairs, sts, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.arguments import Arguments
-from trainer.data.datasets import load_corpora
+from trainer.command_line import build_arguments
+from trainer.data.datasets import load_run_data
 from trainer.evaluation.sts_sets import evaluate_sts_sets, sts_set_scores
 
 
@@ -88,16 +88,15 @@ def test_a_set_of_one_pair_is_refused() -> None:
 
 
 def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path: Path) -> None:
-    data = write_corpora(tmp_path)
+    folder = write_corpora(tmp_path)
     rows = pairs("train").to_list()
     rows[4]["input"], rows[7]["response"] = "SemEval: a red CAR!", "dictionary - the house is big"
-    Dataset.from_list(rows).to_parquet(data / "pairs" / "train-00000-of-00001.parquet")
-    arguments = Arguments(pairs=[str(data / "pairs")], sts=str(data / "sts"), tasks={"response_prediction": 1})
-    found = load_corpora(arguments)
-    assert found.pairs is not None and found.sts is not None
-    assert found.pairs["train"].to_list() == [row for number, row in enumerate(rows) if number not in (4, 7)]
-    assert found.leakage["pairs"] == {"sts 2012 MSRpar": 1, "sts 2012 OnWN": 0, "sts 2014 OnWN": 1, "removed": 2}
-    assert {(year, name) for year, names in found.sts.items() for name in names} == set(
+    Dataset.from_list(rows).to_parquet(folder / "pairs" / "train-00000-of-00001.parquet")
+    arguments = build_arguments(pairs=[str(folder / "pairs")], sts=str(folder / "sts"), tasks={"response_prediction": 1})
+    data = load_run_data(arguments)
+    assert data.training["pairs"].to_list() == [row for number, row in enumerate(rows) if number not in (4, 7)]
+    assert data.leakage["pairs"] == {"sts 2012 MSRpar": 1, "sts 2012 OnWN": 0, "sts 2014 OnWN": 1, "removed": 2}
+    assert {(year, name) for year, names in data.evaluation["sts"].items() for name in names} == set(
         sts_set_scores(FakeEncoder(), sts())
     )
 

@@ -73,7 +73,7 @@ def test_shares_of_attention_against_a_loop_over_sentences(
     assert np.abs(shares[0] - uniform_by_distance(encoder, SENTENCES)).max() > 0.01
 
 
-def test_a_text_is_read_as_far_as_the_tokenizer_cuts_it(encoder: Encoder) -> None:
+def test_a_text_is_truncated_by_the_tokenizer(encoder: Encoder) -> None:
     long = " ".join(["cat", "dog"] * 30)
     shares = attention_by_distance(encoder, [long])
     assert np.shape(shares) == (LAYERS, 20)
@@ -91,6 +91,6 @@ def test_uniform_shares_of_sentences_of_known_length(encoder: Encoder) -> None:
 
 
 @pytest.mark.parametrize("kind", ["dan", "other"])
-def test_what_is_no_transformer_of_ours_is_refused(tiny_tokenizer, kind: str) -> None:
-    with pytest.raises(InputError, match=r"^attention: expected a Transformer of ours$"):
+def test_an_encoder_that_is_not_a_convsim_transformer_is_refused(tiny_tokenizer, kind: str) -> None:
+    with pytest.raises(InputError, match=r"^attention: expected a ConvSim Transformer$"):
         attention_by_distance(Encoder(build("dan"), tiny_tokenizer) if kind == "dan" else FakeEncoder(), SENTENCES)

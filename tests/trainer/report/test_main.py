@@ -1,4 +1,4 @@
-"""python -m trainer.report: over tiny runs from end to end, again from its cache, and mistakes in one line."""
+"""python -m trainer.report: end to end over tiny runs, again from its cache, and mistakes."""
 
 import json
 from collections.abc import Iterator
@@ -7,17 +7,16 @@ from typing import Any
 
 import pytest
 from accelerate.state import AcceleratorState
-from datasets import Dataset
 
-from tests.trainer.evaluation.corpora import COLOURS, THINGS, write_corpora
+from tests.trainer.report.data import write_data
 from tests.trainer.report.folders import write_run
 from tests.trainer.report.reading import shows, table_with
 from trainer.command_line import parse_arguments
 from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
-from trainer.report import systems as module
-from trainer.report.plan import Plan
-from trainer.training.train import train
+from trainer.report import measurements as module
+from trainer.report.plan import ReportPlan
+from trainer.training.loop import train
 
 RUNS = ("siamese", "dan", "transformer")
 HEADS = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}
@@ -26,11 +25,11 @@ DAN = {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8]}
 
 
 def tiny_run(folder: Path, name: str, **settings: Any) -> None:
-    """A run over the corpora in `folder`/data."""
+    """A run on the datasets in `folder`/data."""
     preset = folder / f"{name}.yaml"
-    judged = {each: str(folder / "data" / each) for each in ("stsb", "cqa", "sts")}
+    datasets = {each: str(folder / "data" / each) for each in ("stsb", "cqa", "sts")}
     own = {"output_dir": str(folder / name), "cache_dir": str(folder / "cache"), "batch_size": 16, "log_every": 1}
-    options = judged | own | {"trackers": ["none"], "device": "cpu", "mixed_precision": "no"} | settings
+    options = datasets | own | {"trackers": ["none"], "device": "cpu", "mixed_precision": "no"} | settings
     preset.write_text(json.dumps(options))
     AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     train(parse_arguments([str(preset)]))
@@ -38,21 +37,9 @@ def tiny_run(folder: Path, name: str, **settings: Any) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The corpora in data/, and a run of each kind."""
+    """The datasets in data/, and a run of each kind."""
     folder = tmp_path_factory.mktemp("report")
-    (folder / "data").mkdir()
-    write_corpora(folder / "data")
-    things = [(colour, thing) for colour in COLOURS for thing in THINGS]
-    rows = [
-        {"book": book, "position": position, "sentence": f"the {colour} {thing} is a {colour} {thing} : {word}"}
-        for book, word in (("one", "old"), ("two", "new"))
-        for position, (colour, thing) in enumerate(things)
-    ]
-    # SNLI's own training pairs share their premise with the evaluation sets'.
-    inference = [{"premise": f"A lamp, the {n}th", "hypothesis": f"Lamp {n}", "label": n % 3} for n in range(40)]
-    Dataset.from_list(inference).to_parquet(folder / "data" / "snli" / "train-00000-of-00001.parquet")
-    (folder / "data" / "books").mkdir()
-    Dataset.from_list(rows).to_parquet(folder / "data" / "books" / "train-00000-of-00001.parquet")
+    write_data(folder / "data")
     tiny_run(
         folder, "siamese", model_type="cbow", model_config={"embedding_size": 8}, tasks={"neighbours": 1}, epochs=1,
         documents=[str(folder / "data/books")], best_metric="last", similarity_scale=1, eval_every=1,
@@ -72,7 +59,7 @@ def call(folder: Path, *argv: str) -> int:
 
 
 def written(folder: Path) -> Iterator[tuple[str, bytes]]:
-    """What is in the report's folder but its cache: name and contents."""
+    """The files in the report's folder without its cache: name and contents."""
     for path in sorted(folder.iterdir()):
         if path.name != ".measured":
             yield path.name, path.read_bytes()
@@ -85,7 +72,7 @@ def report(folder: Path) -> Path:
     return folder / "report"
 
 
-def test_a_report_is_a_page_its_numbers_and_plots_without_the_machines_paths(folder: Path, report: Path) -> None:
+def test_a_report_is_a_page_its_values_and_plots_without_local_paths(folder: Path, report: Path) -> None:
     found = dict(written(report))
     assert set(found) == {"README.md", "report.json", "figure2.png", "figure7.png"}
     for name, contents in found.items():
@@ -94,28 +81,28 @@ def test_a_report_is_a_page_its_numbers_and_plots_without_the_machines_paths(fol
     for name in found:
         assert name.partition(".")[2] != "png" or f"]({name})" in page
     tables = {"runs", "table1", "table2", "table3", "table5", "table6", "attention", "overlap", "siamese_table1"}
-    tables |= {"siamese_published", "sets", "figure2", "siamese_table3", "norms", "neighbours", "claims"}
+    tables |= {"siamese_published", "sets", "figure2", "siamese_table3", "norms", "neighbors", "claims"}
     assert tables <= set(json.loads(found["report.json"]))
 
 
 def test_scores_of_the_runs_are_those_of_their_results(folder: Path, report: Path) -> None:
-    numbers = json.loads((report / "report.json").read_text())
+    values = json.loads((report / "report.json").read_text())
     results = {name: read_results(folder / name / "results.json") for name in RUNS}
-    assert [row["run"] for row in numbers["table1"]] == ["dan", "transformer", "", ""]
-    for row in numbers["table1"][:2]:
+    assert [row["run"] for row in values["table1"]] == ["dan", "transformer", "", ""]
+    for row in values["table1"][:2]:
         assert row["p_at_1"] == results[row["run"]]["response_prediction"]["p_at_1"]
-    (snli,) = numbers["table2"]
+    (snli,) = values["table2"]
     assert snli["run"] == "transformer" and snli["accuracy"] == results["transformer"]["snli"]["accuracy"]
-    for row in numbers["table3"]:
+    for row in values["table3"]:
         assert row["test"] == results[row["run"]]["stsb_tuned" if row["tuned"] else "stsb"]["test"]
-    for row in numbers["siamese_table1"]:
+    for row in values["siamese_table1"]:
         for name, scores in row["sets"].items():
             year, _, each = name.partition(" ")
             known = results[row["run"]]["sts"][year][each]["pearson"]  # encoded in other batches
             assert scores["pearson"] == pytest.approx(known, abs=1e-4)
 
 
-def test_how_large_the_runs_were_is_told_first(folder: Path, report: Path) -> None:
+def test_the_size_of_each_run_is_in_the_first_table(folder: Path, report: Path) -> None:
     rows = {line[0]: line for line in table_with(report, "run", "system")}
     assert [rows[name][1] for name in RUNS] == [
         "Siamese CBOW (books)", "DAN, conversations", "Transformer, conversations + SNLI",
@@ -125,7 +112,7 @@ def test_how_large_the_runs_were_is_told_first(folder: Path, report: Path) -> No
     assert "40" in rows["transformer"][2] and "130" in rows["transformer"][2]
 
 
-def test_the_transformers_attention_is_there_layer_by_layer(report: Path) -> None:
+def test_the_transformers_attention_is_in_a_table_by_layer(report: Path) -> None:
     found = json.loads((report / "report.json").read_text())["attention"]
     assert list(found) == ["transformer"] and len(found["transformer"]["layers"]) == LAYERS["num_hidden_layers"]
     for shares in [*found["transformer"]["layers"], found["transformer"]["uniform"]]:
@@ -144,26 +131,26 @@ def test_the_same_command_again_gives_the_same_report_from_its_cache(
     assert dict(written(report)) == before
 
 
-def test_a_saved_model_is_reported_by_what_can_be_measured_of_it(folder: Path, tmp_path: Path) -> None:
+def test_the_report_of_a_saved_model_has_what_can_be_measured_of_it(folder: Path, tmp_path: Path) -> None:
     data = tmp_path / "data"
     data.mkdir()
     (data / "stsb").symlink_to(folder / "data" / "stsb")
     output = tmp_path / "report"
     assert command.main([str(folder / "dan" / "model"), "-o", str(output), "--data", str(data)]) == 0
-    numbers = json.loads((output / "report.json").read_text())
+    values = json.loads((output / "report.json").read_text())
     expected = read_results(folder / "dan" / "results.json")["stsb"]["test"]["all"]["pearson"]
-    untuned = next(row for row in numbers["table3"] if not row["tuned"])
+    untuned = next(row for row in values["table3"] if not row["tuned"])
     assert untuned["system"] == "model" and untuned["test"]["all"]["pearson"] == pytest.approx(expected, abs=1e-4)
-    assert {"table1", "table2", "table6", "sets"}.isdisjoint(numbers)
+    assert {"table1", "table2", "table6", "sets"}.isdisjoint(values)
 
 
-def test_a_plans_runs_are_reported_and_what_failed_is_named_with_exit_code_1(
+def test_a_report_of_a_plan_names_failed_runs_and_has_exit_code_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = [write_run(tmp_path / name, {"tasks": {"response_prediction": 1}}) for name in ("named", "planned")]
-    plan = Plan([runs[1], tmp_path / "broken"], [])
+    plan = ReportPlan([runs[1], tmp_path / "broken"], [])
     monkeypatch.setattr(command, "read_plan", lambda path: plan)
-    monkeypatch.setattr(command, "carry_out", lambda plan, jobs: {"broken": f"failed (exit code {jobs}): out of luck"})
+    monkeypatch.setattr(command, "run_plan", lambda plan, jobs: {"broken": f"failed (exit code {jobs}): out of luck"})
     (tmp_path / "data").mkdir()
     argv = ["--plan", "plan.yaml", "--jobs", "3", "-o", str(tmp_path / "report"), "--data", str(tmp_path / "data")]
     assert command.main([str(runs[0]), *argv]) == 1

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from matplotlib.figure import Figure
 
-from trainer.report.page import Page, score
+from trainer.report.page import Page, format_score
 
 
 def written(page: Page) -> tuple[str, dict]:
@@ -14,17 +14,17 @@ def written(page: Page) -> tuple[str, dict]:
     return (page.folder / "README.md").read_text("utf-8"), json.loads((page.folder / "report.json").read_text("utf-8"))
 
 
-def test_headings_texts_and_tables_stand_in_order_and_json_has_the_numbers(tmp_path: Path) -> None:
+def test_headings_paragraphs_and_tables_are_in_order_and_json_has_the_values(tmp_path: Path) -> None:
     page = Page(tmp_path / "new" / "report")
     page.heading(2, "Scores")
     page.text("One.", "Two.")
     page.table("first", ["system", "r", "pairs"], [["ours", 0.51249, 12345], ["theirs", None, 7]], {"ours": 0.51249})
-    markdown, numbers = written(page)
+    markdown, values = written(page)
     assert markdown.splitlines() == [
         "## Scores", "", "One. Two.", "", "| system | r | pairs |", "| --- | --- | --- |", "| ours | .512 | 12,345 |",
         "| theirs |  | 7 |",
     ]  # fmt: skip
-    assert numbers == {"first": {"ours": 0.51249}}
+    assert values == {"first": {"ours": 0.51249}}
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_headings_texts_and_tables_stand_in_order_and_json_has_the_numbers(tmp_p
         (float("nan"), "nan"), (1234567, "1,234,567"), (None, ""), ("a|b", "a\\|b"), ("0.5", "0.5"),
     ],
 )  # fmt: skip
-def test_a_cell_is_three_decimals_without_its_zero_a_count_or_what_it_is(tmp_path: Path, cell, text: str) -> None:
+def test_a_cell_is_a_float_with_three_decimals_a_count_or_text(tmp_path: Path, cell, text: str) -> None:
     page = Page(tmp_path)
     page.table("one", ["x"], [[cell]], None)
     assert written(page)[0].splitlines()[2] == f"| {text} |"
@@ -43,8 +43,8 @@ def test_a_cell_is_three_decimals_without_its_zero_a_count_or_what_it_is(tmp_pat
 def test_a_table_without_rows_leaves_no_trace(tmp_path: Path) -> None:
     page = Page(tmp_path)
     page.table("empty", ["a", "b"], [], {"a": 1})
-    markdown, numbers = written(page)
-    assert numbers == {} and "|" not in markdown
+    markdown, values = written(page)
+    assert values == {} and "|" not in markdown
 
 
 def test_a_plot_is_a_png_that_the_page_shows_with_its_caption(tmp_path: Path) -> None:
@@ -57,17 +57,23 @@ def test_a_plot_is_a_png_that_the_page_shows_with_its_caption(tmp_path: Path) ->
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_letters_beyond_ascii_are_written_as_they_are(tmp_path: Path) -> None:
+def test_characters_beyond_ascii_are_not_escaped(tmp_path: Path) -> None:
     page = Page(tmp_path)
     page.table("one", ["größe"], [["†"]], {"größe": "†"})
-    markdown, numbers = written(page)
-    assert "| † |" in markdown and numbers == {"one": {"größe": "†"}}
+    markdown, values = written(page)
+    assert "| † |" in markdown and values == {"one": {"größe": "†"}}
     assert "größe" in (tmp_path / "report.json").read_text("utf-8")
 
 
 def test_a_score_has_its_interval_in_brackets_and_the_other_after_a_slash() -> None:
     scores = {"pearson": 0.75, "pearson_interval": [0.7049, 0.8], "spearman": -0.1, "map": None}
-    assert score(scores, "pearson") == ".750 [.705, .800]"
-    assert score(scores, "pearson", "spearman") == ".750 [.705, .800] / -.100"
-    assert score(scores, "spearman") == "-.100"
-    assert score(scores, "map") == score(scores, "accuracy") == score(None, "pearson") == score({}, "pearson") == ""
+    assert format_score(scores, "pearson") == ".750 [.705, .800]"
+    assert format_score(scores, "pearson", "spearman") == ".750 [.705, .800] / -.100"
+    assert format_score(scores, "spearman") == "-.100"
+    assert (
+        format_score(scores, "map")
+        == format_score(scores, "accuracy")
+        == format_score(None, "pearson")
+        == format_score({}, "pearson")
+        == ""
+    )

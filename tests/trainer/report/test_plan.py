@@ -1,4 +1,4 @@
-"""Plans: the commands that are left of them, and mistakes in one line. The trainer is a stand-in."""
+"""Plans: the commands of their unfinished runs, and mistakes in one line. The trainer is a stand-in."""
 
 import re
 import sys
@@ -12,9 +12,9 @@ import yaml
 from data_scripts.errors import InputError
 from trainer.command_line import parse_arguments
 from trainer.report import plan as module
-from trainer.report.plan import Plan, carry_out, read_plan
+from trainer.report.plan import ReportPlan, read_plan, run_plan
 
-# Writes down that it was called, leaves what a finished run has, or fails.
+# Records its call, and writes what a finished run has or fails.
 STAND_IN = """
 import json, sys
 from pathlib import Path
@@ -40,13 +40,13 @@ def presets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "PRESETS", folder)
 
 
-def read(folder: Path, **runs: Any) -> Plan:
+def read(folder: Path, **runs: Any) -> ReportPlan:
     path = folder / "plan.yaml"
     path.write_text(yaml.safe_dump({"folder": str(folder / "runs"), "runs": runs}, sort_keys=False))
     return read_plan(path)
 
 
-def finish(folder: Path, plan: Plan) -> None:
+def finish(folder: Path, plan: ReportPlan) -> None:
     """Leave what the first training run of a plan leaves."""
     (job,) = [job for job in plan.jobs if job.name == folder.name]
     how = job.command.index("--resume")
@@ -83,20 +83,20 @@ def test_word_vectors_are_a_call_of_embeddings(tmp_path: Path) -> None:
     ]  # fmt: skip
 
 
-def test_a_study_is_a_call_of_the_sweep_which_knows_itself_what_is_left(tmp_path: Path) -> None:
+def test_a_sweep_is_a_call_of_the_sweep_command_which_skips_finished_runs(tmp_path: Path) -> None:
     entry = {
         "sweep": "small",
         "vary": ["seed=1,2", "batch_size=4,8"],
         "options": {"max_steps": 3, "trackers": ["none"]},
     }
-    (job,) = read(tmp_path, study=entry).jobs
+    (job,) = read(tmp_path, sizes=entry).jobs
     assert job.command[1:] == [
         "-m", "trainer.sweep", str(tmp_path / "trainer/presets/small.yaml"), "--vary", "seed=1,2", "--vary",
-        "batch_size=4,8", "-o", str(tmp_path / "runs/study"), "--max_steps", "3", "--trackers", "none",
+        "batch_size=4,8", "-o", str(tmp_path / "runs/sizes"), "--max_steps", "3", "--trackers", "none",
     ]  # fmt: skip
 
 
-def test_a_finished_run_is_not_run_again_and_its_folder_is_still_the_plans(tmp_path: Path) -> None:
+def test_a_finished_run_is_not_repeated_and_its_folder_stays_in_the_plan(tmp_path: Path) -> None:
     runs = {"dan": {"train": "small"}, "other": {"train": "small", "needs": ["dan"]}}
     finish(tmp_path / "runs/dan", read(tmp_path, **runs))
     plan = read(tmp_path, **runs)
@@ -104,7 +104,7 @@ def test_a_finished_run_is_not_run_again_and_its_folder_is_still_the_plans(tmp_p
     assert plan.folders == [tmp_path / "runs/dan", tmp_path / "runs/other"]
 
 
-def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
+def test_an_interrupted_run_is_resumed(tmp_path: Path) -> None:
     folder = tmp_path / "runs/dan"
     finish(folder, read(tmp_path, dan={"train": "small"}))
     (folder / "results.json").unlink()
@@ -113,29 +113,29 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     assert parse_arguments(job.command[2:]).resume
 
 
-def test_a_run_made_with_other_settings_is_refused_with_what_changed(tmp_path: Path) -> None:
+def test_a_run_with_other_settings_is_refused_and_the_message_names_them(tmp_path: Path) -> None:
     finish(tmp_path / "runs/dan", read(tmp_path, dan={"train": "small"}))
     with pytest.raises(InputError, match=r"plan\.yaml: dan: .*other settings \(max_steps was 1000, is 7\): delete it"):
         read(tmp_path, dan={"train": "small", "options": {"max_steps": 7}})
-    # What changes nothing of what is learned may differ.
+    # Settings without effect on the model may differ.
     assert read(tmp_path, dan={"train": "small", "options": {"log_every": 7}}).jobs == []
 
 
-def test_word_vectors_that_are_there_are_not_made_again_and_other_settings_refused(tmp_path: Path) -> None:
+def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "runs/vectors"
     folder.mkdir(parents=True)
     (folder / "results.json").write_text("{}")
-    kept = {"method": "cbow", "sources": ["a"], "min_count": 5, "sentences": None, "sif": False}
-    (folder / "config.yaml").write_text(yaml.safe_dump(kept))
+    settings = {"method": "cbow", "sources": ["a"], "min_count": 5, "sentences": None, "sif": False}
+    (folder / "config.yaml").write_text(yaml.safe_dump(settings))
     entry = {"embed": "cbow", "sources": ["a"], "options": {"min-count": 5}}
-    assert read(tmp_path, vectors=entry) == Plan([folder], [])
+    assert read(tmp_path, vectors=entry) == ReportPlan([folder], [])
     for changed, message in (
         ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
         ({"sources": ["a", "b"]}, "sources was ['a'], is ['a', 'b']"),
         ({"options": {"min-count": 3}}, "min-count was 5, is 3"),
         ({"options": {"sentences": 10, "sif": True}}, "sentences was None, is 10; sif was False, is True"),
     ):
-        with pytest.raises(InputError, match=re.escape(f"vectors: {folder} was made with other settings ({message})")):
+        with pytest.raises(InputError, match=re.escape(f"vectors: {folder} has other settings ({message})")):
             read(tmp_path, vectors=entry | changed)
 
 
@@ -172,15 +172,15 @@ def test_a_mistake_is_one_line_that_names_the_place(tmp_path: Path, text: str, m
     assert str(caught.value).startswith(str(path))
 
 
-def test_a_plan_that_is_not_there_is_one_line(tmp_path: Path) -> None:
+def test_a_missing_plan_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"^nowhere\.yaml: not readable"):
         read_plan(Path("nowhere.yaml"))
 
 
-def test_a_plan_is_carried_out_and_tells_what_failed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     runs = {"after": {"train": "small", "needs": ["broken"]}, "second": {"train": "small", "needs": ["first"]}}
     plan = read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"})
-    failures = carry_out(plan, 1)
+    failures = run_plan(plan, 1)
     assert failures == {
         "broken": "failed (exit code 1): error: out of luck",
         "after": "not run: broken failed",
@@ -188,15 +188,15 @@ def test_a_plan_is_carried_out_and_tells_what_failed(tmp_path: Path, capsys: pyt
     assert (tmp_path / "runs/calls.txt").read_text().split() == ["broken", "first", "second"]
     assert (tmp_path / "runs/broken.log").read_text() == "error: out of luck\n"
     assert "broken: failed (exit code 1): error: out of luck" in capsys.readouterr().out
-    # What is done is not done again; what failed is tried again.
+    # Finished runs are not repeated; failed runs are.
     assert {job.name for job in read(tmp_path, **runs, broken={"train": "small"}, first={"train": "small"}).jobs} == {
         "broken", "after",
     }  # fmt: skip
 
 
-def test_the_plan_that_is_shipped_is_one_and_its_presets_and_options_are_real(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_shipped_plan_has_existing_presets_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     package = Path(module.__file__).parent
     monkeypatch.setattr(module, "PRESETS", package.parent / "presets")
-    monkeypatch.chdir("/")  # where none of its runs are there
+    monkeypatch.chdir("/")  # where none of its runs exists
     plan = read_plan(package / "small.yaml")
     assert len(plan.jobs) == len(plan.folders) > 20

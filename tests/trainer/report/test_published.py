@@ -74,7 +74,7 @@ def test_yang_examples_and_statements_are_the_papers(published: dict[str, Any], 
     assert len(rows) == 4
     for row in rows:
         printed = (
-            f"{row['judgement']} {row['score']:.2f} {row['label']:.1f} S1: {row['sentence1']} S2: {row['sentence2']}"
+            f"{row['judgment']} {row['score']:.2f} {row['label']:.1f} S1: {row['sentence1']} S2: {row['sentence2']}"
         )
         assert printed in text and printed in texts["002"]
     for sentence in [*yang["figure1"]["sentences"], yang["figure1"]["response"]]:
@@ -146,9 +146,9 @@ def test_kenter_statements_and_words_are_the_papers(published: dict[str, Any], t
     assert f"{', '.join(smallest)}, and {last}. At" in text
     assert f"pronouns: {', '.join(words['largest_norms'])}, which" in text
     assert "her in word2vec space are she, his, my and hers" in text
-    assert words["neighbours"]["her"] == {"word2vec": ["she", "his", "my", "hers"], "siamese_cbow": ["she"]}
+    assert words["neighbors"]["her"] == {"word2vec": ["she", "his", "my", "hers"], "siamese_cbow": ["she"]}
     assert "word2vec finds him as most closely related word, while Siamese CBOW comes up with I and my" in text
-    assert words["neighbours"]["me"] == {"word2vec": ["him"], "siamese_cbow": ["I", "my"]}
+    assert words["neighbors"]["me"] == {"word2vec": ["him"], "siamese_cbow": ["I", "my"]}
 
 
 def test_sets_of_siamese_cbow_go_by_our_names(published: dict[str, Any]) -> None:

@@ -19,18 +19,18 @@ from tests.modeling_convsim.tiny_models import HEADS
 from tests.trainer.evaluation.corpora import COLOURS, THINGS, sts
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
-from trainer.data.datasets import Corpora
-from trainer.report import siamese
-from trainer.report import systems as module
+from trainer.report import measurements as module
 from trainer.report.__main__ import PUBLISHED
+from trainer.report.measurements import Measurements
 from trainer.report.page import Page
-from trainer.report.systems import Judge, open_folders, open_system
+from trainer.report.siamese import write_siamese
+from trainer.report.systems import open_folders, open_system
 
 WORDS = [*"the a is : , her she his me my i".split(), *COLOURS, *THINGS]
 SIZE = 6
 SETS = {"2012 MSRpar": ("2012", "MSRpar"), "2012 OnWN": ("2012", "OnWN"), "2014 OnWN": ("2014", "OnWN")}
 SOURCES = {"sts": "data/sts"}
-SIAMESE = {"tasks": {"neighbours": 1}, "documents": ["data/books"], "batch_size": 100, "epochs": 5}
+SIAMESE = {"tasks": {"neighbors": 1}, "documents": ["data/books"], "batch_size": 100, "epochs": 5}
 SETTINGS: dict[str, dict[str, Any]] = {
     "siamese": SIAMESE,
     "cbow": {"method": "cbow", "sif": False, "sources": ["data/books"]},
@@ -84,11 +84,11 @@ def published() -> Any:
 
 
 def metrics(losses: list[float]) -> list[dict[str, Any]]:
-    """Losses of a run, logged every step, with the sets judged at every fourth and before the first."""
+    """Losses of a run, logged every step, evaluated at every fourth and before the first."""
     rows: list[dict[str, Any]] = []
     for step, loss in enumerate([0.0, *losses]):
         if step:
-            rows.append({"step": step, "learning_rate": 1.0, "neighbours/books/loss": loss})
+            rows.append({"step": step, "learning_rate": 1.0, "neighbors/books/loss": loss})
         if step % 4 == 0:
             dev: dict[str, dict[str, Any]] = {}
             for place, (year, name) in enumerate(SETS.values()):
@@ -122,7 +122,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, published: Any) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", load)
         page = Page(folder / "report")
-        siamese.write(page, Judge(Corpora(sts=sts()), SOURCES, folder / "kept"), systems, studies, published)
+        write_siamese(page, Measurements({"sts": sts()}, SOURCES, folder / "measured"), systems, studies, published)
         page.save()
     yield page.folder
 
@@ -192,7 +192,7 @@ def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, An
 
 def test_sets_that_are_not_there_are_named(report: Path) -> None:
     text = (report / "README.md").read_text("utf-8")
-    assert "3 of the paper's 20 sets: " in text and "2012 MSRvid" in text and "2015 images" in text
+    assert "3 of the paper's 20 sets; missing: " in text and "2012 MSRvid" in text and "2015 images" in text
 
 
 def test_length_and_overlap_of_a_set_by_hand(report: Path, numbers: dict[str, Any]) -> None:
@@ -257,9 +257,9 @@ def test_norms_are_sorted_over_words_of_letters_that_have_a_vector(numbers: dict
     assert numbers["norms"]["paper_smallest"] == published["words"]["smallest_norms"]
 
 
-def test_neighbours_of_words_are_those_above_a_cosine_nearest_first(report: Path, numbers: dict[str, Any]) -> None:
-    assert set(numbers["neighbours"]) == {"her", "me"}
-    for word, systems in numbers["neighbours"].items():
+def test_neighbors_of_words_are_those_above_a_cosine_nearest_first(report: Path, numbers: dict[str, Any]) -> None:
+    assert set(numbers["neighbors"]) == {"her", "me"}
+    for word, systems in numbers["neighbors"].items():
         assert list(systems) == ["siamese", "cbow", "skip_gram"]
         for name, found in systems.items():
             table = dict(zip(WORDS, word_table(name)[2:].astype(np.float64), strict=True))
@@ -270,7 +270,7 @@ def test_neighbours_of_words_are_those_above_a_cosine_nearest_first(report: Path
             }
             order = sorted((other for other in near if near[other] > 0.6), key=lambda other: -near[other])
             assert found == [f"{other} {near[other]:.2f}" for other in order[:10]]
-    assert numbers["neighbours"]["her"]["siamese"][0].startswith("she ")
+    assert numbers["neighbors"]["her"]["siamese"][0].startswith("she ")
     rows = table_with(report, "word", "system")
     assert ["her", "the paper: word2vec", "she, his, my, hers"] in rows
 
@@ -285,17 +285,17 @@ def test_without_a_system_that_is_compared_there_are_the_published_figures(
         "another task": lambda: [open_system(write_run(tmp_path / "run", {"tasks": {"captions": 1}}))],
     }[kind]()
     page = Page(tmp_path / "report")
-    siamese.write(page, Judge(Corpora(sts=sts()), SOURCES, tmp_path / "kept"), systems, [], published)
+    write_siamese(page, Measurements({"sts": sts()}, SOURCES, tmp_path / "measured"), systems, [], published)
     page.save()
     table1 = published["table1"]["sets"]
-    assert page.numbers["siamese_published"]["the paper: Siamese CBOW"] == [
+    assert page.values["siamese_published"]["the paper: Siamese CBOW"] == [
         table1[year][name]["pearson"][3] for year, name in SETS.values()
     ]
-    assert not page.numbers.get("siamese_table1")
+    assert not page.values.get("siamese_table1")
 
 
 def test_without_the_sets_nothing_is_written(tmp_path: Path, published: Any) -> None:
     page = Page(tmp_path / "report")
-    siamese.write(page, Judge(Corpora(), {}, tmp_path / "kept"), [], [], published)
+    write_siamese(page, Measurements({}, {}, tmp_path / "measured"), [], [], published)
     page.save()
-    assert (tmp_path / "report" / "README.md").read_text() == "" and page.numbers == {}
+    assert (tmp_path / "report" / "README.md").read_text() == "" and page.values == {}

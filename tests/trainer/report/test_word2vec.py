@@ -1,4 +1,4 @@
-"""The comparison systems against gensim's own vectors and formulas in NumPy."""
+"""The baselines of word vectors against gensim's own vectors and formulas in NumPy."""
 
 import json
 from pathlib import Path
@@ -10,26 +10,27 @@ from datasets import Dataset
 from gensim.models import FastText, Word2Vec
 
 from modeling_convsim.encoding import Encoder
-from trainer.data.word_vectors import fit
+from trainer.data.skip_gram import fit
 from trainer.encoders.loading import load_encoder
+from trainer.report import word2vec
 from trainer.encoders.pv_dbow import PvDbowEncoder
-from trainer.report import word2vec as embeddings
-from trainer.report.word2vec import main
+from trainer.report.word2vec_command import main
+from trainer.report.word2vec_texts import read_texts
 
 TEXTS = ["The red cat eats the bone", "a train , a bus", "the unheard-of cat", "quixotic"]
 SIZE = 6
 
 
 @pytest.fixture(autouse=True)
-def every_word_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Of so few words each is frequent, and frequent ones are passed over; 2 million n-grams take seconds to draw.
-    monkeypatch.setitem(embeddings.SETTINGS, "sample", 0)
-    monkeypatch.setitem(embeddings.METHODS, "fasttext", (FastText, {"sg": 1, "window": 5, "bucket": 100}))
+def no_word_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    # All of these few words are frequent, and gensim would skip them. 2 million n-grams take seconds to initialize.
+    monkeypatch.setitem(word2vec.SETTINGS, "sample", 0)
+    monkeypatch.setitem(word2vec.METHODS, "fasttext", (FastText, {"sg": 1, "window": 5, "bucket": 100}))
 
 
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """Sentences of one of two subjects in two folders, the second with captions: lists of texts."""
+    """Sentences about one of two subjects in two folders; the second has captions, which are lists of texts."""
     generator = np.random.default_rng(0)
     subjects = ["the red cat eats a bone .".split(), "the train , a bus and the tram .".split()]
     texts = [" ".join(generator.choice(subjects[number % 2], 8)) for number in range(400)]
@@ -67,9 +68,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", ["skip_gram", "cbow", "fasttext"])
-def test_vectors_are_averages_of_gensims(method, sources, tmp_path, monkeypatch):
+def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monkeypatch):
     trained: list[Word2Vec] = []
-    monkeypatch.setattr(embeddings, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr(word2vec, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", method, sources)
     words = words_of(tmp_path / "run", TEXTS)
     (model,) = trained
@@ -80,13 +81,13 @@ def test_vectors_are_averages_of_gensims(method, sources, tmp_path, monkeypatch)
     assert not vectors[3].any()
 
 
-def test_a_replys_vector_is_its_embedding(sources, tmp_path):
+def test_a_response_has_the_vector_of_an_input(sources, tmp_path):
     run(tmp_path / "run", "cbow", sources)
     encoder = load_encoder(str(tmp_path / "run" / "model"))
     np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), encoder.encode(TEXTS), atol=1e-6)
 
 
-def test_a_run_says_what_it_read_and_how(sources, tmp_path):
+def test_results_and_config_describe_the_training(sources, tmp_path):
     results = run(tmp_path / "run", "skip_gram", sources, "--seed", "3")["run"]
     assert results["sentences"] == 400 and results["tokens"] == 8 * 400
     assert (results["method"], results["size"], results["epochs"], results["seed"]) == ("skip_gram", SIZE, 3, 3)
@@ -97,22 +98,22 @@ def test_a_run_says_what_it_read_and_how(sources, tmp_path):
     assert config["sources"] == sources and config["min_count"] == 5 and config["from"] is None
 
 
-def test_fewer_sentences_are_evenly_spread(sources):
-    every, _ = embeddings.read_texts(sources, [], None)
-    some, _ = embeddings.read_texts(sources, [], 40)
+def test_fewer_sentences_are_evenly_spaced(sources):
+    every, _ = read_texts(sources, [], None)
+    some, _ = read_texts(sources, [], 40)
     assert some["text"][:] == every["text"][:][::10]
 
 
-def test_evaluation_sentences_are_left_out_and_counted(sources, tmp_path):
-    texts, _ = embeddings.read_texts(sources, [], None)
-    judged = [texts["text"][0].upper() + " !", texts["text"][399]]
-    Dataset.from_dict({"sentence": judged}).to_parquet(tmp_path / "test-00000-of-00001.parquet")
-    kept, leakage = embeddings.read_texts(sources, [f"mine={tmp_path}"], None)
+def test_evaluation_sentences_are_removed_and_counted(sources, tmp_path):
+    texts, _ = read_texts(sources, [], None)
+    evaluated = [texts["text"][0].upper() + " !", texts["text"][399]]
+    Dataset.from_dict({"sentence": evaluated}).to_parquet(tmp_path / "test-00000-of-00001.parquet")
+    rest, leakage = read_texts(sources, [f"mine={tmp_path}"], None)
     assert leakage == {
         "texts/books": {"mine test": 1, "removed": 1},
         "texts/captions": {"mine test": 1, "removed": 1},  # an image with both its captions
     }
-    assert len(kept) == 397 and not {text for text in kept["text"] if text in (texts["text"][0], judged[1])}
+    assert len(rest) == 397 and not {text for text in rest["text"] if text in (texts["text"][0], evaluated[1])}
 
 
 @pytest.mark.parametrize("method", ["skip_gram", "pv_dbow"])
@@ -130,7 +131,7 @@ def test_sif_is_the_papers_formula(sources, tmp_path):
     run(tmp_path / "plain", "skip_gram", sources)
     run(tmp_path / "sif", "skip_gram", sources, "--sif", "--from", str(tmp_path / "plain"))
     table, vocabulary = table_of(tmp_path / "plain")
-    read = words_of(tmp_path / "plain", embeddings.read_texts(sources, [], None)[0]["text"][:])
+    read = words_of(tmp_path / "plain", read_texts(sources, [], None)[0]["text"][:])
     counts = {word: sum(text.count(word) for text in read) for word in vocabulary}
     total = sum(map(len, read))
 
@@ -143,8 +144,8 @@ def test_sif_is_the_papers_formula(sources, tmp_path):
         return np.sum(vectors, axis=0) / len(vectors)
 
     component = np.linalg.svd(np.array([average(text) for text in read]), full_matrices=False)[2][0]
-    judged = np.array([average(text) for text in words_of(tmp_path / "plain", TEXTS[:3])])
-    expected = unit(judged - np.outer(judged @ component, component))
+    evaluated = np.array([average(text) for text in words_of(tmp_path / "plain", TEXTS[:3])])
+    expected = unit(evaluated - np.outer(evaluated @ component, component))
     np.testing.assert_allclose(load_encoder(str(tmp_path / "sif" / "model")).encode(TEXTS[:3]), expected, atol=1e-5)
 
 
@@ -157,15 +158,15 @@ def test_sif_is_the_same_at_once_and_from_an_earlier_run(sources, tmp_path):
     assert later["run"]["seed"] == 2 and later["run"]["seconds"] == plain["run"]["seconds"]
 
 
-def test_sif_reads_evenly_spread_sentences_of_more_than_it_needs(sources, tmp_path, monkeypatch):
-    monkeypatch.setattr(embeddings, "SIF_SENTENCES", 3)
+def test_sif_uses_evenly_spaced_sentences(sources, tmp_path, monkeypatch):
+    monkeypatch.setattr(word2vec, "SIF_SENTENCES", 3)
     run(tmp_path / "run", "cbow", sources, "--sif")
     assert np.isfinite(table_of(tmp_path / "run")[0]).all()
 
 
 def test_paragraph_vectors_are_gensims_up_to_chance(sources, tmp_path, monkeypatch):
     trained: list = []
-    monkeypatch.setattr(embeddings, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr(word2vec, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", "pv_dbow", sources, "--epochs", "20")
     encoder = load_encoder(str(tmp_path / "run" / "model"))
     assert isinstance(encoder, PvDbowEncoder)
@@ -194,8 +195,8 @@ def test_a_text_has_one_paragraph_vector(sources, tmp_path):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["pv_dbow", "--sif"], "pv_dbow is no average of word vectors"),
-        (["cbow", "--from", "nowhere"], "--from: goes with --sif"),
+        (["pv_dbow", "--sif"], "pv_dbow is not an average of word vectors"),
+        (["cbow", "--from", "nowhere"], "--from: needs --sif"),
         (["cbow", "--sif", "--from", "nowhere"], "--from nowhere: expected a folder that this command wrote"),
         (["cbow", "--tokenizer", "./nowhere"], "./nowhere: no tokenizer can be loaded"),
         (["cbow", "--min-count", "10000"], "no word occurs 10000 times"),
@@ -203,7 +204,7 @@ def test_a_text_has_one_paragraph_vector(sources, tmp_path):
         (["cbow", "/no/folder"], "/no/folder: no such folder"),
     ],
 )
-def test_mistakes_are_told_in_one_line(options, message, sources, tmp_path, capsys, monkeypatch):
+def test_a_mistake_is_one_line(options, message, sources, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert main([options[0], *sources, *options[1:], "-o", "run", "--cache-dir", "cache"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
@@ -211,9 +212,9 @@ def test_mistakes_are_told_in_one_line(options, message, sources, tmp_path, caps
     assert not Path("run").exists()
 
 
-def test_a_folder_of_another_method_and_one_that_is_there_are_refused(sources, tmp_path, capsys):
+def test_a_folder_of_another_method_and_an_existing_output_are_refused(sources, tmp_path, capsys):
     run(tmp_path / "run", "cbow", sources)
     assert main(["cbow", *sources, "-o", str(tmp_path / "run")]) == 2
-    assert "there already" in capsys.readouterr().err
+    assert "already exists" in capsys.readouterr().err
     assert main(["skip_gram", *sources, "-o", str(tmp_path / "n"), "--sif", "--from", str(tmp_path / "run")]) == 2
     assert "expected a folder of skip_gram without --sif" in capsys.readouterr().err

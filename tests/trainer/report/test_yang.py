@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,19 @@ import pytest
 import yaml
 from datasets import DatasetDict, concatenate_datasets
 
-from tests.trainer.evaluation.corpora import corpora, snli
+from tests.trainer.evaluation.corpora import snli
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.report.data import evaluation_data
 from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
-from trainer.data.datasets import Corpora
-from trainer.report import systems as module
-from trainer.report import yang
+from trainer.report import measurements as module
+from trainer.report import yang_figures
 from trainer.report.__main__ import PUBLISHED
+from trainer.report.measurements import Measurements
 from trainer.report.page import Page
-from trainer.report.systems import Judge, open_folders, open_system
+from trainer.report.systems import open_folders, open_system
+from trainer.data.datasets import EvaluationData
+from trainer.report.yang import GENRES, write_yang
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
 CONVERSATIONS = {"tasks": {"response_prediction": 1}}
@@ -49,15 +51,14 @@ def published() -> Any:
 
 
 @pytest.fixture(scope="module")
-def data() -> Corpora:
-    """The corpora, SNLI's training pairs with some of STS-B: one dev pair the other way round, sentences of test."""
-    made = corpora()
-    assert made.stsb and made.snli
-    dev, test, train = made.stsb["validation"][3], made.stsb["test"], snli("train")
+def data() -> EvaluationData:
+    """The evaluation datasets; SNLI trains on some of STS-B: a dev pair in the other order, and sentences of test."""
+    made = evaluation_data()
+    dev, test, train = made["stsb"]["validation"][3], made["stsb"]["test"], snli("train")
     more = [{"premise": dev["sentence2"].upper(), "hypothesis": dev["sentence1"], "label": 0}]
     more += [{"premise": test[place]["sentence1"], "hypothesis": "something else", "label": 1} for place in (0, 7)]
     leaky = concatenate_datasets([train, train.from_list(more, features=train.features)])
-    return replace(made, snli=DatasetDict({**made.snli, "train": leaky}))
+    return {**made, "snli": DatasetDict({**made["snli"], "train": leaky})}
 
 
 def point(pearson: float) -> dict[str, Any]:
@@ -65,7 +66,7 @@ def point(pearson: float) -> dict[str, Any]:
 
 
 def shares(folder: Path) -> Path:
-    """A sweep of SNLI's share whose runs were judged already; the base run has all of it."""
+    """A sweep of SNLI's share whose runs have results; the base run has all of it."""
     rows = [{"run": "base", "varied": {}}]
     rows += [{"run": share, "varied": {"snli_share": share}} for share in ("0.1", "0", "0.5")]
     for row in rows:
@@ -81,7 +82,7 @@ def shares(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory: pytest.TempPathFactory, data: Corpora, published: Any) -> Iterator[Path]:
+def report(tmp_path_factory: pytest.TempPathFactory, data: EvaluationData, published: Any) -> Iterator[Path]:
     """The report's folder."""
     folder = tmp_path_factory.mktemp("yang")
     write_run(folder / "dan", CONVERSATIONS, results={"run": RUN})
@@ -91,7 +92,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, data: Corpora, published: A
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", lambda model: ENCODERS[Path(model).parent.name])
         page = Page(folder / "report")
-        yang.write(page, Judge(data, SOURCES, folder / "kept"), systems, studies, published)
+        write_yang(page, Measurements(data, SOURCES, folder / "measured"), systems, studies, published)
         page.save()
         yield page.folder
 
@@ -141,7 +142,7 @@ def test_markdown_shows_the_numbers_of_json(report: Path, numbers: dict[str, Any
     genres = table_with(report, "system", "run", "all", "captions")[-len(numbers["table3"]) :]
     for cells, row in zip(genres, numbers["table3"], strict=True):
         assert cells[1] == row["run"]
-        assert all(shows(cell, row["test"][name]["pearson"]) for cell, name in zip(cells[2:], yang.GENRES, strict=True))
+        assert all(shows(cell, row["test"][name]["pearson"]) for cell, name in zip(cells[2:], GENRES, strict=True))
 
 
 def test_response_prediction_has_those_that_trained_it_and_the_baselines(numbers: dict[str, Any]) -> None:
@@ -158,15 +159,14 @@ def test_snli_has_those_that_trained_it_with_their_training_pairs(numbers: dict[
     assert row["accuracy"] == pytest.approx(1 / 3) and row["split"] == "test"
 
 
-def test_stsb_is_pearson_of_the_angle_by_split_and_genre(numbers: dict[str, Any], data: Corpora) -> None:
-    assert data.stsb
+def test_stsb_is_pearson_of_the_angle_by_split_and_genre(numbers: dict[str, Any], data: EvaluationData) -> None:
     rows = {(row["run"], row["tuned"]): row for row in numbers["table3"]}
     assert {run for run, _ in rows} == set(ENCODERS) and {("dan", True), ("dan_snli", True)} <= set(rows)
     for name in ENCODERS:
         for split, key in (("dev", "validation"), ("test", "test")):
-            pairs = data.stsb[key]
+            pairs = data["stsb"][key]
             scores, gold = angles(name, pairs["sentence1"][:], pairs["sentence2"][:]), np.array(pairs["score"])
-            for genre in yang.GENRES:
+            for genre in GENRES:
                 own = np.array([genre in ("all", each) for each in pairs["genre"]])
                 expected = np.corrcoef(scores[own], gold[own])[0, 1]
                 assert rows[name, False][split][genre]["pearson"] == pytest.approx(expected, abs=1e-5)
@@ -215,32 +215,31 @@ def test_overlap_with_snli_is_counted_whatever_the_order_and_the_case(report: Pa
 
 
 def test_attention_is_binned_by_distance_beside_uniform(
-    tmp_path: Path, data: Corpora, published: Any, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, data: EvaluationData, published: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, uniform = [0.1, 0.2, 0.3, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.1, 0.05], [0.5, 0.25, 0.25]
     read = []
     monkeypatch.setattr(module, "load_encoder", lambda model: ENCODERS["dan"])
-    monkeypatch.setattr(yang, "attention_by_distance", lambda encoder, texts: read.extend(texts) or [first, uniform])
-    monkeypatch.setattr(yang, "uniform_by_distance", lambda encoder, texts: uniform)
+    monkeypatch.setattr(yang_figures, "attention_by_distance", lambda _, texts: read.extend(texts) or [first, uniform])
+    monkeypatch.setattr(yang_figures, "uniform_by_distance", lambda encoder, texts: uniform)
     system = open_system(write_run(tmp_path / "dan", {"tasks": {"captions": 1}}, {"model_type": "convsim_transformer"}))
     page = Page(tmp_path / "report")
-    only_dev = Corpora(stsb=data.stsb)
-    yang.write(page, Judge(only_dev, SOURCES, tmp_path / "kept"), [system], [], published)
+    only_dev = {"stsb": data["stsb"]}
+    write_yang(page, Measurements(only_dev, SOURCES, tmp_path / "measured"), [system], [], published)
     page.save()
     rows = table_with(page.folder, "system", "run", "layer")
     assert [row[2] for row in rows] == ["1", "2", "uniform"]
     expected = [0.1, 0.2, 0.3, 0.15, 0.1, 0.15, sum(place * share for place, share in enumerate(first))]
     assert all(map(shows, rows[0][3:], expected)) and len(rows[0]) == 10
     assert all(map(shows, rows[2][3:], [0.5, 0.25, 0.25, 0, 0, 0, 0.75]))
-    assert page.numbers["attention"] == {"dan": {"layers": [first, uniform], "uniform": uniform}}
-    assert data.stsb
-    dev = data.stsb["validation"]
+    assert page.values["attention"] == {"dan": {"layers": [first, uniform], "uniform": uniform}}
+    dev = data["stsb"]["validation"]
     assert sorted(read) == sorted({*dev["sentence1"], *dev["sentence2"]})
 
 
 def test_without_data_there_is_no_table(tmp_path: Path, published: Any) -> None:
     system = open_system(write_run(tmp_path / "dan", CONVERSATIONS))
     page = Page(tmp_path / "report")
-    yang.write(page, Judge(Corpora(), {}, tmp_path / "kept"), [system], [], published)
+    write_yang(page, Measurements({}, {}, tmp_path / "measured"), [system], [], published)
     page.save()
-    assert page.numbers == {} and tables(page.folder) == []
+    assert page.values == {} and tables(page.folder) == []

@@ -1,4 +1,4 @@
-"""Jobs beside each other: real commands, small ones of the shell."""
+"""The process pool with real commands: small shell scripts."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.sweep.process_pool import Job, last_line, run_jobs, threads_each
+from trainer.sweep.process_pool import Job, last_line, run_jobs, threads_per_job
 
 LOG = 'echo "begin $0" >> calls; sleep 0.15; echo "end $0" >> calls'
 
@@ -24,36 +24,36 @@ def job(name: str, *needs: str, script: str = LOG) -> Job:
 
 
 def run(*jobs: Job, at_a_time: int = 1) -> tuple[dict[str, str], list[tuple[str, str]]]:
-    """What `run_jobs` returns, and what it told of each job as it ended."""
-    told = []
+    """What `run_jobs` returns, and each ended job with its error message."""
+    ended = []
 
-    def ended(job: Job, failed: str) -> str:
-        told.append((job.name, failed))
-        return failed
+    def on_end(job: Job, error: str) -> str:
+        ended.append((job.name, error))
+        return error
 
-    return run_jobs(jobs, at_a_time, 1, ended, "runs"), told
+    return run_jobs(jobs, at_a_time, 1, on_end, "runs"), ended
 
 
 def calls() -> list[tuple[str, str]]:
     return [tuple(line.split()) for line in Path("calls").read_text().splitlines()]
 
 
-def test_a_job_begins_when_those_it_needs_have_ended():
-    failures, told = run(job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a"), at_a_time=3)
-    assert failures == {} and {name for name, _ in told} == set("abcd")
+def test_a_job_starts_when_the_jobs_it_needs_have_ended():
+    failures, ended = run(job("c", "a", "b"), job("b", "a"), job("d", "elsewhere"), job("a"), at_a_time=3)
+    assert failures == {} and {name for name, _ in ended} == set("abcd")
     order = calls()
     for name, needs in (("c", "ab"), ("b", "a")):
         assert all(order.index(("end", need)) < order.index(("begin", name)) for need in needs)
-    assert order.index(("begin", "d")) < order.index(("end", "a"))  # a need that is no job is met
+    assert order.index(("begin", "d")) < order.index(("end", "a"))  # a need that is not a job is met
 
 
-def test_one_at_a_time_they_run_in_the_order_in_which_they_stand():
+def test_one_at_a_time_jobs_run_in_their_order():
     run(job("b"), job("a"), job("c"))
     assert calls() == [(what, name) for name in "bac" for what in ("begin", "end")]
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
-def test_no_more_run_at_once_than_are_allowed_and_as_many_as_that(at_a_time: int):
+def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
     run(*map(job, "abcd"), at_a_time=at_a_time)
     running = most = 0
     for what, _ in calls():
@@ -63,31 +63,31 @@ def test_no_more_run_at_once_than_are_allowed_and_as_many_as_that(at_a_time: int
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
-def test_what_needs_a_job_that_failed_is_not_run_and_says_so_and_so_does_what_needs_that(at_a_time: int):
+def test_jobs_that_need_a_failed_job_are_not_run_and_their_message_names_it(at_a_time: int):
     broken = job("a", script="echo first; echo out of luck; exit 3")
-    failures, told = run(job("d", "c", "x"), broken, job("b", "a"), job("c", "b"), job("x"), at_a_time=at_a_time)
+    failures, ended = run(job("d", "c", "x"), broken, job("b", "a"), job("c", "b"), job("x"), at_a_time=at_a_time)
     assert failures == {
         "a": "failed (exit code 3): out of luck",
         "b": "not run: a failed",
         "c": "not run: b failed",
         "d": "not run: c failed",
     }
-    assert sorted(told) == [("a", failures["a"]), ("x", "")]
+    assert sorted(ended) == [("a", failures["a"]), ("x", "")]
     assert {name for _, name in calls()} == {"x"} and not Path("c.log").exists()
 
 
-def test_what_went_wrong_after_a_job_ended_well_is_a_failure_too():
-    failures = run_jobs([job("a"), job("b", "a")], 1, 1, lambda job, failed: "not scored", "runs")
+def test_an_error_after_a_successful_job_is_a_failure_too():
+    failures = run_jobs([job("a"), job("b", "a")], 1, 1, lambda job, error: "not scored", "runs")
     assert failures == {"a": "not scored", "b": "not run: a failed"}
 
 
-def test_output_is_added_to_the_log_and_threads_are_told():
+def test_output_is_appended_to_the_log_and_threads_are_set():
     Path("a.log").write_text("before\n")
-    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7, lambda job, failed: failed, "runs")
+    run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7, lambda job, error: error, "runs")
     assert Path("a.log").read_text() == "before\n7\nto stderr\n"
 
 
-def test_the_last_line_is_what_a_progress_bar_showed_last():
+def test_the_last_line_is_the_last_state_of_a_progress_bar():
     Path("a.log").write_bytes(b"begun\nstep 1\rstep 2\r\n  \n\xff")
     assert last_line(Path("a.log")) == "\N{REPLACEMENT CHARACTER}"
     Path("a.log").write_text("begun\nstep 1\rstep 2\r\n  \n")
@@ -96,22 +96,22 @@ def test_the_last_line_is_what_a_progress_bar_showed_last():
     assert last_line(Path("a.log")) == ""
 
 
-def test_threads_are_shared_out_and_every_job_has_one(monkeypatch: pytest.MonkeyPatch):
+def test_threads_are_divided_and_every_job_has_one(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "7")
-    assert [threads_each(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
+    assert [threads_per_job(jobs) for jobs in (1, 2, 3, 8)] == [7, 3, 2, 1]
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
-    assert threads_each(4) == 3
+    assert threads_per_job(4) == 3
 
 
-def test_a_signal_to_stop_stops_what_runs():
+def test_sigterm_terminates_the_running_jobs():
     script = f"""
 import sys
 sys.path.insert(0, {str(Path(__file__).parents[3])!r})
 from pathlib import Path
 from trainer.sweep.process_pool import Job, run_jobs
 jobs = [Job("a", ["sh", "-c", "echo $$ > pid; exec sleep 60"], Path("a.log"))]
-run_jobs(jobs, 1, 1, lambda job, failed: failed, "runs")
+run_jobs(jobs, 1, 1, lambda job, error: error, "runs")
 """
     process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
     while not (Path("pid").exists() and Path("pid").read_text().strip()):

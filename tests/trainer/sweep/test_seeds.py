@@ -21,9 +21,9 @@ def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
     return folder
 
 
-def test_a_value_a_run_of_each_test_score(tmp_path):
+def test_each_test_score_has_a_value_for_each_run(tmp_path):
     runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8), ("c", 2, 0.6))]
-    assert seeds.sum_up(runs) == {
+    assert seeds.collect_test_scores(runs) == {
         "response_prediction.p_at_1": [0.35, 0.4, 0.3],
         "stsb.test.all.pearson": [0.7, 0.8, 0.6],
         "stsb.test.news.pearson": [pytest.approx(0.6), pytest.approx(0.7), pytest.approx(0.5)],
@@ -31,7 +31,7 @@ def test_a_value_a_run_of_each_test_score(tmp_path):
     }
 
 
-def test_the_first_run_and_its_card_are_written_anew(tmp_path, monkeypatch, capsys):
+def test_the_first_runs_results_and_card_are_rewritten(tmp_path, monkeypatch, capsys):
     runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8))]
     written = {}
     monkeypatch.setattr(
@@ -48,7 +48,7 @@ def test_the_first_run_and_its_card_are_written_anew(tmp_path, monkeypatch, caps
     ("seed", "settings", "message"),
     [(1, {"batch_size": 7}, "differs from .* in batch_size"), (0, {}, "have the same seed")],
 )
-def test_runs_that_are_not_the_same_preset_are_refused(tmp_path, capsys, seed, settings, message):
+def test_runs_with_other_differences_than_the_seed_are_refused(tmp_path, capsys, seed, settings, message):
     runs = [finished(tmp_path / "a", 0, 0.7), finished(tmp_path / "b", seed, 0.7, **settings)]
     assert seeds.main([str(run) for run in runs]) == 2
     error = capsys.readouterr().err

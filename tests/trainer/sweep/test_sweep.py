@@ -1,4 +1,4 @@
-"""Studies of many runs: planned, run, resumed and compared. The trainer is a stand-in here, but for one study."""
+"""Sweeps: planned, run, resumed and compared. The trainer is a stand-in in all tests but one."""
 
 import json
 import os
@@ -18,9 +18,13 @@ from scipy import stats
 
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.sweep import __main__ as sweep
-from trainer.sweep import comparison, study
+from trainer.sweep import comparison
+from trainer.sweep.planned_runs import PlannedRun
+from trainer.sweep.scoring import score_items
+from trainer.sweep.table import format_table
+from trainer.sweep.variations import expand_variations, parse_variation
 
-# Keeps the folder as the trainer does, and ends as its seed says: 13 fails, 99 takes a minute.
+# Prepares the folder as the trainer does. Its seed says how it ends: 13 fails, 99 takes a minute.
 STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
@@ -72,9 +76,9 @@ def stand_in(tmp_path, monkeypatch) -> Path:
     return path
 
 
-def planned(preset: str, *variations: str, overrides: tuple = (), grid: bool = False) -> dict[str, study.Run]:
-    """The runs that are planned, by name."""
-    runs = study.plan(preset, overrides, map(study.parse_variation, variations), Path("study"), grid)
+def planned(preset: str, *variations: str, overrides: tuple = (), grid: bool = False) -> dict[str, PlannedRun]:
+    """The planned runs by name."""
+    runs = expand_variations(preset, overrides, map(parse_variation, variations), Path("sweep"), grid)
     return {run.name: run for run in runs}
 
 
@@ -89,7 +93,7 @@ def rows(folder: Path) -> dict[str, dict]:
 
 
 def refused(capsys, *argv: str) -> str:
-    """The message of a sweep that is refused: one line, exit code 2."""
+    """The error message of a sweep: one line, exit code 2."""
     assert sweep.main(list(argv)) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and lines[0].startswith("error: ")
@@ -109,15 +113,15 @@ def refused(capsys, *argv: str) -> str:
     ],
 )  # fmt: skip
 def test_values_are_split_at_commas_outside_brackets_and_quotes(text, values):
-    assert study.parse_variation(text) == (text.partition("=")[0], values)
+    assert parse_variation(text) == (text.partition("=")[0], values)
 
 
-def test_by_default_one_setting_is_changed_at_a_time(preset):
+def test_by_default_one_setting_is_varied_at_a_time(preset):
     runs = planned(preset, "learning_rate=0.01,0.1", "model_config.token_dropout=0,0.15", "seed=1")
     assert list(runs) == ["base", "learning_rate=0.1", "token_dropout=0", "token_dropout=0.15", "seed=1"]
     assert [run.arguments.learning_rate for run in runs.values()] == [0.01, 0.1, 0.01, 0.01, 0.01]
     assert [run.arguments.model_config["token_dropout"] for run in runs.values()] == [0.1, 0.1, 0, 0.15, 0.1]
-    assert all(run.arguments.output_dir == f"study/{name}" for name, run in runs.items())
+    assert all(run.arguments.output_dir == f"sweep/{name}" for name, run in runs.items())
     assert {run.arguments.final_split for run in runs.values()} == {"dev"}
 
 
@@ -137,13 +141,13 @@ def test_the_same_settings_are_not_run_twice(preset):
 
 def test_a_dotted_key_leaves_the_rest_of_its_mapping(preset):
     overrides = ("--model_config", '{"residual": true}')
-    found = planned(preset, "model_config.hidden_sizes=[8,8]", overrides=overrides)["hidden_sizes=8_8"]
-    assert found.arguments.model_config == {"token_dropout": 0.1, "hidden_sizes": [8, 8], "residual": True}
+    run = planned(preset, "model_config.hidden_sizes=[8,8]", overrides=overrides)["hidden_sizes=8_8"]
+    assert run.arguments.model_config == {"token_dropout": 0.1, "hidden_sizes": [8, 8], "residual": True}
     combined = planned(preset, "model_config.a.b=x", "model_config.a.c=null", grid=True)
     assert [run.arguments.model_config["a"] for run in combined.values()] == [{"b": "x", "c": None}]
 
 
-def test_whole_mappings_and_lists_mean_what_they_mean_to_the_trainer(preset):
+def test_mappings_and_lists_mean_what_they_mean_to_the_trainer(preset):
     runs = planned(
         preset,
         'model_config={"token_dropout": 0.5}',
@@ -192,18 +196,18 @@ def test_names_are_readable_safe_and_different(preset):
         (["--vary", "seed=1", "--reference", "seed=2"], "there is no such run; there are base, seed=1"),
     ],
 )
-def test_every_run_is_checked_before_the_first_begins(preset, stand_in, tmp_path, capsys, options, message):
-    folder = tmp_path / "study"
+def test_every_run_is_checked_before_the_first_starts(preset, stand_in, tmp_path, capsys, options, message):
+    folder = tmp_path / "sweep"
     assert re.search(message, refused(capsys, preset, *options, "-o", str(folder)))
     assert not folder.exists()
 
 
-def test_a_preset_that_is_not_there_is_one_line(tmp_path, capsys):
-    assert "no such preset file" in refused(capsys, "nowhere.yaml", "--vary", "seed=1", "-o", str(tmp_path / "study"))
+def test_a_missing_preset_is_one_line(tmp_path, capsys):
+    assert "no such preset file" in refused(capsys, "nowhere.yaml", "--vary", "seed=1", "-o", str(tmp_path / "sweep"))
 
 
-def test_finished_runs_are_not_run_again_and_others_go_on_or_begin_anew(preset, stand_in, tmp_path):
-    folder = tmp_path / "study"
+def test_finished_runs_are_not_run_again_and_others_resume_or_start_over(preset, stand_in, tmp_path):
+    folder = tmp_path / "sweep"
     argv = [preset, "--vary", "seed=1,2,3", "-o", str(folder)]
     assert sweep.main(argv) == 0
     assert len(calls(folder)) == 4
@@ -223,7 +227,7 @@ def test_finished_runs_are_not_run_again_and_others_go_on_or_begin_anew(preset, 
 
 
 def test_a_finished_run_with_other_settings_is_an_error_that_names_them(preset, stand_in, tmp_path, capsys):
-    folder = tmp_path / "study"
+    folder = tmp_path / "sweep"
     assert sweep.main([preset, "--vary", "seed=1", "-o", str(folder)]) == 0
     before = calls(folder)
     capsys.readouterr()
@@ -236,13 +240,13 @@ def test_a_finished_run_with_other_settings_is_an_error_that_names_them(preset, 
     assert calls(moved) == before
 
 
-def test_a_run_that_fails_is_reported_and_the_others_go_on(preset, stand_in, tmp_path, capsys):
-    folder = tmp_path / "study"
+def test_a_failed_run_is_reported_and_the_others_continue(preset, stand_in, tmp_path, capsys):
+    folder = tmp_path / "sweep"
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
-    found = rows(folder)
-    assert list(found) == ["base", "seed=13", "seed=1"]
-    assert found["seed=13"]["note"] == "failed (exit code 3): error: out of luck" and "stsb" not in found["seed=13"]
-    assert found["seed=1"]["stsb"] == 0.5 and "note" not in found["seed=1"]
+    table = rows(folder)
+    assert list(table) == ["base", "seed=13", "seed=1"]
+    assert table["seed=13"]["note"] == "failed (exit code 3): error: out of luck" and "stsb" not in table["seed=13"]
+    assert table["seed=1"]["stsb"] == 0.5 and "note" not in table["seed=1"]
     assert "failed (exit code 3): error: out of luck" in capsys.readouterr().out
     # Only the one that failed is tried again; a table alone tells of it, and is no failure itself.
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
@@ -251,31 +255,33 @@ def test_a_run_that_fails_is_reported_and_the_others_go_on(preset, stand_in, tmp
     assert rows(folder)["seed=13"]["note"] == "not finished: error: out of luck" and len(calls(folder)) == 4
 
 
-def test_parts_share_the_runs_out_and_the_table_is_of_what_is_there(preset, stand_in, tmp_path, monkeypatch):
-    argv = [preset, "--vary", "seed=1,2,3,4,5,6", "-o", str(tmp_path / "study")]
+def test_parts_divide_the_runs_and_the_table_has_the_existing_ones(preset, stand_in, tmp_path, monkeypatch):
+    argv = [preset, "--vary", "seed=1,2,3,4,5,6", "-o", str(tmp_path / "sweep")]
     done: list[str] = []
     with monkeypatch.context() as patch:
-        patch.setattr(sweep, "execute", lambda preset, runs, jobs, threads: done.extend(run.name for run in runs) or {})
+        patch.setattr(
+            sweep, "train_runs", lambda preset, runs, at_a_time, threads: done.extend(run.name for run in runs) or {}
+        )
         for part in ("1/3", "2/3", "3/3"):
             assert sweep.main([*argv, "--part", part]) == 1  # nothing was run
     assert sorted(done) == ["base", *(f"seed={seed}" for seed in range(1, 7))]
     assert done[:3] == ["base", "seed=3", "seed=6"]
     assert sweep.main([*argv, "--part", "3/3"]) == 0
-    assert [name for name, row in rows(tmp_path / "study").items() if "note" not in row] == ["seed=2", "seed=5"]
-    assert rows(tmp_path / "study")["base"] == {"run": "base", "varied": {}, "note": "not run"}
+    assert [name for name, row in rows(tmp_path / "sweep").items() if "note" not in row] == ["seed=2", "seed=5"]
+    assert rows(tmp_path / "sweep")["base"] == {"run": "base", "varied": {}, "note": "not run"}
 
 
 def test_jobs_run_at_once_and_share_the_cores(preset, stand_in, tmp_path, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(7), raising=False)
-    folder = tmp_path / "study"
+    folder = tmp_path / "sweep"
     assert sweep.main([preset, "--vary", "learning_rate=0.1", "--seed", "1", "-o", str(folder), "--jobs", "2"]) == 0
     assert [line.split()[1] for line in calls(folder)] == ["3", "3"]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)])
 def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, number, code):
-    folder = tmp_path / "study"
+    folder = tmp_path / "sweep"
     # What runs the tests in the background may have told its children to ignore Ctrl-C.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += f"from trainer.sweep import __main__ as sweep; sweep.TRAINER = {str(stand_in)!r}; "
@@ -299,65 +305,67 @@ def test_the_bootstrap_agrees_with_a_loop_over_resamples():
     generator = np.random.default_rng(1)
     gold = generator.random(300)
     ours, theirs = gold + 0.5 * generator.random(300), gold + generator.random(300)
-    found = comparison.paired_difference(comparison.pearson, ours, theirs, gold)
-    assert found is not None
+    measured = comparison.paired_difference(comparison.pearson, ours, theirs, gold)
+    assert measured is not None
     differences = []
     for _ in range(3000):
         drawn = generator.integers(300, size=300)
         r, s = (np.corrcoef(scores[drawn], gold[drawn])[0, 1] for scores in (ours, theirs))
         differences.append(r - s)
     low, high = np.percentile(differences, [2.5, 97.5])
-    assert found["difference"] == pytest.approx(np.corrcoef(ours, gold)[0, 1] - np.corrcoef(theirs, gold)[0, 1])
-    assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.1 * (high - low))
-    assert found == comparison.paired_difference(comparison.pearson, ours, theirs, gold)
+    assert measured["difference"] == pytest.approx(np.corrcoef(ours, gold)[0, 1] - np.corrcoef(theirs, gold)[0, 1])
+    assert (measured["low"], measured["high"]) == pytest.approx((low, high), abs=0.1 * (high - low))
+    assert measured == comparison.paired_difference(comparison.pearson, ours, theirs, gold)
 
 
 def test_the_interval_of_a_mean_is_the_normal_one():
     generator = np.random.default_rng(2)
     theirs = (generator.random(5000) < 0.3).astype(float)
     ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most items are answered alike
-    found = comparison.paired_difference(np.mean, ours, theirs)
-    assert found is not None
+    measured = comparison.paired_difference(np.mean, ours, theirs)
+    assert measured is not None
     mean, error = (ours - theirs).mean(), (ours - theirs).std() / np.sqrt(5000)
     expected = mean + stats.norm.ppf([0.025, 0.975]) * error
-    assert found["difference"] == pytest.approx(mean)
-    assert (found["low"], found["high"]) == pytest.approx(tuple(expected), abs=0.2 * error)
+    assert measured["difference"] == pytest.approx(mean)
+    assert (measured["low"], measured["high"]) == pytest.approx(tuple(expected), abs=0.2 * error)
 
 
-def test_scores_that_are_all_alike_have_no_difference_in_correlation():
+def test_constant_scores_have_no_difference_in_correlation():
     gold = np.arange(50.0)
     assert comparison.paired_difference(comparison.pearson, np.zeros(50), gold, gold) is None
     assert comparison.paired_difference(np.mean, gold, gold) == {"difference": 0, "low": 0, "high": 0}
 
 
 def test_runs_are_compared_on_the_same_items_only(preset, stand_in, tmp_path):
-    folder = tmp_path / "study"
+    folder = tmp_path / "sweep"
     varied = ["--vary", "learning_rate=0.3", "--vary", "pairs=other/pairs", "--vary", "stsb=null"]
     argv = [preset, *varied, "-o", str(folder)]
     assert sweep.main(argv) == 0
-    found = rows(folder)
-    assert "stsb_difference" in found["learning_rate=0.3"] and "p_at_1_difference" in found["learning_rate=0.3"]
-    assert "stsb_difference" in found["pairs=other_pairs"] and "p_at_1_difference" not in found["pairs=other_pairs"]
-    assert "stsb_difference" not in found["stsb=null"] and "p_at_1_difference" in found["stsb=null"]
-    assert found["learning_rate=0.3"]["stsb_difference"]["high"] < 0
+    compared = rows(folder)
+    assert "stsb_difference" in compared["learning_rate=0.3"] and "p_at_1_difference" in compared["learning_rate=0.3"]
+    assert (
+        "stsb_difference" in compared["pairs=other_pairs"] and "p_at_1_difference" not in compared["pairs=other_pairs"]
+    )
+    assert "stsb_difference" not in compared["stsb=null"] and "p_at_1_difference" in compared["stsb=null"]
+    assert compared["learning_rate=0.3"]["stsb_difference"]["high"] < 0
     # Seen from the other side.
     assert sweep.main([*argv, "--reference", "learning_rate=0.3"]) == 0
     turned = rows(folder)["base"]["stsb_difference"]["difference"]
-    assert turned == pytest.approx(-found["learning_rate=0.3"]["stsb_difference"]["difference"])
+    assert turned == pytest.approx(-compared["learning_rate=0.3"]["stsb_difference"]["difference"])
     assert (folder / "sweep.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_table_leaves_blank_what_was_not_measured_and_marks_what_is_clear():
+def test_a_table_leaves_missing_metrics_empty_and_marks_intervals_without_zero():
     results = {
         "stsb": {"dev": {"all": {"pearson": 0.75, "pairs": 3}, "news": {"pearson": float("nan")}}},
         "response_prediction": {"p_at_1": 0.25, "split": "dev"},
         "cqa": {"dev": {"map": 0.5}},
         "run": {"seconds": 61.25, "pairs": 1_234_567},
     }
-    measured = comparison.measure(results)
+    measured = comparison.read_metrics(results)
     assert measured == {"stsb": 0.75, "p_at_1": 0.25, "cqa_map": 0.5, "seconds": 61.25, "pairs": 1_234_567}
     clear, unclear = ({"difference": 0.02, "low": low, "high": 0.03} for low in (0.01, -0.01))
-    table = comparison.format_table(
+    table = format_table(
         [
             {"run": "base", "varied": {}, **measured},
             {"run": "a=1", "varied": {"b.a": "1"}, "stsb_difference": clear, "p_at_1_difference": unclear},
@@ -386,13 +394,13 @@ def write(folder: Path, rows: list[dict]) -> None:
 @pytest.fixture
 def tiny_preset(tmp_path) -> str:
     """A preset of a run that takes a second."""
-    things, colours = "dog cat car house boat tree".split(), "red green blue black white grey".split()
-    named = [(thing, colour, name) for thing in things for colour in colours for name in ("ann", "bob", "eve", "tom")]
+    things, colors = "dog cat car house boat tree".split(), "red green blue black white grey".split()
+    named = [(thing, color, name) for thing in things for color in colors for name in ("ann", "bob", "eve", "tom")]
     write(
         tmp_path / "pairs",
         [
             {
-                "input": f"what colour is the {t} of {n}",
+                "input": f"what color is the {t} of {n}",
                 "response": f"the {t} of {n} is {c}",
                 "thread": t,
                 "source": "x",
@@ -425,15 +433,15 @@ def tiny_preset(tmp_path) -> str:
     return str(path)
 
 
-def test_a_study_of_two_real_runs(tiny_preset, tmp_path, capsys):
-    folder, threads = tmp_path / "study", torch.get_num_threads()
+def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys):
+    folder, threads = tmp_path / "sweep", torch.get_num_threads()
     argv = [tiny_preset, "--vary", "learning_rate=0.1", "--log_every", "1", "-o", str(folder), "--jobs", "2"]
     assert sweep.main(argv) == 0
     torch.set_num_threads(threads)
     assert (folder / "table.md").read_text().count("\n| ") == 4
     assert "| learning_rate=0.1 |" in capsys.readouterr().out
-    found = rows(folder)
-    for name, row in found.items():
+    compared = rows(folder)
+    for name, row in compared.items():
         results = json.loads((folder / name / "results.json").read_text())
         assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
         assert row["p_at_1"] == results["response_prediction"]["p_at_1"]
@@ -441,31 +449,31 @@ def test_a_study_of_two_real_runs(tiny_preset, tmp_path, capsys):
             assert len(scores["p_at_1"]) == results["response_prediction"]["queries"] == 36
             assert scores["p_at_1"].mean() == pytest.approx(row["p_at_1"])
             assert stats.pearsonr(scores["stsb"], scores["stsb_gold"])[0] == pytest.approx(row["stsb"], abs=1e-5)
-    differences = found["learning_rate=0.1"]
+    differences = compared["learning_rate=0.1"]
     assert differences["stsb_difference"]["difference"] == pytest.approx(
-        differences["stsb"] - found["base"]["stsb"], abs=1e-5
+        differences["stsb"] - compared["base"]["stsb"], abs=1e-5
     )
     assert differences["p_at_1_difference"]["low"] <= differences["p_at_1_difference"]["difference"]
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
-    assert sweep.main([*argv, "--table-only"]) == 0 and rows(folder) == found
+    assert sweep.main([*argv, "--table-only"]) == 0 and rows(folder) == compared
     assert times == {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
 
 
 def test_ties_count_against_the_model_as_in_precision_at_n(tiny_preset, tmp_path, monkeypatch):
     scores = np.array([[2, 1, 1], [1, 1, 0], [0, 1, 0], [np.nan, 0, 0], [1, np.nan, 0], [3, 2, 2.5]])
-    (run,) = study.plan(tiny_preset, [], [], tmp_path)
+    (run,) = expand_variations(tiny_preset, [], [], tmp_path)
     run.folder.mkdir()
     (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
     monkeypatch.setattr("modeling_convsim.encoding.__main__.Encoder.from_pretrained", lambda folder: None)
     monkeypatch.setattr("trainer.evaluation.response_prediction.score_candidates", lambda encoder, queries: scores)
-    first = comparison.score(run, torch.get_num_threads())["p_at_1"]
+    first = score_items(run, torch.get_num_threads())["p_at_1"]
     assert first.tolist() == [1, 0, 0, 0, 0, 1]
     assert first.mean() == precision_at_n(scores, np.zeros(6, dtype=int), [1])["p_at_1"]
 
 
 def test_a_model_that_cannot_be_read_is_noted_in_the_table(preset, stand_in, tmp_path):
-    argv = [preset, "--vary", "seed=1", "-o", str(tmp_path / "study")]
+    argv = [preset, "--vary", "seed=1", "-o", str(tmp_path / "sweep")]
     assert sweep.main(argv) == 0
-    (tmp_path / "study" / "seed=1" / "dev_scores.npz").unlink()
+    (tmp_path / "sweep" / "seed=1" / "dev_scores.npz").unlink()
     assert sweep.main(argv) == 1
-    assert rows(tmp_path / "study")["seed=1"]["note"].startswith("not scored: ")
+    assert rows(tmp_path / "sweep")["seed=1"]["note"].startswith("not scored: ")

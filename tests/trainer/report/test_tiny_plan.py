@@ -1,0 +1,70 @@
+"""python -m trainer.report --plan, from a plan to the finished page: real runs of a few steps."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.trainer.report.data import write_data
+from tests.trainer.report.reading import table_with
+from trainer.evaluation.results import read_results
+from trainer.report import __main__ as command
+
+PLAN = Path(__file__).with_name("tiny.yaml")
+COMMAND = ["--plan", str(PLAN), "-o", "report", "--data", "data", "--pairs", "data/pairs"]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The working directory, with data/, runs/ and report/."""
+    folder = tmp_path_factory.mktemp("plan")
+    write_data(folder / "data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        code = command.main(COMMAND)
+        logs = "".join(path.read_text(errors="replace") for path in sorted((folder / "runs").glob("*.log")))
+        assert code == 0, logs
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def values(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "report" / "report.json").read_text())
+
+
+def test_every_run_of_the_plan_is_in_the_first_table(folder: Path) -> None:
+    rows = {row[0]: row for row in table_with(folder / "report", "run", "system")}
+    assert {name: row[1] for name, row in rows.items()} == {
+        "dan": "DAN, conversations",
+        "siamese": "Siamese CBOW (books)",
+        "skip_gram": "word2vec skip-gram (books)",
+    }
+    assert rows["dan"][4:6] == ["2 steps", "32"]
+    assert "is missing" not in (folder / "report" / "README.md").read_text()
+
+
+def test_scores_of_the_page_are_those_of_the_runs(folder: Path, values: dict[str, Any]) -> None:
+    results = {name: read_results(folder / "runs" / name / "results.json") for name in ("dan", "siamese")}
+    assert values["table1"][0]["p_at_1"] == results["dan"]["response_prediction"]["p_at_1"]
+    for row in values["table3"]:
+        if row["run"] in results:
+            assert row["test"] == results[row["run"]]["stsb_tuned" if row["tuned"] else "stsb"]["test"]
+    assert {row["run"] for row in values["table6"]} == {"dan", "siamese", "skip_gram", ""}
+
+
+def test_siamese_cbow_is_compared_with_the_word_vectors(values: dict[str, Any]) -> None:
+    assert {row["run"] for row in values["siamese_table1"]} == {"dan", "siamese", "skip_gram"}
+    compared = [row for row in values["claims"] if row["text"].startswith("Siamese CBOW beats")]
+    assert [row["figures"].partition(":")[0] for row in compared] == ["`siamese` against `skip_gram`"]
+
+
+def test_the_same_command_again_trains_and_measures_nothing(folder: Path) -> None:
+    def contents() -> dict[Path, bytes]:
+        files = [*(folder / "runs").rglob("results.json"), *(folder / "report").rglob("*")]
+        return {path: path.read_bytes() for path in files if path.is_file()}
+
+    before = contents()
+    assert command.main(COMMAND) == 0
+    assert contents() == before

@@ -1,0 +1,44 @@
+"""How the report calls models: by what they were trained on and by their encoder, as tasks and encoders declare it."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from modeling_convsim import ENCODERS
+from trainer.tasks import TASKS
+
+# What a model was trained on.
+CONVERSATIONS = TASKS["response_prediction"].label
+SNLI = TASKS["snli"].label
+BOTH = f"{CONVERSATIONS} + {SNLI}"
+NEIGHBORS = TASKS["neighbors"].label
+WORDS = "words"  # by gensim
+UNKNOWN = "unknown"  # a saved model
+
+# Its encoder.
+DAN, TRANSFORMER, AVERAGES, BILSTM = (
+    ENCODERS[name].config_class.label for name in ("dan", "transformer", "cbow", "bilstm")
+)
+LSTM = BILSTM.removeprefix("Bi")
+
+# How gensim trained it.
+METHODS = {"skip_gram": "word2vec skip-gram", "cbow": "word2vec CBOW", "fasttext": "fastText", "pv_dbow": "PV-DBOW"}
+
+
+def training_label(tasks: Iterable[str]) -> str:
+    """The tasks' labels in the order of the registry, joined by " + "; a task that is not registered is last, by name.
+
+    `UNKNOWN` without tasks.
+    """
+    names = set(tasks)
+    labels = [task.label for name, task in TASKS.items() if name in names]
+    return " + ".join([*labels, *sorted(names - TASKS.keys())]) or UNKNOWN
+
+
+def encoder_label(config: Mapping[str, Any]) -> str:
+    """The label of the encoder with this config; its model type if the encoder is not registered, "" without a config.
+
+    A BiLSTM that reads in one direction only is an LSTM.
+    """
+    name = config.get("model_type", "").removeprefix("convsim_")
+    label = ENCODERS[name].config_class.label if name in ENCODERS else name
+    return LSTM if label == BILSTM and not config.get("bidirectional", True) else label

@@ -1,0 +1,125 @@
+"""What is measured of systems for the report, each value once: a folder keeps the measurements."""
+
+import hashlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_scripts.errors import InputError
+from trainer.encoders.loading import load_encoder
+from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.results import read_results, write_results
+from trainer.evaluation.similarity import angular, cosine, encode_pairs
+from trainer.evaluation.sts_sets import sts_set_scores
+from trainer.report.systems import System
+from trainer.data.datasets import EvaluationData
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
+from trainer.tasks import TASKS
+
+# Evaluators of a head, which a model may lack.
+HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
+
+
+class Measurements:
+    """Measures systems on the report's data.
+
+    Args:
+        data: the evaluation datasets; what needs a dataset that is not there is not measured.
+        sources: name of each dataset -> the trainer's option for it. What a run measured itself on the same source is
+            not measured again.
+        folder: where measurements are kept for the next report.
+    """
+
+    def __init__(self, data: EvaluationData, sources: dict[str, Any], folder: Path) -> None:
+        self.data, self.sources, self.folder = data, sources, folder
+        self._encoder: tuple[System, SentenceEncoder] | None = None
+        self._digests: dict[System, str] = {}
+        folder.mkdir(parents=True, exist_ok=True)
+
+    def encoder(self, system: System) -> SentenceEncoder:
+        """The system's encoder; the last one stays in memory."""
+        if self._encoder is None or self._encoder[0] is not system:
+            self._encoder = (system, load_encoder(str(system.model)))
+        return self._encoder[1]
+
+    def scores(self, system: System, evaluator: str) -> dict[str, Any] | None:
+        """An evaluator's part of results.json, on dev and test if it has both; None if it cannot be measured."""
+        dataset = EVALUATORS[evaluator].dataset
+        if dataset not in self.data:
+            return None
+        from_run = system.results.get(evaluator)
+        if from_run and system.settings.get(dataset) == self.sources[dataset] and _has_test(evaluator, from_run):
+            return from_run
+
+        def measure() -> dict[str, Any] | None:
+            try:
+                return evaluate_encoder(self.encoder(system), self.data, "both", [evaluator], intervals=True)[evaluator]
+            except InputError:
+                if evaluator in HEAD_EVALUATORS:  # a model without that head
+                    return None
+                raise
+
+        return self.cached(system, evaluator, measure)
+
+    def baseline_scores(self, baseline: str, evaluator: str) -> dict[str, Any]:
+        """The same for a baseline that ranks by word overlap."""
+        return self.cached(
+            None,
+            f"{baseline} {evaluator}",
+            lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
+        )
+
+    def stsb_scores(self, system: System, split: str) -> np.ndarray:
+        """The untuned score -arccos(cos) (pairs,) of STS-B's dev or test pairs."""
+        pairs = self.data["stsb"]["validation" if split == "dev" else split]
+
+        def measure() -> list[float]:
+            vectors = encode_pairs(self.encoder(system), pairs["sentence1"][:], pairs["sentence2"][:])
+            return angular(cosine(*vectors)).tolist()
+
+        return np.asarray(self.cached(system, f"stsb_{split}_angles", measure))
+
+    def sts_scores(self, system: System) -> dict[tuple[str, str], np.ndarray]:
+        """The cosines (pairs,) of each SemEval set: (year, set) -> scores."""
+
+        def measure() -> dict[str, list[float]]:
+            scores = sts_set_scores(self.encoder(system), self.data["sts"])
+            return {f"{year} {name}": cosines.tolist() for (year, name), cosines in scores.items()}
+
+        scores = self.cached(system, "sts_scores", measure)
+        return {tuple(key.split(" ", 1)): np.asarray(cosines) for key, cosines in scores.items()}
+
+    def cached(self, system: System | None, name: str, measure: Callable[[], Any]) -> Any:
+        """The value of `measure`, as JSON, for a system, or for the data alone; read from the folder if it is there.
+
+        A change of the model's weights or of the sources discards the measurements of a system.
+        """
+        path = self.folder / (f"{system.name.replace('/', '__')}.json" if system else "data.json")
+        origin = {"model": self._digest(system) if system else None, "sources": self.sources}
+        values = read_results(path) if path.is_file() else {}
+        if any(values.get(key) != value for key, value in origin.items()):
+            values = origin
+        if name not in values:
+            values[name] = measure()
+            write_results(path, values)
+        return values[name]
+
+    def _digest(self, system: System) -> str:
+        """A digest of the model's weights."""
+        if system in self._digests:
+            return self._digests[system]
+        digest = hashlib.sha256()
+        for path in sorted(system.model.glob("*")):
+            if path.suffix in (".safetensors", ".npy") or path.name.endswith("model"):
+                with path.open("rb") as file:
+                    digest.update(hashlib.file_digest(file, "sha256").digest())
+        return self._digests.setdefault(system, digest.hexdigest())
+
+
+def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:
+    """Whether a part of results.json has scores on test; the SemEval sets have no other split."""
+    if "split" in scores:
+        return scores["split"] == "test"
+    return evaluator == "sts" or len(scores) > 1

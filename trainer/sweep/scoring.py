@@ -1,0 +1,90 @@
+"""What the model of a finished run scores on each dev item, so that runs can be compared item by item."""
+
+import functools
+import itertools
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_scripts.errors import InputError
+from trainer.evaluation.results import read_results
+from trainer.sweep.planned_runs import PlannedRun
+
+
+def dev_scores_path(run: PlannedRun) -> Path:
+    """The file of a run's dev scores."""
+    return run.folder / "dev_scores.npz"
+
+
+def save_dev_scores(run: PlannedRun, threads: int) -> str:
+    """Compute and save the run's dev scores unless they are there; returns an error message, or ""."""
+    path = dev_scores_path(run)
+    partial = path.with_name(".dev_scores.partial.npz")
+    try:
+        if not path.is_file():
+            np.savez(partial, **score_items(run, threads))  # type: ignore[arg-type]
+            os.replace(partial, path)
+    except InputError as error:
+        return f"not scored: {error}"
+    return ""
+
+
+def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
+    """Score each item of the dev sets that a finished run was evaluated on.
+
+    Returns:
+        `stsb`, `stsb_gold` (pairs,): angular similarity and gold score. `p_at_1` (queries,): 1 where the true response
+        ranks first, else 0.
+
+    Raises:
+        InputError: the model or a dataset cannot be read.
+    """
+    # Imported here because it takes seconds, and a mistake on the command line should show before.
+    import torch
+    from transformers.utils.logging import disable_progress_bar
+
+    from modeling_convsim.encoding import Encoder
+
+    torch.set_num_threads(threads)
+    disable_progress_bar()
+    try:
+        encoder = Encoder.from_pretrained(run.folder / "model")
+    except ValueError as error:
+        raise InputError(str(error)) from error
+    results = read_results(run.folder / "results.json")
+    scores: dict[str, np.ndarray] = {}
+    if "stsb" in results:
+        scores |= _score_stsb(encoder, str(run.arguments.stsb))
+    if "response_prediction" in results:
+        scores |= _score_responses(encoder, run.arguments.pairs)
+    return scores
+
+
+def _score_stsb(encoder: Any, source: str) -> dict[str, np.ndarray]:
+    from data_scripts.sources.stsb import load_stsb
+    from trainer.evaluation.similarity import angular, cosine, encode_pairs
+
+    pairs = _dev_columns(load_stsb, source)
+    vectors = encode_pairs(encoder, pairs["sentence1"], pairs["sentence2"])
+    return {"stsb": np.asarray(angular(cosine(*vectors))), "stsb_gold": np.array(pairs["score"], dtype=np.float64)}
+
+
+def _score_responses(encoder: Any, sources: list[str]) -> dict[str, np.ndarray]:
+    from data_scripts.join.pairs import load_pairs
+    from trainer.evaluation.response_prediction import build_queries, score_candidates
+
+    pairs = _dev_columns(load_pairs, *sources)
+    scores = score_candidates(encoder, build_queries(pairs["input"], pairs["response"]))  # (queries, candidates)
+    # As in `precision_at_n`, a tie and a score that is not a number count against the model.
+    is_first = (scores[:, 1:] < scores[:, :1]).all(axis=1)
+    return {"p_at_1": np.asarray(is_first, dtype=np.float64)}
+
+
+@functools.lru_cache(maxsize=2)
+def _dev_columns(load: Callable[[str], Mapping[str, Any]], *sources: str) -> dict[str, list]:
+    """The columns of the sources' dev splits, concatenated; loaded once for all runs."""
+    parts = [splits["validation"] for splits in map(load, sources) if "validation" in splits]
+    return {name: list(itertools.chain(*(part[name] for part in parts))) for name in parts[0].column_names}
