@@ -10,7 +10,7 @@ from data_scripts.read.hub_datasets import load_columns
 from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.data.token_cache import TokenColumn
-from trainer.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, register_evaluator
 from trainer.tasks import Task, TaskInputs, register_task
 from trainer.tasks.encoding import embed_batch, pack

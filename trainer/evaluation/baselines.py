@@ -1,4 +1,4 @@
-"""Word-overlap baselines on the same candidates as the encoders: BM25 and TF-IDF."""
+"""Word-overlap baselines, which rank the same candidates as the encoders: BM25 and TF-IDF."""
 
 from collections.abc import Sequence
 
@@ -15,23 +15,23 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
 
     Args:
         queries: the text of each query.
-        documents: what is ranked; term statistics come from these.
+        documents: the texts to rank; term statistics come from these.
         candidates: (queries, k) positions in `documents`.
 
     Returns:
-        Scores (queries, k), float32, 0 where no word is shared.
+        Scores (queries, k), float32, 0 if no word is shared.
     """
     index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
     index.index(_words(documents), show_progress=False)
     scores = np.zeros(candidates.shape, dtype=np.float32)
     for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False)):
-        if words:  # bm25s does not take a query without words
+        if words:  # bm25s rejects a query without words
             scores[row] = index.get_scores(words)[candidates[row]]
     return scores
 
 
 def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
-    """Cosine of TF-IDF vectors (sublinear term frequency) for the same arguments as `bm25_scores`."""
+    """Cosine of TF-IDF vectors (sublinear term frequency); arguments and result as of `bm25_scores`."""
     vectorizer = TfidfVectorizer(token_pattern=TOKEN_PATTERN, sublinear_tf=True, dtype=np.float32)
     document_vectors = vectorizer.fit_transform(documents)
     query_vectors = vectorizer.transform(queries)

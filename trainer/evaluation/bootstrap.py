@@ -1,4 +1,4 @@
-"""Bootstrap intervals: how far a score may be off because it was measured on these items and not on others."""
+"""Bootstrap intervals: how much a score varies with the sample of items that it was measured on."""
 
 import warnings
 from collections.abc import Callable, Mapping
@@ -12,22 +12,22 @@ from data_scripts.errors import InputError
 RESAMPLES = 1000
 LEVEL = 0.95
 SEED = 0
-INTERVAL = "_interval"  # what a score's interval is called after: `map_interval` is that of `map`
-DRAWN_AT_ONCE = 1_000_000  # items: bounds the memory
+INTERVAL = "_interval"  # suffix: `map_interval` is the interval of `map`
+ITEMS_PER_BATCH = 1_000_000  # bounds the memory
 
 
 def mean_interval(values: np.ndarray) -> list[float]:
-    """The interval of the mean of `values` (items,), such as hits, right answers or average precisions."""
+    """The interval of the mean of `values` (items,), such as hits, correct answers or average precisions."""
     return _interval(np.mean, values)
 
 
 def pearson_interval(predictions: np.ndarray, references: np.ndarray) -> list[float]:
-    """The interval of Pearson's r of `predictions` with `references` (both (pairs,)); pairs are drawn together."""
+    """The interval of Pearson's r of `predictions` with `references` (both (pairs,)), over resampled pairs."""
     return _interval(_pearson, predictions, references)
 
 
 def with_intervals(scores: Mapping[str, Any], intervals: Mapping[str, list[float]]) -> dict[str, Any]:
-    """`scores` with `NAME_interval` right after each NAME that has one in `intervals`."""
+    """`scores` with `NAME_interval` after each NAME that has one in `intervals`."""
     result: dict[str, Any] = {}
     for name, score in scores.items():
         result[name] = score
@@ -37,33 +37,33 @@ def with_intervals(scores: Mapping[str, Any], intervals: Mapping[str, list[float
 
 
 def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float]:
-    """[low, high] of the 95 % percentile interval of `statistic` over 1,000 resamples of the items; seed fixed.
+    """[low, high] of the 95% percentile interval of `statistic` over 1,000 resamples of the items, with a fixed seed.
 
     Args:
         statistic: of arrays (resamples, items), over their last axis; called with `axis=-1`.
-        columns: what `statistic` takes, each (items,); a resample draws the same items of all of them.
+        columns: the arguments of `statistic`, each (items,); a resample takes the same items from all of them.
 
     Raises:
         InputError: fewer than two items.
     """
     if len(columns[0]) < 2:
-        raise InputError("intervals: a score was measured on one item only, which has no interval: leave intervals out")
+        raise InputError("intervals: a score was measured on a single item, which has no interval; leave intervals out")
     columns = tuple(np.asarray(column, np.float64) for column in columns)
     with warnings.catch_warnings():
-        # A resample of few pairs may hold one score only and has no correlation; such resamples are left out.
+        # A resample of few pairs may have a single distinct score and thus no correlation; such resamples are ignored.
         warnings.simplefilter("ignore", stats.ConstantInputWarning)
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)
-        drawn = stats.bootstrap(
+        resampled = stats.bootstrap(
             columns,
             statistic,
             paired=True,
             vectorized=True,
             n_resamples=RESAMPLES,
-            batch=max(1, DRAWN_AT_ONCE // len(columns[0])),
+            batch=max(1, ITEMS_PER_BATCH // len(columns[0])),
             method="percentile",
             rng=np.random.default_rng(SEED),
         ).bootstrap_distribution
-    low, high = np.nanquantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return [float(low), float(high)]
 
 

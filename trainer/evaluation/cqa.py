@@ -6,26 +6,69 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from data_scripts.sources.cqa import load_cqa
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
+from trainer.evaluation.registry import (
+    Baseline,
+    CardEntry,
+    EvaluationDataset,
+    EvaluationInputs,
+    Evaluator,
+    Split,
+    dev_and_test,
+)
 from trainer.evaluation.similarity import cosine, encode_pairs
 
 
 def evaluate_cqa(
     encoder: SentenceEncoder, splits: Mapping[str, Dataset], intervals: bool = False
 ) -> dict[str, dict[str, Any]]:
-    """MAP of the cosine between question and related question: name of each of `splits` -> {"map": 0 to 1}."""
+    """MAP of the cosine between question and related question: split -> {"map": 0 to 1}."""
     return {
-        name: summarise(cosine(*encode_pairs(encoder, rows["query"][:], rows["candidate"][:])), rows, intervals)
+        name: summarize(cosine(*encode_pairs(encoder, rows["query"][:], rows["candidate"][:])), rows, intervals)
         for name, rows in splits.items()
     }
 
 
-def summarise(scores: np.ndarray, rows: Dataset, intervals: bool = False) -> dict[str, Any]:
-    """The entry of results.json for `scores` (rows,) of the related questions in `rows`.
+def summarize(scores: np.ndarray, rows: Dataset, intervals: bool = False) -> dict[str, Any]:
+    """The part of results.json for `scores` (rows,) of the related questions in `rows`.
 
-    With `intervals` also "map_interval", over resamples of the questions, each with all its related ones.
+    `intervals` adds "map_interval", over resamples of the questions, each with all its related questions.
     """
     precisions = average_precisions(scores, np.asarray(rows["relevant"]), rows["query_id"][:])
     return with_intervals({"map": float(precisions.mean())}, {"map": mean_interval(precisions)} if intervals else {})
+
+
+def _select_splits(dataset: Mapping[str, Dataset], split: Split) -> dict[str, Dataset]:
+    return dev_and_test(dataset, split, test="test2017")
+
+
+def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    return evaluate_cqa(encoder, inputs.splits, inputs.intervals)
+
+
+def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
+    def scores(rows: Dataset) -> np.ndarray:
+        candidates = np.arange(len(rows))[:, None]  # (rows, 1): each question is scored with its own row's candidate
+        return baseline(rows["query"][:], rows["candidate"][:], candidates)[:, 0]
+
+    return {name: summarize(scores(rows), rows, inputs.intervals) for name, rows in inputs.splits.items()}
+
+
+EVALUATOR = Evaluator(
+    name="cqa",
+    data=EvaluationDataset(
+        "cqa", load_cqa, "folder of SemEval CQA subtask B (default: cqa in --data)", select_splits=_select_splits
+    ),
+    evaluate=_evaluate,
+    evaluate_baseline=_evaluate_baseline,
+    card=CardEntry(
+        task_type="text-ranking",
+        task_name="question similarity",
+        dataset_id="semeval-2017-task3-b",
+        dataset_name="SemEval CQA, subtask B",
+        metrics={"map": "MAP"},
+    ),
+)

@@ -1,8 +1,8 @@
-"""Judge a model with MTEB's own code on local data, beside our own figures, and write results in MTEB's form.
+"""Evaluate a model with MTEB's code on local data, compare with our scores, and write results in MTEB's format.
 
-Two tasks: MTEB's STSBenchmark, and response prediction as one of its retrieval tasks, on the queries and candidates
-that `python -m trainer.evaluation` ranks. MTEB reads the folder with sentence-transformers, which knows no
-`input_network`: a model that has one gets other figures for replies there than here.
+There are two tasks: MTEB's STSBenchmark, and response prediction as a retrieval task, with the queries and candidates
+of `python -m trainer.evaluation`. MTEB loads the folder with sentence-transformers, which has no `input_network`: a
+model with one gets other scores for replies there than here.
 """
 
 import argparse
@@ -18,19 +18,19 @@ from sentence_transformers import SentenceTransformer
 from data_scripts.errors import InputError
 from data_scripts.join.pairs import load_pairs
 from data_scripts.sources.stsb import load_stsb
-from trainer.evaluation.encoders import load_encoder
+from trainer.encoders.loading import load_encoder
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb
 
 SPLITS = {"dev": "validation", "test": "test"}
 REPLIES = "ConvSimReplies"
-# MTEB's name of a figure -> ours. An input has one true reply, so that it is found or not: P@N is a hit rate.
-STSB_FIGURES = {"cosine_pearson": "pearson", "cosine_spearman": "spearman"}
-REPLIES_FIGURES = {"hit_rate_at_1": "p_at_1", "hit_rate_at_3": "p_at_3", "hit_rate_at_10": "p_at_10"}
+# MTEB's name of a score -> ours. An input has a single true reply, so that P@N is a hit rate.
+STSB_SCORES = {"cosine_pearson": "pearson", "cosine_spearman": "spearman"}
+REPLIES_SCORES = {"hit_rate_at_1": "p_at_1", "hit_rate_at_3": "p_at_3", "hit_rate_at_10": "p_at_10"}
 
 
-class Figure(NamedTuple):
-    """One figure, measured twice."""
+class ComparedScore(NamedTuple):
+    """One score, computed by MTEB and by us."""
 
     task: str
     name: str
@@ -39,7 +39,7 @@ class Figure(NamedTuple):
 
 
 def import_mteb() -> Any:
-    """The package.
+    """Import the package.
 
     Raises:
         InputError: it is not installed.
@@ -54,14 +54,14 @@ def import_mteb() -> Any:
 
 
 def stsb_task(pairs: Dataset, split: str) -> Any:
-    """MTEB's STSBenchmark, its data these `pairs` and not the Hub's."""
+    """MTEB's STSBenchmark with these `pairs` in place of the Hub's."""
     task = import_mteb().get_task("STSBenchmark", eval_splits=[split])
     task.dataset, task.data_loaded = DatasetDict({split: pairs}), True
     return task
 
 
 def replies_task(queries: ResponseQueries, split: str) -> Any:
-    """The queries as a retrieval task of MTEB: of each one's candidates, `top_ranked` there, the first is relevant."""
+    """The queries as a retrieval task of MTEB: `top_ranked` holds the candidates, of which the first is relevant."""
     import_mteb()
     from mteb.abstasks import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -104,42 +104,42 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
 
 def evaluate(
     model: str, output: Path, *, stsb: Dataset | None, queries: ResponseQueries | None, split: str
-) -> list[Figure]:
-    """Run MTEB on a model, write TASK.json of every task and model_meta.json into `output`; its figures beside ours.
+) -> list[ComparedScore]:
+    """Run MTEB on a model, write TASK.json of every task and model_meta.json to `output`; compare its scores with ours.
 
     Args:
-        model: what sentence-transformers opens; a folder that `trainer.publish` made.
-        output: a folder; its files of the same names are written anew.
-        stsb: pairs of STS-B, or None to leave that out.
-        queries: those of response prediction, or None to leave that out.
+        model: a folder that `trainer.publish` wrote, or another that sentence-transformers loads.
+        output: a folder; files of the same names are overwritten.
+        stsb: pairs of STS-B, or None to skip it.
+        queries: those of response prediction, or None to skip it.
         split: MTEB's name of the split that they come from, "validation" or "test".
 
     Raises:
-        InputError: no MTEB, or no model.
+        InputError: MTEB or the model is missing.
     """
     mteb, ours = import_mteb(), load_encoder(model)
-    tasks, figures, own = [], {}, {}
+    tasks, names, own_scores = [], {}, {}
     if stsb is not None:
         tasks.append(stsb_task(stsb, split))
-        figures["STSBenchmark"] = STSB_FIGURES
-        own["STSBenchmark"] = evaluate_stsb(ours, {split: stsb}, "cosine")[split]["all"]
+        names["STSBenchmark"] = STSB_SCORES
+        own_scores["STSBenchmark"] = evaluate_stsb(ours, {split: stsb}, "cosine")[split]["all"]
     if queries is not None:
         tasks.append(replies_task(queries, split))
-        figures[REPLIES] = REPLIES_FIGURES
-        own[REPLIES] = evaluate_response_prediction(ours, queries, split)
-    judged = mteb.models.SentenceTransformerEncoderWrapper(SentenceTransformer(model))
-    results = mteb.evaluate(judged, tasks, cache=None, co2_tracker=False).task_results
+        names[REPLIES] = REPLIES_SCORES
+        own_scores[REPLIES] = evaluate_response_prediction(ours, queries, split)
+    evaluated = mteb.models.SentenceTransformerEncoderWrapper(SentenceTransformer(model))
+    results = mteb.evaluate(evaluated, tasks, cache=None, co2_tracker=False).task_results
     output.mkdir(parents=True, exist_ok=True)
-    meta = json.dumps(judged.mteb_model_meta.to_dict(), default=str, indent=2)
+    meta = json.dumps(evaluated.mteb_model_meta.to_dict(), default=str, indent=2)
     (output / "model_meta.json").write_text(meta + "\n", encoding="utf-8")
     compared = []
     for result in results:
         result.to_disk(output / f"{result.task_name}.json")
         (scores,) = result.scores[split]
         compared += [
-            Figure(result.task_name, name, scores[name], own[result.task_name][our_name])
-            for name, our_name in figures[result.task_name].items()
-            if our_name in own[result.task_name]
+            ComparedScore(result.task_name, name, scores[name], own_scores[result.task_name][our_name])
+            for name, our_name in names[result.task_name].items()
+            if our_name in own_scores[result.task_name]
         ]
     return compared
 
@@ -155,51 +155,53 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B")
     parser.add_argument("--pairs", metavar="SOURCE", help="folder or Hub id of conversation pairs")
     parser.add_argument("--split", choices=list(SPLITS), default="test", help="default: %(default)s")
-    parser.add_argument("--queries", type=int, default=10_000, help="reply queries, at most (default: %(default)s)")
+    parser.add_argument(
+        "--queries", type=int, default=10_000, help="maximum number of reply queries (default: %(default)s)"
+    )
     parser.add_argument(
         "-o",
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="where the results go (default: mteb in MODEL, which trainer.publish uploads with the model)",
+        help="folder for the results (default: mteb in MODEL, which trainer.publish uploads with the model)",
     )
     return parser
 
 
-def run(args: argparse.Namespace) -> list[Figure]:
-    """Do what the command line asks for; returns the figures.
+def run(args: argparse.Namespace) -> list[ComparedScore]:
+    """Run the command; returns the scores.
 
     Raises:
-        InputError: a package, a model or a set is missing.
+        InputError: a package, a model or a dataset is missing.
     """
-    import_mteb()  # before any work is done
+    import_mteb()  # fails before any work is done
     if not (args.stsb or args.pairs):
-        raise InputError("nothing to judge the model on: name STS-B with --stsb, conversation pairs with --pairs")
+        raise InputError("no data to evaluate on; name STS-B with --stsb or conversation pairs with --pairs")
     if args.queries < 1:
         raise InputError(f"--queries: {args.queries}; expected 1 or more")
     if args.output is None and not Path(args.model).is_dir():
-        raise InputError(f"{args.model} is no folder here: name one for the results with -o")
+        raise InputError(f"{args.model} is not a local folder; name a folder for the results with -o")
     split = SPLITS[args.split]
     pairs = _split(load_pairs(args.pairs), split, args.pairs) if args.pairs else None
     queries = build_queries(pairs["input"][:], pairs["response"][:], args.queries) if pairs is not None else None
     stsb = _split(load_stsb(args.stsb), split, args.stsb) if args.stsb else None
     output = args.output or Path(args.model, "mteb")
-    figures = evaluate(args.model, output, stsb=stsb, queries=queries, split=split)
-    print(format_figures(figures))
+    scores = evaluate(args.model, output, stsb=stsb, queries=queries, split=split)
+    print(format_scores(scores))
     print(f"saved in {output}")
-    return figures
+    return scores
 
 
 def _split(splits: DatasetDict, split: str, source: str) -> Dataset:
     if split not in splits:
-        raise InputError(f"{source}: has no {split} split; it has {', '.join(splits)}")
+        raise InputError(f"{source} has no {split} split; it has {', '.join(splits)}")
     return splits[split]
 
 
-def format_figures(figures: Sequence[Figure]) -> str:
-    """A line for each figure."""
-    lines = [f"{'task':<16}{'figure':<18}{'mteb':>10}{'ours':>10}"]
-    lines += [f"{one.task:<16}{one.name:<18}{one.mteb:>10.6f}{one.ours:>10.6f}" for one in figures]
+def format_scores(scores: Sequence[ComparedScore]) -> str:
+    """A table with one line for each score."""
+    lines = [f"{'task':<16}{'score':<18}{'mteb':>10}{'ours':>10}"]
+    lines += [f"{one.task:<16}{one.name:<18}{one.mteb:>10.6f}{one.ours:>10.6f}" for one in scores]
     return "\n".join(lines)
 
 

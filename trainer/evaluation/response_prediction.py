@@ -1,15 +1,18 @@
-"""Response prediction: the true response to an input among 99 random ones (Yang et al. 2018, section 4.1)."""
+"""Response prediction: rank the true response to an input among 99 random ones (Yang et al. 2018, section 4.1)."""
 
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from data_scripts.errors import InputError
+from data_scripts.join.pairs import load_pairs
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks
+from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, EvaluationInputs, Evaluator
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
@@ -21,13 +24,13 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ResponseQueries:
-    """A fixed list of queries, the same for every system.
+    """A fixed list of queries, the same for every system that is compared.
 
     Attributes:
         inputs: the text of each query.
         responses: the distinct texts of the queries' responses.
-        candidates: (queries, 100) positions in `responses`, fewer columns where there are fewer responses; column 0 is
-            the true one, no text occurs twice in a row.
+        candidates: (queries, 100) positions in `responses`, fewer columns if there are fewer responses. Column 0 is the
+            true response; the texts of a row are distinct.
     """
 
     inputs: list[str]
@@ -38,21 +41,21 @@ class ResponseQueries:
 def build_queries(
     inputs: Sequence[str], responses: Sequence[str], max_queries: int = MAX_QUERIES, seed: int = 0
 ) -> ResponseQueries:
-    """Queries from held-out pairs, a pure function of the texts and the seed.
+    """Build queries from held-out pairs: a pure function of the texts and the seed.
 
-    Of more than `max_queries` pairs so many are drawn. The other candidates of a query are 99 distinct responses of
-    other queries, drawn at random; none equals the true response. Where the queries have fewer than 100 distinct
-    responses, each ranks all of them, and a warning says so.
+    From more than `max_queries` pairs, a random sample of this size is used. The other candidates of a query are 99
+    distinct responses of other queries, sampled at random; none equals the true response. If the queries have fewer
+    than 100 distinct responses, each query ranks all of them, and a warning says so.
 
     Raises:
         InputError: fewer than two distinct responses.
     """
-    # RandomState and not default_rng: its stream is frozen, so the list stays the same with any version of NumPy.
+    # RandomState instead of default_rng: its stream is frozen, so every version of NumPy gives the same list.
     random = np.random.RandomState(seed)
-    chosen = range(len(inputs))
+    selected = range(len(inputs))
     if len(inputs) > max_queries:
-        chosen = np.sort(random.permutation(len(inputs))[:max_queries]).tolist()
-    true_responses = [responses[index] for index in chosen]
+        selected = np.sort(random.permutation(len(inputs))[:max_queries]).tolist()
+    true_responses = [responses[index] for index in selected]
     position = {text: index for index, text in enumerate(dict.fromkeys(true_responses))}
     if len(position) < 2:
         raise InputError(
@@ -63,14 +66,14 @@ def build_queries(
     if size < CANDIDATES:
         logger.warning(
             "response prediction: the %d queries have only %d distinct responses and rank all of these; "
-            "P@N is not that of 1-of-%d ranking and does not compare with it", len(true_responses), size, CANDIDATES,
+            "P@N cannot be compared with that of 1-of-%d ranking", len(true_responses), size, CANDIDATES,
         )  # fmt: skip
     candidates = np.empty((len(true_responses), size), dtype=np.int64)
     for row, text in enumerate(true_responses):
         true = position[text]
         others = random.choice(len(position) - 1, size - 1, replace=False)
-        candidates[row] = true, *(others + (others >= true))  # the numbers from `true` on move up by one: never it
-    return ResponseQueries([inputs[index] for index in chosen], list(position), candidates)
+        candidates[row] = true, *(others + (others >= true))  # positions from `true` on move up by one, to skip it
+    return ResponseQueries([inputs[index] for index in selected], list(position), candidates)
 
 
 def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.ndarray:
@@ -87,15 +90,15 @@ def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.n
     scores = np.empty(queries.candidates.shape, dtype=np.float32)
     for start in range(0, len(scores), SCORED_AT_ONCE):
         rows = slice(start, start + SCORED_AT_ONCE)
-        # einsum and not a BLAS product: it sums every pair in one order, so equal vectors tie exactly.
+        # einsum instead of a BLAS product: it sums every pair in the same order, so equal vectors tie exactly.
         scores[rows] = np.einsum("qd,qcd->qc", inputs[rows], responses[queries.candidates[rows]])
     return scores
 
 
-def summarise(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
-    """The entry of results.json for `scores` (queries, candidates) with the true response in column 0.
+def summarize(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
+    """The part of results.json for `scores` (queries, candidates) with the true response in column 0.
 
-    P@N is left out for an N above the number of candidates. With `intervals` also "p_at_N_interval" for each N.
+    P@N is omitted for an N above the number of candidates. `intervals` adds "p_at_N_interval" for each N.
     """
     queries, candidates = scores.shape
     true, ns = np.zeros(queries, dtype=np.int64), [n for n in RANKS if n <= candidates]
@@ -109,5 +112,38 @@ def summarise(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
 def evaluate_response_prediction(
     encoder: SentenceEncoder, queries: ResponseQueries, split: str, intervals: bool = False
 ) -> dict:
-    """P@1, P@3 and P@10 (0 to 1) of `encoder`, with the number of candidates and queries and the split's name."""
-    return summarise(score_candidates(encoder, queries), split, intervals)
+    """P@1, P@3 and P@10 (0 to 1) of `encoder`, with the numbers of candidates and queries and the name of the split."""
+    return summarize(score_candidates(encoder, queries), split, intervals)
+
+
+def _build(pairs: Any, inputs: EvaluationInputs) -> ResponseQueries:
+    return build_queries(pairs["input"][:], pairs["response"][:], inputs.queries or MAX_QUERIES)
+
+
+def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    split, pairs = inputs.last_split()
+    return evaluate_response_prediction(encoder, _build(pairs, inputs), split, inputs.intervals)
+
+
+def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str, Any]:
+    split, pairs = inputs.last_split()
+    queries = _build(pairs, inputs)
+    scores = baseline(queries.inputs, queries.responses, queries.candidates)
+    return summarize(scores, split, inputs.intervals)
+
+
+EVALUATOR = Evaluator(
+    name="response_prediction",
+    data=EvaluationDataset(
+        "pairs", load_pairs, "folder or Hub id of the conversation pairs of response_prediction", is_found_by_name=False
+    ),
+    evaluate=_evaluate,
+    evaluate_baseline=_evaluate_baseline,
+    card=CardEntry(
+        task_type="text-ranking",
+        task_name="response prediction",
+        dataset_id="conversations",
+        dataset_name="held-out conversations",
+        metrics={f"p_at_{n}": f"P@{n}" for n in RANKS},
+    ),
+)

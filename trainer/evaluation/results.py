@@ -1,4 +1,4 @@
-"""Results of evaluations: the file that holds them, and a table for people."""
+"""The file results.json, and its table for people."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from typing import Any
 from data_scripts.errors import InputError
 from trainer.evaluation.bootstrap import INTERVAL
 
-# Counts; every other number is a share or a correlation.
+# Counts; every other number is a proportion or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
 
 
@@ -18,7 +18,7 @@ def read_results(path: Path) -> dict[str, Any]:
     """The contents of a results.json.
 
     Raises:
-        InputError: there is no such file, or it is not a JSON object.
+        InputError: the file is missing, or is not a JSON object.
     """
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
@@ -29,10 +29,10 @@ def read_results(path: Path) -> dict[str, Any]:
     return results
 
 
-def merge_results(kept: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
-    """`new` beside what `kept` has; a part made of parts (splits, baselines) keeps those that `new` does not have."""
-    parts = {name for name in kept.keys() & new.keys() if _has_parts(kept[name]) and _has_parts(new[name])}
-    return {**kept, **new, **{name: merge_results(kept[name], new[name]) for name in parts}}
+def merge_results(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """Update `old` with `new`; a part made of parts (splits, baselines) keeps those that `new` does not have."""
+    parts = {name for name in old.keys() & new.keys() if _has_parts(old[name]) and _has_parts(new[name])}
+    return {**old, **new, **{name: merge_results(old[name], new[name]) for name in parts}}
 
 
 def _has_parts(part: Any) -> bool:
@@ -40,7 +40,7 @@ def _has_parts(part: Any) -> bool:
 
 
 def flatten(results: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Every value of nested results by where it stands: "stsb.dev.all.pearson"."""
+    """Every value of nested results by its path: "stsb.dev.all.pearson"."""
     flat: dict[str, Any] = {}
     for key, item in results.items():
         flat |= flatten(item, f"{prefix}{key}.") if isinstance(item, dict) else {f"{prefix}{key}": item}
@@ -48,7 +48,7 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON, whole or not at all.
+    """Write results as JSON, atomically.
 
     Raises:
         InputError: the file cannot be written.
@@ -62,10 +62,10 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
 
 
 def format_table(results: Mapping[str, Any]) -> str:
-    """One line for each number of `results`: where it stands, the number to four decimals, its interval if it has one.
+    """One line for each number of `results`: its path, its value to four decimals, its interval if it has one.
 
-    The interval of NAME is what stands beside it under NAME_interval. Below them, one line for each set of "sts" and
-    one for each year: the plain mean of its sets.
+    The interval of NAME is the value of NAME_interval. Then one line for each dataset of "sts", and one for each year
+    with the unweighted mean of its datasets.
     """
     rows = list(_numbers({name: part for name, part in results.items() if name != "sts"}))
     width = max((len(name) for name, _, _ in rows), default=0)
@@ -74,7 +74,7 @@ def format_table(results: Mapping[str, Any]) -> str:
 
 
 def _sts_lines(years: Mapping[str, Any]) -> Iterator[str]:
-    """A table of Pearson, Spearman and pairs by set: year -> set -> scores, as results.json has them."""
+    """A table of Pearson, Spearman and pairs by dataset; `years` is the part "sts" of results.json."""
     if years:
         yield f"{'sts':<20}{'Pearson':>10}{'Spearman':>10}{'pairs':>8}"
     for year, sets in years.items():

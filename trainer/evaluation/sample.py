@@ -1,4 +1,4 @@
-"""What a model trained on the shipped sample has learned, for people to look at: neighbours, replies, figure 1."""
+"""Shows what a model trained on the shipped sample has learned: nearest sentences, replies, figure 1 of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,11 +8,11 @@ import numpy as np
 from data_scripts.errors import InputError
 from data_scripts.join.pairs import load_pairs
 from data_scripts.sources.stsb import load_stsb
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.stsb import evaluate_stsb
 
-# Worded otherwise than the sample's own texts.
+# Worded differently from the texts of the sample.
 QUERIES = (
     "How many years old is your little brother?",
     "Until when is the shop open on Friday?",
@@ -25,22 +25,22 @@ SHOWN = 3
 
 
 def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
-    """Print what `encoder` makes of a few sentences, and measure it on the sample.
+    """Print nearest sentences and replies for a few queries, and evaluate `encoder` on the sample.
 
     Args:
         encoder: a model trained on the sample, or any other.
-        folder: what `python -m data_scripts sample` wrote.
+        folder: the output of `python -m data_scripts sample`.
 
     Returns:
         `sts`: "pearson" and "spearman" on the sample's test pairs; `figure_1`: the cosine of "How old are you?" with
         "What is your age?" (`old_age`) and with "How are you?" (`old_how`), and whether the first is the larger.
 
     Raises:
-        InputError: the folder is not the sample's, or the model has no vectors for responses.
+        InputError: the folder does not hold the sample, or the model cannot encode responses.
     """
     pairs, sts_sets = load_pairs(str(folder)), load_stsb(str(folder / "sts"))
     if "train" not in pairs or "test" not in sts_sets:
-        raise InputError(f"{folder}: not the whole sample; write it with python -m data_scripts sample -o {folder}")
+        raise InputError(f"{folder}: the sample is incomplete; write it with python -m data_scripts sample -o {folder}")
     train = pairs["train"]
     inputs, responses = (list(dict.fromkeys(train[column])) for column in ("input", "response"))
     queries = encoder.encode(QUERIES)
@@ -59,7 +59,7 @@ def evaluate_sample(encoder: SentenceEncoder, folder: Path) -> dict[str, dict]:
     old, age, how = encoder.encode(FIGURE_1)
     old_age, old_how = (float(cosine(old[None], other[None])[0]) for other in (age, how))
     holds = old_age > old_how
-    print(f"\nFigure 1: {FIGURE_1[0]!r} should be nearer to {FIGURE_1[1]!r} ({old_age:.3f})")
+    print(f"\nFigure 1: {FIGURE_1[0]!r} should be closer to {FIGURE_1[1]!r} ({old_age:.3f})")
     print(f"          than to {FIGURE_1[2]!r} ({old_how:.3f}): {'it is' if holds else 'it is NOT'}\n")
     sts = evaluate_stsb(encoder, {"test": sts_sets["test"]})["test"]["all"]
     return {"sts": sts, "figure_1": {"old_age": old_age, "old_how": old_how, "holds": holds}}

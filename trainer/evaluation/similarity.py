@@ -1,16 +1,19 @@
-"""The similarity of two sentences: cosine, and the angle that the paper prefers (Yang et al. 2018, section 4.3)."""
+"""The similarity of two sentences: the cosine, and the angle that the paper prefers (Yang et al. 2018, section 4.3)."""
 
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
+
+Similarity = Literal["angular", "cosine"]
 
 
 def encode_pairs(
     encoder: SentenceEncoder, first: Sequence[str], second: Sequence[str]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Vectors (pairs, dimensions) of both sides, as inputs; a text that occurs twice is encoded once."""
+    """Vectors (pairs, dimensions) of the first and the second texts, as inputs; each distinct text is encoded once."""
     position = {text: index for index, text in enumerate(dict.fromkeys([*first, *second]))}
     vectors = encoder.encode(list(position), side="input")
     return vectors[[position[text] for text in first]], vectors[[position[text] for text in second]]
@@ -18,7 +21,7 @@ def encode_pairs(
 
 def cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Cosine (pairs,), float64, -1 to 1, of the rows of `u` and `v` (both (pairs, dimensions)); 0 for a zero vector."""
-    # float64: near 1 the arc cosine turns the rounding of single precision, 1e-7, into an angle of 5e-4.
+    # float64: near 1, the arc cosine turns a float32 rounding error of 1e-7 into an angle of 5e-4.
     u, v = u.astype(np.float64), v.astype(np.float64)
     norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     return np.clip(np.einsum("pd,pd->p", u, v) / np.where(norms > 0, norms, 1), -1, 1)
@@ -30,5 +33,5 @@ def angular(cosines: np.ndarray) -> np.ndarray:
 
 
 def to_gold_scale(angular_scores: np.ndarray) -> np.ndarray:
-    """`angular` scores on the range of STS labels: 5 (1 - arccos(cos) / pi), 0 to 5 (the axis of figure 7)."""
+    """`angular` scores mapped to the range of STS labels: 5 (1 - arccos(cos) / pi), 0 to 5 (the axis of figure 7)."""
     return 5 * (1 + angular_scores / np.pi)

@@ -1,17 +1,17 @@
-"""Where an encoder errs on the STS Benchmark: pairs sorted into kinds by simple rules, the error of each kind.
+"""Errors of an encoder on the STS Benchmark by kind of pair; simple rules assign the kinds.
 
-The rules look at words and not at meaning, and a pair can be of several kinds. A word is a run of letters and digits,
-in lower case, without `'s`; the overlap of two sentences is the share of their distinct words that both have.
+The rules look at words rather than at meaning, and a pair can be of several kinds. A word is a run of letters and
+digits, lowercased, without `'s`; the overlap of two sentences is the proportion of their distinct words in both.
 
 | kind | the rule |
 |---|---|
-| negation | one side has a negation word (`NEGATIONS`, or one that ends in n't), the other has none |
+| negation | only one sentence has a negation word (`NEGATIONS`, or a word that ends in n't) |
 | numbers | the sets of numbers differ: digits (1,000 is 1000, 4.20 is 4.2) and the words two to twelve |
-| names | a capitalised word inside a sentence of one side is none of the other's words; I is no name |
-| length | one side is at least 1.5 times as long and 4 words longer |
-| word_order | the same words as often, in another order |
-| high_overlap_low_gold | overlap of a half or more, gold 2 or less |
-| low_overlap_high_gold | overlap of a third or less, gold 4 or more |
+| names | a capitalized word within one sentence is not a word of the other; I is not a name |
+| length | one sentence is at least 1.5 times as long and 4 words longer |
+| word_order | both have the same words, in another order |
+| high_overlap_low_gold | overlap of 1/2 or more, gold 2 or less |
+| low_overlap_high_gold | overlap of 1/3 or less, gold 4 or more |
 | rest | none of these |
 """
 
@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
-from trainer.evaluation.stsb import Similarity, untuned_scores
+from trainer.evaluation.similarity import Similarity
+from trainer.evaluation.stsb import untuned_scores
 
 NEGATIONS = frozenset(
     "no not never none nobody nothing nowhere neither nor cannot without hardly barely scarcely".split()
@@ -45,12 +46,12 @@ SENTENCE_END = re.compile(r"(?:^|[.!?:…])[\s\"'(\[]*$")
 
 
 def words(text: str) -> list[str]:
-    """The words of `text` in order, in lower case, without `'s`."""
-    return [word.lower().removesuffix("'s") for word in WORD.findall(_straight(text))]
+    """The words of `text` in order, lowercased, without `'s`."""
+    return [word.lower().removesuffix("'s") for word in WORD.findall(_with_straight_apostrophes(text))]
 
 
 def has_negation(text: str) -> bool:
-    """Whether one of the words negates."""
+    """Whether one of the words is a negation."""
     return any(word in NEGATIONS or word.endswith("n't") for word in words(text))
 
 
@@ -61,12 +62,12 @@ def numbers(text: str) -> set[float]:
 
 
 def names(text: str) -> set[str]:
-    """The capitalised words of `text`, in lower case, without those that begin a sentence and I, I'm, I've, …"""
-    return set(_names(_straight(text)))
+    """The capitalized words of `text`, lowercased, except those that begin a sentence and I, I'm, I've, …"""
+    return set(_names(_with_straight_apostrophes(text)))
 
 
 def overlap(first: str, second: str) -> float:
-    """Distinct words that both have, over those that either has: 0 to 1; 0 where neither has a word."""
+    """Jaccard index of the distinct words: 0 to 1; 0 if neither has a word."""
     one, other = set(words(first)), set(words(second))
     return len(one & other) / max(1, len(one | other))
 
@@ -78,12 +79,12 @@ def _names(text: str) -> Iterator[str]:
             yield word.lower().removesuffix("'s")
 
 
-def _straight(text: str) -> str:
+def _with_straight_apostrophes(text: str) -> str:
     return text.replace("’", "'")
 
 
 def _differ_in_names(first: str, second: str) -> bool:
-    # Against all words of the other side: there the name may begin the sentence.
+    # Compared with all words of the other sentence, which may begin with the name.
     return bool(names(first) - set(words(second)) or names(second) - set(words(first)))
 
 
@@ -109,32 +110,32 @@ RULES: dict[str, Callable[[str, str, float], bool]] = {
 
 
 def kinds(first: str, second: str, gold: float) -> list[str]:
-    """The kinds of a pair with the score `gold` (0 to 5), in the order of `RULES`; `rest` where no rule fits."""
+    """The kinds of a pair with the score `gold` (0 to 5), in the order of `RULES`; `rest` if no rule applies."""
     return [name for name, rule in RULES.items() if rule(first, second, gold)] or [REST]
 
 
 def predictions(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """`scores` (pairs,) on the range of `gold` (pairs,), by the line that fits it best (least squares); not clipped."""
+    """`scores` (pairs,) mapped to the range of `gold` (pairs,) by linear least squares; not clipped."""
     slope, intercept = np.polyfit(scores, gold, 1)
     return slope * scores + intercept
 
 
 def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list[list[str]]) -> dict[str, dict]:
-    """What results.json has of one split: kind -> "pairs", "pearson", "error", "absolute_error".
+    """The part of results.json for one split: kind -> "pairs", "pearson", "error", "absolute_error".
 
     Args:
-        predicted: (pairs,), on gold's range.
+        predicted: (pairs,), in the range of gold.
         gold: (pairs,), 0 to 5.
         kinds_of_pairs: the kinds of each pair.
 
     Returns:
-        Of every kind that has pairs: their number, Pearson's r (None where it is not defined: one side does not vary),
-        the mean of predicted minus gold ("error": above 0 where the model takes pairs for more alike than people do)
-        and of its absolute value.
+        For every kind that occurs: the number of pairs; Pearson's r (None if it is undefined because one side is
+        constant); the mean of predicted minus gold ("error", above 0 if the model overestimates similarity); and the
+        mean of its absolute value.
     """
     result: dict[str, dict] = {}
     for kind in [*RULES, REST]:
-        rows = np.array([kind in of_pair for of_pair in kinds_of_pairs])
+        rows = np.array([kind in kinds_of_pair for kinds_of_pair in kinds_of_pairs])
         if not rows.any():
             continue
         difference = predicted[rows] - gold[rows]
@@ -151,13 +152,13 @@ def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list
 def evaluate_sts_errors(
     encoder: SentenceEncoder, splits: Mapping[str, Dataset], similarity: Similarity = "angular", worst: int = 10
 ) -> dict[str, dict]:
-    """Print the errors of each kind on each of `splits`, and the pairs of dev with the largest; no text is returned.
+    """Print the errors by kind on each of `splits`, and the worst pairs of dev; the texts are not returned.
 
     Args:
         encoder: the model, untuned.
-        splits: their names in results.json, with the pairs.
+        splits: name in results.json -> pairs.
         similarity: the score.
-        worst: how many pairs to print, of dev only: test is not for looking at.
+        worst: number of pairs to print, of dev only: nobody should look at test pairs.
 
     Returns:
         `errors_by_kind` of each split.
@@ -166,19 +167,19 @@ def evaluate_sts_errors(
     for name, pairs in splits.items():
         first, second, gold = pairs["sentence1"][:], pairs["sentence2"][:], np.asarray(pairs["score"], np.float64)
         predicted = predictions(untuned_scores(encoder, pairs, similarity), gold)
-        found = [kinds(*pair) for pair in zip(first, second, gold, strict=True)]
-        results[name] = errors_by_kind(predicted, gold, found)
+        kinds_of_pairs = [kinds(*pair) for pair in zip(first, second, gold, strict=True)]
+        results[name] = errors_by_kind(predicted, gold, kinds_of_pairs)
         print(f"\nSTS-B {name}: predicted minus gold\n{format_errors(results[name])}")
         if name != "dev":
             continue
         for row in np.argsort(-np.abs(predicted - gold), kind="stable")[:worst]:
-            print(f"\n  predicted {predicted[row]:5.2f}  gold {gold[row]:4.2f}  {', '.join(found[row])}")
+            print(f"\n  predicted {predicted[row]:5.2f}  gold {gold[row]:4.2f}  {', '.join(kinds_of_pairs[row])}")
             print(f"    {first[row]}\n    {second[row]}")
     return results
 
 
 def format_errors(kinds_with_errors: Mapping[str, Mapping[str, Any]]) -> str:
-    """A table with a line for each kind of `errors_by_kind`; blank where a kind has no correlation."""
+    """A table with one line for each kind of `errors_by_kind`; a missing correlation is blank."""
     lines = [f"  {'kind':<21} {'pairs':>6} {'pearson':>8} {'error':>7} {'absolute':>9}"]
     for kind, values in kinds_with_errors.items():
         pearson = "" if values["pearson"] is None else f"{values['pearson']:.3f}"

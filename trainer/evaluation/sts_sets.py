@@ -1,4 +1,4 @@
-"""The SemEval sets of textual similarity that Siamese CBOW is judged on (Kenter et al. 2016, section 3.3, table 1)."""
+"""The SemEval STS datasets that evaluate Siamese CBOW (Kenter et al. 2016, section 3.3, table 1)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -7,20 +7,22 @@ import numpy as np
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from data_scripts.sources.sts import load_sts_sets
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, Split
 from trainer.evaluation.similarity import cosine, encode_pairs
 
-# Year -> set -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` gives.
+# Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` returns.
 StsSets = Mapping[str, Mapping[str, Dataset]]
 
 
 def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, str], np.ndarray]:
-    """The cosine (pairs,), float64, of the sentences of each pair: (year, set) -> scores.
+    """The cosine (pairs,), float64, of the sentences of each pair: (year, name) -> scores.
 
-    All sets are encoded in one call, each distinct sentence once. A sentence without a known word is a zero vector, and
-    its pair's cosine is 0.
+    All datasets are encoded in one call, each distinct sentence once. A sentence without a known word is a zero vector,
+    and the cosine of its pair is 0.
     """
     pairs = {(year, name): rows for year, names in sets.items() for name, rows in names.items()}
     first, second = (
@@ -34,20 +36,50 @@ def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, s
 def evaluate_sts_sets(
     encoder: SentenceEncoder, sets: StsSets, intervals: bool = False
 ) -> dict[str, dict[str, dict[str, Any]]]:
-    """Pearson and Spearman of the cosine with gold: year -> set -> "pearson", "spearman", "pairs".
+    """Pearson and Spearman of the cosine with gold: year -> name -> "pearson", "spearman", "pairs".
 
-    NaN where all scores of a set are equal. With `intervals` also "pearson_interval", over resamples of the pairs.
+    NaN where all scores of a dataset are equal. `intervals` adds "pearson_interval", over resamples of the pairs.
 
     Raises:
-        InputError: a set has a single pair.
+        InputError: a dataset has a single pair.
     """
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for (year, name), scores in sts_set_scores(encoder, sets).items():
         if len(scores) < 2:
-            raise InputError(f"STS {year} {name}: one pair only; a correlation needs two: give more, or leave it out")
+            raise InputError(
+                f"STS {year} {name}: has only one pair; a correlation needs two: provide more, or leave it out"
+            )
         gold = np.asarray(sets[year][name]["score"])
         part = {**sts_correlation(scores, gold), "pairs": len(scores)}
         if intervals:
             part = with_intervals(part, {"pearson": pearson_interval(scores, gold)})
         results.setdefault(year, {})[name] = part
     return results
+
+
+def _select_splits(sets: StsSets, split: Split) -> dict[str, Dataset]:
+    """All datasets, whatever the split: they are test sets."""
+    return {f"{year} {name}": rows for year, names in sets.items() for name, rows in names.items()}
+
+
+def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    return evaluate_sts_sets(encoder, inputs.dataset, inputs.intervals)
+
+
+EVALUATOR = Evaluator(
+    name="sts",
+    data=EvaluationDataset(
+        "sts",
+        load_sts_sets,
+        "folder of SemEval STS 2012 to 2016 (default: sts in --data)",
+        select_splits=_select_splits,
+    ),
+    evaluate=_evaluate,
+    card=CardEntry(
+        task_type="sentence-similarity",
+        task_name="textual similarity, cosine",
+        dataset_id="semeval-sts",
+        dataset_name="SemEval STS",
+        metrics={"pearson": "Pearson", "spearman": "Spearman"},
+    ),
+)

@@ -1,4 +1,4 @@
-"""What the papers say of the STS sets themselves, and of the difference of two systems on one."""
+"""Statistics of the STS datasets that the papers report, and the significance of a difference between systems."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -14,13 +14,13 @@ _PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 
 
 def sts_set_statistics(sets: StsSets) -> dict[str, dict[str, dict[str, float]]]:
-    """Length and lexical overlap of each set's sentences: year -> set -> name of the figure -> figure.
+    """Length and lexical overlap of the sentences of each dataset: year -> name -> statistic -> value.
 
-    "pairs"; "length" and "length_deviation", mean and standard deviation of a sentence's words, split at white space:
-    those of Kenter et al. (2016), section 4.2.1. "overlap", mean of `lexical_overlap`, 0 to 1: their section 4.1 does
-    not define its percentages. Over all pairs of the files this gives FNWN 7.0 (theirs 7), answ-forums 7.1 (7), belief
-    12.0 (11) and MSRpar 44.3 (14, which no definition tried comes near). Pairs with a gold score, the only ones judged,
-    overlap more: answ-forums 9.7, belief 19.6.
+    "pairs"; "length" and "length_deviation", mean and standard deviation of the number of words in a sentence,
+    split at whitespace, as in Kenter et al. (2016), section 4.2.1. "overlap", mean of `lexical_overlap`, 0 to 1: their
+    section 4.1 does not define its percentages. On all pairs of the files this gives FNWN 7.0 (theirs: 7), answ-forums
+    7.1 (7), belief 12.0 (11) and MSRpar 44.3 (14, which no definition that was tried comes near). Pairs with a gold
+    score, which alone are evaluated, overlap more: answ-forums 9.7, belief 19.6.
     """
     return {
         year: {name: _statistics(pairs["sentence1"][:], pairs["sentence2"][:]) for name, pairs in names.items()}
@@ -39,9 +39,9 @@ def _statistics(first: list[str], second: list[str]) -> dict[str, float]:
 
 
 def lexical_overlap(first: str, second: str) -> float:
-    """Jaccard index, 0 to 1, of the sentences' distinct words: split at white space, lower case, punctuation off ends.
+    """Jaccard index, 0 to 1, of the distinct words, split at whitespace, lowercased, without outer punctuation.
 
-    0 where neither has a word.
+    0 if neither has a word.
     """
     words, others = (
         {_PUNCTUATION_AROUND.sub("", word) for word in text.lower().split()} - {""} for text in (first, second)
@@ -50,9 +50,9 @@ def lexical_overlap(first: str, second: str) -> float:
 
 
 def wilcoxon(scores: np.ndarray, others: np.ndarray) -> float:
-    """p of the signed-rank test over the scores (pairs,) that two systems give the same pairs, two-sided.
+    """p of the two-sided signed-rank test on the scores (pairs,) that two systems give to the same pairs.
 
-    Kenter et al. (2016), section 3.3, call two systems different below 0.0001. 1 where all scores are equal.
+    Kenter et al. (2016), section 3.3, call two systems different below 0.0001. 1 if all scores are equal.
     """
     if np.array_equal(scores, others):
         return 1.0
@@ -60,24 +60,25 @@ def wilcoxon(scores: np.ndarray, others: np.ndarray) -> float:
 
 
 def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, dict[str, int]]:
-    """How much of STS-B's dev and test sets is in SNLI's training set (Yang et al. 2018, footnote 9: 4 and 5 pairs).
+    """Count the pairs of STS-B's dev and test splits that are in SNLI's training split.
 
-    Sentences are compared as `data_scripts.tools.leakage.normalise` leaves them.
+    Yang et al. (2018), footnote 9, count 4 and 5 pairs. Sentences are compared after the normalization of
+    `data_scripts.tools.leakage`.
 
     Args:
-        stsb: splits with `sentence1` and `sentence2`; those that are not there are left out.
+        stsb: splits with `sentence1` and `sentence2`; missing splits are omitted.
         snli_train: rows with `premise` and `hypothesis`.
 
     Returns:
-        "dev" and "test" -> "pairs", those that are one row's premise and hypothesis, in either order; "sentences", the
-        pairs of which a sentence, or both, is any row's; "of", all pairs.
+        "dev" and "test" -> "pairs": those that are the premise and hypothesis of one row, in either order; "sentences":
+        those with at least one sentence in any row; "of": all pairs.
     """
-    rows = set(_normalised_pairs(snli_train, "premise", "hypothesis"))
+    rows = set(_normalized_pairs(snli_train, "premise", "hypothesis"))
     sentences = {sentence for row in rows for sentence in row}
     overlap = {}
     for name, split in (("dev", "validation"), ("test", "test")):
         if split in stsb:
-            pairs = list(_normalised_pairs(stsb[split], "sentence1", "sentence2"))
+            pairs = list(_normalized_pairs(stsb[split], "sentence1", "sentence2"))
             overlap[name] = {
                 "pairs": sum(pair in rows for pair in pairs),
                 "sentences": sum(not sentences.isdisjoint(pair) for pair in pairs),
@@ -86,7 +87,7 @@ def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, 
     return overlap
 
 
-def _normalised_pairs(rows: Dataset, first: str, second: str) -> Iterator[tuple[str, ...]]:
-    """The two texts of each row, normalised, in alphabetical order."""
+def _normalized_pairs(rows: Dataset, first: str, second: str) -> Iterator[tuple[str, ...]]:
+    """The two texts of each row, normalized, in alphabetical order."""
     for pair in zip(rows[first], rows[second], strict=True):
         yield tuple(sorted(map(normalise, pair)))

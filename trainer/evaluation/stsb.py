@@ -1,19 +1,19 @@
-"""STS Benchmark: correlation of the encoder's similarity with people's, whole and by genre (Yang et al. 2018, 4.3)."""
+"""STS Benchmark: correlation of the encoder's similarity with gold, in all and by genre (Yang et al. 2018, 4.3)."""
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from data_scripts.sources.stsb import load_stsb
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.encoders import SentenceEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation_by_group
-from trainer.evaluation.similarity import angular, cosine, encode_pairs
-
-Similarity = Literal["angular", "cosine"]
+from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator
+from trainer.evaluation.similarity import Similarity, angular, cosine, encode_pairs
 
 
 def evaluate_stsb(
@@ -22,7 +22,7 @@ def evaluate_stsb(
     similarity: Similarity = "angular",
     intervals: bool = False,
 ) -> dict[str, dict]:
-    """Correlations of the untuned encoder: name of each of `splits` -> genre -> "pearson", "spearman"."""
+    """Correlations of the untuned encoder: split -> genre -> "pearson", "spearman"."""
     return {
         name: correlation_by_genre(untuned_scores(encoder, pairs, similarity), pairs, intervals)
         for name, pairs in splits.items()
@@ -38,14 +38,16 @@ def untuned_scores(encoder: SentenceEncoder, pairs: Dataset, similarity: Similar
 def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = False) -> dict[str, dict[str, Any]]:
     """Pearson and Spearman of `scores` (pairs,) with gold: under "all" (with the number of pairs) and by genre.
 
-    With `intervals` also "pearson_interval", over resamples of the whole's or the genre's pairs.
+    `intervals` adds "pearson_interval", over resamples of all pairs or of those of the genre.
 
     Raises:
         InputError: a genre has a single pair.
     """
-    genres = [genre or "" for genre in pairs["genre"]]  # some copies of STS-B do not tell the genre
+    genres = [genre or "" for genre in pairs["genre"]]  # some copies of STS-B have no genres
     if single := [genre or "without a genre" for genre, count in Counter(genres).items() if count < 2]:
-        raise InputError(f"STS-B: one pair only is {single[0]}; a correlation needs two of each genre: give more pairs")
+        raise InputError(
+            f"STS-B: only one pair is {single[0]}; a correlation needs two of each genre: provide more pairs"
+        )
     gold = np.asarray(pairs["score"])
     result: dict[str, dict[str, Any]] = dict(sts_correlation_by_group(scores, gold, genres))
     result.pop("", None)
@@ -54,3 +56,23 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = F
             rows = np.array([name in ("all", genre) for genre in genres])
             result[name] = with_intervals(part, {"pearson": pearson_interval(scores[rows], gold[rows])})
     return {**result, "all": {**result["all"], "pairs": len(pairs)}}
+
+
+def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
+    return evaluate_stsb(encoder, inputs.splits, inputs.similarity, inputs.intervals)
+
+
+STSB = EvaluationDataset("stsb", load_stsb, "folder or Hub id of STS-B (default: stsb in --data)")
+EVALUATOR = Evaluator(
+    name="stsb",
+    data=STSB,
+    evaluate=_evaluate,
+    card=CardEntry(
+        task_type="sentence-similarity",
+        task_name="textual similarity",
+        dataset_id="mteb/stsbenchmark-sts",
+        dataset_name="STS Benchmark",
+        metrics={"pearson": "Pearson", "spearman": "Spearman"},
+        public_sizes={"dev": 1500, "test": 1379},
+    ),
+)

@@ -31,7 +31,7 @@ from data_scripts.sample.generate import make_nli, read_premises
 from data_scripts.sources.stsb import load_stsb
 from modeling_convsim.encoding import Encoder
 from trainer.data.datasets import Corpora
-from trainer.evaluation.encoders import SentenceEncoder, Side
+from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.evaluators import splits_of
 from trainer.evaluation.stsb import evaluate_stsb
 from trainer.export import onnx_graph

@@ -7,7 +7,7 @@ import torch
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.evaluation.encoders import SentenceEncoder
+from trainer.encoders.protocol import SentenceEncoder
 
 BATCH = 64
 

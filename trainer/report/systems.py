@@ -13,7 +13,8 @@ import yaml
 
 from data_scripts.errors import InputError
 from trainer.data.datasets import Corpora
-from trainer.evaluation.encoders import SentenceEncoder, load_encoder
+from trainer.encoders.loading import load_encoder
+from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import TASKS, evaluate_encoder
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs

@@ -44,7 +44,7 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.word_vectors import fit, sif_weights
-from trainer.evaluation.encoders import PvDbowEncoder
+from trainer.encoders.pv_dbow import PvDbowEncoder
 from trainer.evaluation.results import read_results, write_results
 
 METHODS: dict[str, tuple[type[Word2Vec], dict[str, Any]]] = {

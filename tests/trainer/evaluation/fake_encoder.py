@@ -1,4 +1,4 @@
-"""A model to judge whose vectors are known."""
+"""A model to evaluate whose vectors are known."""
 
 import zlib
 from collections.abc import Iterable

@@ -11,9 +11,9 @@ from data_scripts.errors import InputError
 from tests.trainer.evaluation.corpora import cqa, snli, stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.bootstrap import mean_interval, pearson_interval, with_intervals
-from trainer.evaluation.cqa import summarise as summarise_cqa
+from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import mean_average_precision
-from trainer.evaluation.response_prediction import summarise as summarise_ranking
+from trainer.evaluation.response_prediction import summarize as summarize_ranking
 from trainer.evaluation.snli import evaluate_snli
 from trainer.evaluation.stsb import correlation_by_genre, evaluate_stsb
 
@@ -62,7 +62,7 @@ def test_resamples_without_a_correlation_are_left_out() -> None:
 
 
 def test_one_item_has_no_interval() -> None:
-    with pytest.raises(InputError, match="measured on one item only"):
+    with pytest.raises(InputError, match="measured on a single item"):
         mean_interval(np.array([1.0]))
 
 
@@ -90,7 +90,7 @@ def test_stsb_without_genres_has_the_interval_of_the_whole() -> None:
 def test_ranking_draws_queries() -> None:
     scores = np.random.default_rng(0).normal(size=(400, 20))
     scores[:, 0] += 2
-    result = summarise_ranking(scores, "test", intervals=True)
+    result = summarize_ranking(scores, "test", intervals=True)
     assert list(result) == [
         *("p_at_1", "p_at_1_interval", "p_at_3", "p_at_3_interval", "p_at_10", "p_at_10_interval"),
         *("candidates", "queries", "split"),
@@ -116,7 +116,7 @@ def test_cqa_draws_questions_with_all_their_candidates() -> None:
         places = [place for place, _ in taken]
         return mean_average_precision(scores[places], relevant[places], [name for _, name in taken])
 
-    result = summarise_cqa(scores, rows, intervals=True)
+    result = summarize_cqa(scores, rows, intervals=True)
     expected = interval_in_a_loop(map_of, np.arange(40), resamples=1000)
     assert list(result) == ["map", "map_interval"]
     assert result["map_interval"] == pytest.approx(expected, abs=0.02)

@@ -5,7 +5,7 @@ import pytest
 from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation.cqa import evaluate_cqa, summarise
+from trainer.evaluation.cqa import evaluate_cqa, summarize
 
 ROWS = Dataset.from_dict(
     {
@@ -19,7 +19,7 @@ ROWS = Dataset.from_dict(
 
 def test_map_of_given_scores_by_hand() -> None:
     # a: no, yes, yes -> (1/2 + 2/3) / 2; b: yes, no -> 1.
-    assert summarise(np.array([0.9, 0.5, 0.1, 0.3, 0.2]), ROWS) == {"map": pytest.approx((7 / 12 + 1) / 2)}
+    assert summarize(np.array([0.9, 0.5, 0.1, 0.3, 0.2]), ROWS) == {"map": pytest.approx((7 / 12 + 1) / 2)}
 
 
 def test_a_model_that_finds_the_relevant_questions_scores_one() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.evaluation.corpora import corpora, pairs, stsb, write_corpora
+from tests.trainer.evaluation.corpora import evaluation_data, pairs, stsb, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import __main__ as command
 from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
@@ -42,8 +42,10 @@ def test_results_are_those_of_the_functions_and_the_table_shows_them(
     argv = ["--tasks", "stsb, cqa,response_prediction", "--pairs", str(data / "pairs"), "--baselines", "bm25,tfidf"]
     assert call(data, *argv, "--output", str(output)) == 0
     tasks = ["stsb", "cqa", "response_prediction"]
-    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", tasks)
-    expected["baselines"] = {name: evaluate_baseline(name, corpora(), "both", tasks) for name in ("bm25", "tfidf")}
+    expected = evaluate_encoder(FakeEncoder(), evaluation_data(), "both", tasks)
+    expected["baselines"] = {
+        name: evaluate_baseline(name, evaluation_data(), "both", tasks) for name in ("bm25", "tfidf")
+    }
     assert json.loads(output.read_text()) == expected
     assert list(tmp_path.iterdir()) == [output]
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
@@ -57,7 +59,7 @@ def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
 ) -> None:
     output = tmp_path / "results.json"
     assert call(data, "--tasks", "sts", "--split", "dev", "--output", str(output)) == 0
-    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", ["sts"])
+    expected = evaluate_encoder(FakeEncoder(), evaluation_data(), "both", ["sts"])
     assert json.loads(output.read_text()) == expected
     part = expected["sts"]["2012"]["OnWN"]
     line = ["2012", "OnWN", f"{part['pearson']:.4f}", f"{part['spearman']:.4f}", "20"]
@@ -72,7 +74,7 @@ def test_split_queries_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> 
     argv = ["--tasks", "stsb,response_prediction", "--pairs", str(data / "pairs"), "--split", "dev"]
     assert call(data, *argv, "--queries", "110", "--similarity", "cosine", "--output", str(output)) == 0
     expected = evaluate_encoder(
-        FakeEncoder(), corpora(), "dev", ["stsb", "response_prediction"], queries=110, similarity="cosine"
+        FakeEncoder(), evaluation_data(), "dev", ["stsb", "response_prediction"], queries=110, similarity="cosine"
     )
     assert json.loads(output.read_text()) == expected
 
@@ -111,23 +113,23 @@ def test_errors_on_test_come_without_texts(data: Path, capsys: pytest.CaptureFix
 
 def test_update_puts_results_beside_what_is_there(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
-    kept: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
-    kept["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
-    results.write_text(json.dumps(kept))
+    earlier: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
+    earlier["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
+    results.write_text(json.dumps(earlier))
     assert call(data, "--tasks", "cqa", "--split", "test", "--baselines", "bm25", "--update", str(results)) == 0
     updated = json.loads(results.read_text())
     assert updated["run"] == {"steps": 7} and updated["stsb"] == "damaged"
     assert updated["cqa"]["dev"] == {"map": 9.0} and updated["cqa"]["test2017"]["map"] <= 1
-    assert updated["baselines"]["tfidf"] == kept["baselines"]["tfidf"]
+    assert updated["baselines"]["tfidf"] == earlier["baselines"]["tfidf"]
     assert set(updated["baselines"]["bm25"]) == {"snli", "cqa"}
 
 
-def test_update_replaces_a_part_that_was_judged_again(data: Path, tmp_path: Path) -> None:
+def test_update_replaces_a_part_that_was_evaluated_again(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     results.write_text(json.dumps({"response_prediction": {"p_at_1": 9.0, "p_at_5": 9.0}, "stsb": "damaged"}))
     argv = ["--tasks", "response_prediction,stsb", "--pairs", str(data / "pairs"), "--update", str(results)]
     assert call(data, *argv) == 0
-    expected = evaluate_encoder(FakeEncoder(), corpora(), "both", ["response_prediction", "stsb"])
+    expected = evaluate_encoder(FakeEncoder(), evaluation_data(), "both", ["response_prediction", "stsb"])
     assert json.loads(results.read_text()) == expected
 
 
@@ -141,16 +143,16 @@ def test_update_replaces_a_part_that_was_judged_again(data: Path, tmp_path: Path
             ["--tasks", "stsb", "--baselines", "bm25"],
             "none of --tasks is a ranking; add one of response_prediction,cqa",
         ),
-        (["--tasks", "response_prediction"], "name the conversation pairs with --pairs"),
+        (["--tasks", "response_prediction"], "name the data with --pairs SOURCE"),
         (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
         (["--tasks", "cqa", "--queries", "0"], "--queries: 0; expected 1 or more"),
         (["--tasks", "stsb_errors", "--worst", "-1"], "--worst: -1; expected 0 or more"),
         (["--tasks", "stsb_errors", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),
-        (["--tasks", "snli"], "task snli: this model has no inference classifier"),
+        (["--tasks", "snli"], "task snli: this model has no NLI classifier"),
         (["--tasks", "sample"], "no train-*.parquet"),
         (["--tasks", "cqa", "--update", "./nowhere.json"], "nowhere.json: not a readable results file"),
-        (["--tasks", "cqa", "--output", "./nowhere/results.json"], "there is no folder nowhere; make it first"),
+        (["--tasks", "cqa", "--output", "./nowhere/results.json"], "there is no folder nowhere; create it first"),
     ],
 )
 def test_mistakes_get_one_line_and_exit_code_2(
@@ -174,11 +176,11 @@ def test_a_split_that_is_not_there_is_named(data: Path, tmp_path: Path, capsys: 
     (tmp_path / "cqa").mkdir()
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")
-    assert "task cqa: there is no test split of cqa" in message
+    assert "task cqa: there is no test split of cqa to evaluate on" in message
     (tmp_path / "stsb").mkdir()
     stsb("test").to_parquet(tmp_path / "stsb" / "test-00000-of-00001.parquet")
     message = refused(capsys, tmp_path, "--tasks", "stsb_errors", "--split", "dev")
-    assert "task stsb_errors: there is no dev split of stsb" in message
+    assert "task stsb_errors: there is no dev split of stsb to evaluate on" in message
 
 
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
@@ -203,7 +205,7 @@ def test_help_names_every_task(capsys: pytest.CaptureFixture[str]) -> None:
     )
 
 
-def test_the_sample_alone_is_judged_and_put_beside_the_runs_results(tmp_path: Path) -> None:
+def test_the_sample_alone_is_evaluated_and_added_to_the_runs_results(tmp_path: Path) -> None:
     for folder, rows in ((tmp_path, pairs), (tmp_path / "sts", stsb)):
         folder.mkdir(exist_ok=True)
         for split in ("train", "test"):

@@ -1,4 +1,4 @@
-"""MTEB's own code gives our figures, in files that it reads again and that are published with the model."""
+"""MTEB's code computes our scores, in files that it reads again and that are published with the model."""
 
 import json
 import random
@@ -42,20 +42,20 @@ def sets(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("split", ["dev", "test"])
-def test_mteb_gives_our_figures_and_reads_its_files_again(run: Path, sets: Path, split: str) -> None:
+def test_mteb_computes_our_scores_and_reads_its_files_again(run: Path, sets: Path, split: str) -> None:
     mteb = pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
     words = [str(run / "model"), "--stsb", str(sets / "stsb"), "--pairs", str(sets / "pairs"), "--split", split]
-    figures = mteb_tasks.run(mteb_tasks.build_parser().parse_args(words))
-    assert [(one.task, one.name) for one in figures] == [
+    scores = mteb_tasks.run(mteb_tasks.build_parser().parse_args(words))
+    assert [(one.task, one.name) for one in scores] == [
         *(("STSBenchmark", f"cosine_{name}") for name in ("pearson", "spearman")),
         *(("ConvSimReplies", f"hit_rate_at_{n}") for n in (1, 3, 10)),
     ]
-    assert [one.mteb for one in figures] == pytest.approx([one.ours for one in figures], abs=1e-4)
-    assert all(one.ours for one in figures)
+    assert [one.mteb for one in scores] == pytest.approx([one.ours for one in scores], abs=1e-4)
+    assert all(one.ours for one in scores)
 
     folder, split = run / "model" / "mteb", mteb_tasks.SPLITS[split]
     assert {path.name for path in folder.iterdir()} == {"STSBenchmark.json", "ConvSimReplies.json", "model_meta.json"}
-    for one in figures:
+    for one in scores:
         result = mteb.TaskResult.from_disk(folder / f"{one.task}.json", load_historic_data=False)
         assert result.scores[split][0][one.name] == pytest.approx(one.mteb, abs=1e-6)
 
@@ -85,7 +85,7 @@ def test_without_mteb_the_message_names_the_extra(
     [
         ([], "name STS-B with --stsb"),
         (["--stsb", "x", "--queries", "0"], "--queries: 0; expected 1 or more"),
-        (["--stsb", "x"], "ORG/NAME is no folder here: name one for the results with -o"),
+        (["--stsb", "x"], "ORG/NAME is not a local folder; name a folder for the results with -o"),
     ],
 )
 def test_a_mistake_is_one_message(

@@ -14,7 +14,7 @@ from trainer.evaluation.response_prediction import (
     build_queries,
     evaluate_response_prediction,
     score_candidates,
-    summarise,
+    summarize,
 )
 
 
@@ -130,7 +130,7 @@ def test_100_responses_are_enough(caplog: pytest.LogCaptureFixture) -> None:
     ("candidates", "names"), [(2, ["p_at_1"]), (3, ["p_at_1", "p_at_3"]), (9, ["p_at_1", "p_at_3"])]
 )
 def test_no_precision_beyond_the_candidates(candidates: int, names: list[str]) -> None:
-    result = summarise(np.eye(candidates), "test")
+    result = summarize(np.eye(candidates), "test")
     assert list(result) == [*names, "candidates", "queries", "split"]
     assert result["candidates"] == candidates and result["p_at_1"] == 1 / candidates
 

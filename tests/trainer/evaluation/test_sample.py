@@ -62,7 +62,7 @@ def test_a_folder_that_is_not_the_samples_is_refused(tmp_path: Path) -> None:
     pairs("test").to_parquet(tmp_path / "test-00000-of-00001.parquet")
     (tmp_path / "sts").mkdir()
     stsb("test").to_parquet(tmp_path / "sts" / "test-00000-of-00001.parquet")
-    with pytest.raises(InputError, match="not the whole sample; write it with python -m data_scripts sample"):
+    with pytest.raises(InputError, match="the sample is incomplete; write it with python -m data_scripts sample"):
         evaluate_sample(FakeEncoder(), tmp_path)
 
 

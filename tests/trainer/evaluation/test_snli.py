@@ -25,7 +25,7 @@ def test_accuracy_is_the_share_of_right_labels() -> None:
 
 
 def test_a_model_without_classifier_is_refused() -> None:
-    with pytest.raises(InputError, match="task snli: this model has no inference classifier"):
+    with pytest.raises(InputError, match="task snli: this model has no NLI classifier"):
         evaluate_snli(FakeEncoder(), PAIRS, "test")
 
 

@@ -83,7 +83,7 @@ def test_an_interval_holds_its_correlation() -> None:
 
 
 def test_a_set_of_one_pair_is_refused() -> None:
-    with pytest.raises(InputError, match="STS 2012 MSRpar: one pair only; a correlation needs two"):
+    with pytest.raises(InputError, match="STS 2012 MSRpar: has only one pair; a correlation needs two"):
         evaluate_sts_sets(FakeEncoder(), {"2012": {"MSRpar": sts()["2012"]["MSRpar"].select([0])}})
 
 

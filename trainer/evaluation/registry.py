@@ -1,0 +1,142 @@
+"""What an evaluator declares, and the registry of all evaluators."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from datasets import Dataset
+
+from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.similarity import Similarity
+
+# Name of a dataset -> what its loader returned; a dataset that was not named is absent.
+EvaluationData = Mapping[str, Any]
+Split = Literal["dev", "test", "both"]
+Splits = Mapping[str, Dataset]
+# A baseline of `trainer.evaluation.baselines`: queries, documents, candidates (queries, k) -> scores (queries, k).
+Baseline = Callable[[Sequence[str], Sequence[str], np.ndarray], np.ndarray]
+
+
+def dev_and_test(dataset: Mapping[str, Dataset], split: Split, test: str = "test") -> dict[str, Dataset]:
+    """The requested splits that a dataset has, by their names in results.json, test last.
+
+    Args:
+        dataset: its splits, as the loaders of `data_scripts` name them.
+        split: the requested split.
+        test: the name of the test split.
+    """
+    keys = {"dev": {"dev": "validation"}, "test": {test: test}, "both": {"dev": "validation", test: test}}[split]
+    return {name: dataset[key] for name, key in keys.items() if key in dataset}
+
+
+@dataclass(frozen=True)
+class EvaluationDataset:
+    """A dataset that evaluators read, and how the command `trainer.evaluation` loads it.
+
+    Attributes:
+        name: its key in `EvaluationData`, and the name of its option.
+        load: reads a folder or Hub id; raises InputError.
+        help: help text of its option.
+        select_splits: the part of the loaded dataset that a requested split stands for, by name in results.json.
+        is_found_by_name: whether the command looks for a folder of this name in `--data`.
+    """
+
+    name: str
+    load: Callable[[str], Any]
+    help: str
+    select_splits: Callable[[Any, Split], dict[str, Dataset]] = dev_and_test
+    is_found_by_name: bool = True
+
+
+@dataclass(frozen=True)
+class EvaluationInputs:
+    """What an evaluator is given besides the encoder.
+
+    Attributes:
+        dataset: the loaded dataset, with all its splits.
+        splits: the requested splits that the dataset has, at least one; test last.
+        queries: the largest number of queries to rank, or None for the evaluator's default.
+        similarity: the score of two sentences where the evaluator leaves a choice.
+        intervals: whether to add a 95% bootstrap interval to each score.
+    """
+
+    dataset: Any
+    splits: Splits
+    queries: int | None = None
+    similarity: Similarity = "angular"
+    intervals: bool = False
+
+    def last_split(self) -> tuple[str, Dataset]:
+        """Name and rows of the split to evaluate on, for evaluators that report a single split."""
+        return list(self.splits.items())[-1]
+
+
+@dataclass(frozen=True)
+class CardEntry:
+    """How model cards and the Hub name what an evaluator measures.
+
+    Attributes:
+        task_type: the Hub's id of the task.
+        task_name: the task, for people.
+        dataset_id: a Hub id, or a plain name if the dataset is not on the Hub.
+        dataset_name: the dataset, for people.
+        metrics: key in results.json -> the metric, for people. Other keys, such as counts, are not scores.
+        public_sizes: split -> number of pairs in the public dataset, which tells it from a user's own in its format.
+        note: a remark for the Hub's evaluation results.
+    """
+
+    task_type: str
+    task_name: str
+    dataset_id: str
+    dataset_name: str
+    metrics: Mapping[str, str]
+    public_sizes: Mapping[str, int] = field(default_factory=dict)
+    note: str | None = None
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """One part of results.json: what it measures, on which data, and how it appears in the model card.
+
+    Attributes:
+        name: its key in results.json, and its name in the option `--tasks`.
+        data: the dataset that it reads.
+        evaluate: measures an encoder; returns the part of results.json. Raises InputError.
+        card: its entry in model cards.
+        evaluate_baseline: measures a baseline on the same queries, if the evaluator is a ranking.
+        runs_on_dev: whether it runs by default on the dev split, as during training; False if it is slow.
+    """
+
+    name: str
+    data: EvaluationDataset
+    evaluate: Callable[[SentenceEncoder, EvaluationInputs], dict[str, Any]]
+    card: CardEntry
+    evaluate_baseline: Callable[[Baseline, EvaluationInputs], dict[str, Any]] | None = None
+    runs_on_dev: bool = True
+
+    @property
+    def dataset(self) -> str:
+        """Key of its dataset in `EvaluationData`."""
+        return self.data.name
+
+    def splits_in(self, data: EvaluationData, split: Split) -> dict[str, Dataset]:
+        """The requested splits that `data` has, by their names in results.json; empty without the dataset."""
+        dataset = data.get(self.dataset)
+        return {} if dataset is None else self.data.select_splits(dataset, split)
+
+
+# Name -> evaluator, in the order of results.json.
+EVALUATORS: dict[str, Evaluator] = {}
+
+
+def register_evaluator(evaluator: Evaluator) -> Evaluator:
+    """Add an evaluator to `EVALUATORS`; a file outside of this package calls it too.
+
+    Raises:
+        ValueError: another evaluator has this name.
+    """
+    if EVALUATORS.get(evaluator.name, evaluator) is not evaluator:
+        raise ValueError(f"there are two evaluators named {evaluator.name}")
+    EVALUATORS[evaluator.name] = evaluator
+    return evaluator
