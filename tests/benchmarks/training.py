@@ -1,11 +1,10 @@
-"""Training: steps of `trainer/loop.py` against steps of the sentence-transformers trainer, on the same pairs."""
+"""Training: our training loop against the trainer of sentence-transformers, on the same pairs."""
 
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
@@ -14,33 +13,38 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
+from modeling_convsim.modeling_base import ConvSimForMultitask
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
-from trainer.arguments import Arguments
-from trainer.data.datasets import load_corpora
+from trainer.command_line import build_arguments
+from trainer.data.datasets import load_run_data
 from trainer.hardware import start_accelerator
-from trainer.training.batching import BatchPlan
-from trainer.training.loop import _Run
-from trainer.training.setup import build_model, build_tasks, build_tokenizer
+from trainer.training.context import RunContext
+from trainer.training.loop import TrainingLoop
+from trainer.training.model import build_model
+from trainer.training.setup import build_tasks
+from trainer.training.tokenizer import build_tokenizer
+from trainer.training.train import plan_batches
+from trainer.training.trainable_model import TrainableModel
 
 WARM_UP = 5
-MAX_STEPS = 100_000  # more than are ever taken: runs end by time
+MAX_STEPS = 100_000  # more than are ever taken: runs end after some seconds
 
 
 def dan(
     material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
 ) -> dict[str, float]:
-    """Our DAN, the paper's layers over word and bigram tables; `words` is the share of the vocabulary, 1 or 0.1."""
+    """Our DAN, the paper's layers over word and bigram embeddings; `words` is the share of the vocabulary, 1 or 0.1."""
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
-    run = _start(
+    loop, _ = _start(
         material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _figures(batch_size, *time_steps(run._step, WARM_UP, material.seconds))
+    return _values(batch_size, *time_steps(loop.step, WARM_UP, material.seconds))
 
 
 def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
-    """A StaticEmbedding in the sentence-transformers trainer, its own optimiser (AdamW) or, `sparse`, a better one."""
+    """A StaticEmbedding in the sentence-transformers trainer, with AdamW, its default, or the optimizer in `sparse`."""
     module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
     model = SentenceTransformer(modules=[module], device="cpu")
     settings: dict[str, Any] = {}
@@ -54,15 +58,15 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
 
 def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
     """Our Transformer at the paper's size, AdamW."""
-    run = _start(
+    loop, _ = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _per_token(material, _figures(batch_size, *time_steps(run._step, 1, 2 * material.seconds)))
+    return _per_token(material, _values(batch_size, *time_steps(loop.step, 1, 2 * material.seconds)))
 
 
 def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
-    """The same model and loss in the sentence-transformers trainer: padded batches, tokenised as it goes."""
+    """The same model and loss in the sentence-transformers trainer: padded batches, tokenized during training."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
     settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
@@ -70,32 +74,32 @@ def transformer_peer(material: Material, batch_size: int, bf16: bool = False) ->
 
 
 def gpu_transformer(material: Material) -> dict[str, float]:
-    """Operations a second of training at the paper's size in bf16: those of the dense layers and the scores only."""
+    """Operations per second of training at the paper's size in bf16, counting the dense layers and the scores only."""
     batch_size = material.gpu_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    run = _start(
+    loop, model = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         device=device, mixed_precision="bf16",
     )  # fmt: skip
 
     def step(index: int) -> None:
-        run._step(index)
+        loop.step(index)
         if device == "cuda":
             torch.cuda.synchronize()
 
-    figures = _per_token(material, _figures(batch_size, *time_steps(step, WARM_UP, material.seconds)))
+    values = _per_token(material, _values(batch_size, *time_steps(step, WARM_UP, material.seconds)))
     encoder, head = (
         sum(module.weight.numel() for module in part.modules() if isinstance(module, nn.Linear))
-        for part in (run.model.encoder, run.model.response_head)
+        for part in (model.encoder, model.response_head)
     )
-    scores = batch_size * run.model.config.embedding_size
-    # Six operations a weight: two forward, four backward.
-    operations = 6 * (encoder * figures["tokens/s"] + (head + scores) * figures["pairs/s"])
-    return figures | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / figures["pairs/s"] / 3600}
+    scores = batch_size * model.config.embedding_size
+    # Six operations per weight: two forward, four backward.
+    operations = 6 * (encoder * values["tokens/s"] + (head + scores) * values["pairs/s"])
+    return values | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / values["pairs/s"] / 3600}
 
 
 def matrix_rate(material: Material) -> dict[str, float]:
-    """Operations a second of large bf16 matrix products, the most that training could reach."""
+    """Operations per second of large bf16 matrix products, the most that training could reach."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = 8192 if device == "cuda" else 512
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -118,9 +122,9 @@ def _start(
     words: int,
     pairs: Path,
     **options: Any,
-) -> _Run:
-    """A run as `trainer.training.loop.train` starts it, without a folder of its own: no judging, no checkpoint."""
-    arguments = Arguments(
+) -> tuple[TrainingLoop, ConvSimForMultitask]:
+    """The loop of a run and its model, as `trainer.training.train` builds them; nothing is evaluated or saved."""
+    arguments = build_arguments(
         model_type=model_type,
         model_config=config,
         tokenizer=str(material.tokenizer_folder(words)),
@@ -138,27 +142,28 @@ def _start(
         **({"device": "cpu"} | options),
     )
     accelerator = start_accelerator(arguments)
-    corpora = load_corpora(arguments)
-    tokenizer = build_tokenizer(arguments, corpora, Path(arguments.output_dir))
-    tasks = build_tasks(arguments, corpora, tokenizer, show_progress=False)
-    rows = {name: len(task) for name, task in tasks.items()}
-    plan = BatchPlan(arguments.seed, rows, arguments.tasks, np.full(MAX_STEPS, batch_size))
+    data = load_run_data(arguments)
+    tokenizer = build_tokenizer(arguments, data, Path(arguments.output_dir))
+    tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
     model = build_model(arguments, tokenizer)
     model.train()
-    run = _Run(arguments, accelerator, Path(arguments.output_dir), model, tokenizer, corpora, plan, tasks)
-    run.find_threads()
-    return run
+    trainable = TrainableModel(model, arguments, accelerator)
+    plan = plan_batches(arguments, tasks, accelerator.num_processes)
+    context = RunContext(arguments, accelerator, Path(arguments.output_dir))
+    loop = TrainingLoop(context, trainable, tasks, plan)
+    loop.choose_threads()
+    return loop, model
 
 
 class _SparseTrainer(SentenceTransformerTrainer):
-    """The peer's trainer without the gradient's norm, which it takes even where it clips nothing: sparse ones fail."""
+    """The peer's trainer without the gradient norm: it computes one even without clipping, and fails on sparse ones."""
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
         return None
 
 
 class _Clock(TrainerCallback):
-    """Times the steps after a warm-up, and ends the training when it has enough."""
+    """Times the steps after a warm-up, and ends the training after some seconds."""
 
     def __init__(self, warm_up: int, seconds: float) -> None:
         self.warm_up, self.seconds = warm_up, seconds
@@ -205,16 +210,16 @@ def _train_peer(
             optimizers=(optimizer, None),  # type: ignore[arg-type]
         )
         trainer.train()
-    return _figures(batch_size, clock.steps, clock.elapsed)
+    return _values(batch_size, clock.steps, clock.elapsed)
 
 
-def _figures(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
+def _values(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
     rate = steps * batch_size / elapsed
     return {"pairs/s": rate, "microseconds/pair": 1e6 / rate, "MB": peak_megabytes()}
 
 
-def _per_token(material: Material, figures: dict[str, float]) -> dict[str, float]:
-    """With tokens a second: the same tokens, without padding, for every contender."""
+def _per_token(material: Material, values: dict[str, float]) -> dict[str, float]:
+    """Adds tokens per second: the same tokens, without padding, for every contender."""
     columns = material.token_columns(material.transformer_words).values()
     tokens_per_pair = sum(len(column.ids) / len(column) for column in columns)
-    return figures | {"tokens/s": figures["pairs/s"] * tokens_per_pair}
+    return values | {"tokens/s": values["pairs/s"] * tokens_per_pair}
