@@ -92,8 +92,9 @@ def available_threads() -> int:
 def fastest_threads(work: Callable[[], None], most: int) -> int:
     """Measure which number of threads, from `most` down by halves, does some work in the least time.
 
-    A timing may decide here, unlike for kernels and precision, because the number of threads changes no result:
-    quickstart, trained with one and with two threads, gives the same results to the last digit.
+    A timing may decide here, unlike for kernels and precision: a run records the number, and a resumed run keeps it.
+    Measured with one and two threads, the gradients of a DAN are the same to the last bit (so quickstart gives the same
+    results); those of a Transformer are deterministic for each number, but differ between numbers in the last bits.
     """
     work()  # warm-up: the first call allocates memory and fills caches
     seconds: dict[int, float] = {}

@@ -12,9 +12,7 @@ from tests.trainer.training.tiny_runs import read_metrics, read_results, values_
 SIAMESE_LOSS = "neighbours/in_order/loss"
 
 
-def test_paraphrases_captions_and_inference_are_trained_beside_conversations(
-    run_trainer, preset, positive_pairs, tmp_path
-):
+def test_positive_pairs_are_trained_beside_conversations(run_trainer, preset, positive_pairs, tmp_path):
     weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
     settings = positive_pairs | {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
     assert run_trainer(preset(**settings, max_steps=60, eval_every=60)) == 0
@@ -65,9 +63,7 @@ def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pai
     assert run_trainer(distilled, "--overwrite", "true") == 0
 
 
-def test_a_caption_that_is_an_evaluation_sentence_is_removed_but_not_its_image(
-    run_trainer, preset, positive_pairs, tmp_path
-):
+def test_a_caption_in_the_evaluation_data_is_removed_but_not_its_image(run_trainer, preset, positive_pairs, tmp_path):
     settings = dict(positive_pairs, tasks={"captions": 1}, best_metric="stsb.dev.all.pearson", max_steps=1)
     assert run_trainer(preset(**settings)) == 0
     results = read_results(tmp_path / "run")
