@@ -21,9 +21,9 @@ VIOLATIONS = {
     ),
     "modeling_convsim imports data_scripts": (
         "packages",
-        "modeling_convsim/encoding/files.py",
+        "modeling_convsim/encoding/hardware.py",
         "from data_scripts.errors import InputError",
-        "modeling_convsim.encoding.files -> data_scripts.errors",
+        "modeling_convsim.encoding.hardware -> data_scripts.errors",
     ),
     "data_scripts imports modeling_convsim in a function": (
         "packages",

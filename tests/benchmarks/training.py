@@ -28,23 +28,23 @@ from trainer.training.train import plan_batches
 from trainer.training.trainable_model import TrainableModel
 
 WARM_UP = 5
-MAX_STEPS = 100_000  # more than are ever taken: runs end by time
+MAX_STEPS = 100_000  # more than are ever taken: runs end after some seconds
 
 
 def dan(
     material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
 ) -> dict[str, float]:
-    """Our DAN, the paper's layers over word and bigram tables; `words` is the share of the vocabulary, 1 or 0.1."""
+    """Our DAN, the paper's layers over word and bigram embeddings; `words` is the share of the vocabulary, 1 or 0.1."""
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
     loop, _ = _start(
         material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _figures(batch_size, *time_steps(loop.step, WARM_UP, material.seconds))
+    return _values(batch_size, *time_steps(loop.step, WARM_UP, material.seconds))
 
 
 def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
-    """A StaticEmbedding in the sentence-transformers trainer, its own optimiser (AdamW) or, `sparse`, a better one."""
+    """A StaticEmbedding in the sentence-transformers trainer, with AdamW, its default, or the optimizer in `sparse`."""
     module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
     model = SentenceTransformer(modules=[module], device="cpu")
     settings: dict[str, Any] = {}
@@ -62,11 +62,11 @@ def transformer(material: Material, batch_size: int, mixed_precision: str = "aut
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         mixed_precision=mixed_precision,
     )  # fmt: skip
-    return _per_token(material, _figures(batch_size, *time_steps(loop.step, 1, 2 * material.seconds)))
+    return _per_token(material, _values(batch_size, *time_steps(loop.step, 1, 2 * material.seconds)))
 
 
 def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
-    """The same model and loss in the sentence-transformers trainer: padded batches, tokenised as it goes."""
+    """The same model and loss in the sentence-transformers trainer: padded batches, tokenized during training."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
     settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
@@ -74,7 +74,7 @@ def transformer_peer(material: Material, batch_size: int, bf16: bool = False) ->
 
 
 def gpu_transformer(material: Material) -> dict[str, float]:
-    """Operations a second of training at the paper's size in bf16: those of the dense layers and the scores only."""
+    """Operations per second of training at the paper's size in bf16, counting the dense layers and the scores only."""
     batch_size = material.gpu_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
     loop, model = _start(
@@ -87,19 +87,19 @@ def gpu_transformer(material: Material) -> dict[str, float]:
         if device == "cuda":
             torch.cuda.synchronize()
 
-    figures = _per_token(material, _figures(batch_size, *time_steps(step, WARM_UP, material.seconds)))
+    values = _per_token(material, _values(batch_size, *time_steps(step, WARM_UP, material.seconds)))
     encoder, head = (
         sum(module.weight.numel() for module in part.modules() if isinstance(module, nn.Linear))
         for part in (model.encoder, model.response_head)
     )
     scores = batch_size * model.config.embedding_size
-    # Six operations a weight: two forward, four backward.
-    operations = 6 * (encoder * figures["tokens/s"] + (head + scores) * figures["pairs/s"])
-    return figures | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / figures["pairs/s"] / 3600}
+    # Six operations per weight: two forward, four backward.
+    operations = 6 * (encoder * values["tokens/s"] + (head + scores) * values["pairs/s"])
+    return values | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / values["pairs/s"] / 3600}
 
 
 def matrix_rate(material: Material) -> dict[str, float]:
-    """Operations a second of large bf16 matrix products, the most that training could reach."""
+    """Operations per second of large bf16 matrix products, the most that training could reach."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = 8192 if device == "cuda" else 512
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -156,14 +156,14 @@ def _start(
 
 
 class _SparseTrainer(SentenceTransformerTrainer):
-    """The peer's trainer without the gradient's norm, which it takes even where it clips nothing: sparse ones fail."""
+    """The peer's trainer without the gradient norm: it computes one even without clipping, and fails on sparse ones."""
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
         return None
 
 
 class _Clock(TrainerCallback):
-    """Times the steps after a warm-up, and ends the training when it has enough."""
+    """Times the steps after a warm-up, and ends the training after some seconds."""
 
     def __init__(self, warm_up: int, seconds: float) -> None:
         self.warm_up, self.seconds = warm_up, seconds
@@ -210,16 +210,16 @@ def _train_peer(
             optimizers=(optimizer, None),  # type: ignore[arg-type]
         )
         trainer.train()
-    return _figures(batch_size, clock.steps, clock.elapsed)
+    return _values(batch_size, clock.steps, clock.elapsed)
 
 
-def _figures(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
+def _values(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
     rate = steps * batch_size / elapsed
     return {"pairs/s": rate, "microseconds/pair": 1e6 / rate, "MB": peak_megabytes()}
 
 
-def _per_token(material: Material, figures: dict[str, float]) -> dict[str, float]:
-    """With tokens a second: the same tokens, without padding, for every contender."""
+def _per_token(material: Material, values: dict[str, float]) -> dict[str, float]:
+    """Adds tokens per second: the same tokens, without padding, for every contender."""
     columns = material.token_columns(material.transformer_words).values()
     tokens_per_pair = sum(len(column.ids) / len(column) for column in columns)
-    return figures | {"tokens/s": figures["pairs/s"] * tokens_per_pair}
+    return values | {"tokens/s": values["pairs/s"] * tokens_per_pair}

@@ -112,8 +112,9 @@ def _write_sts(folder: Path) -> None:
     """One official file of SemEval 2012: sentences and gold scores."""
     year = folder / "2012-test"
     year.mkdir()
-    (year / "STS.input.MSRpar.txt").write_text("".join(f"some {color} thing\ta thing\n" for color in COLORS))
-    (year / "STS.gs.MSRpar.txt").write_text("".join(f"{index / 2}\n" for index in range(len(COLORS))))
+    pairs = [f"the {color} {thing} was seen\t{color} {THINGS[0]}" for color in COLORS for thing in THINGS[:3]]
+    (year / "STS.input.MSRpar.txt").write_text("".join(f"{pair}\n" for pair in pairs))
+    (year / "STS.gs.MSRpar.txt").write_text("".join(f"{index % 6}\n" for index in range(len(pairs))))
 
 
 def _write_split(folder: Path, split: str, rows: list[dict]) -> None:
