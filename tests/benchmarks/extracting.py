@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import zstandard
 
 from data_scripts.clean.filters import PAPER
-from data_scripts.read.dumps import DUMP_FORMS, _BlockParser
+from data_scripts.read.dumps import DUMP_FORMS, BlockParser
 from data_scripts.read.files import read_blocks
 from tests.benchmarks.made_dumps import make_dumps
 from tests.benchmarks.material import Material
@@ -115,7 +115,7 @@ def parse(material: Material) -> dict[str, float]:
     dump = _dumps(material, material.dumped)[0]
     _use_cores(1)
     started, rows = time.perf_counter(), 0
-    parser = _BlockParser(submissions=False, filters=PAPER)
+    parser = BlockParser(submissions=False, filters=PAPER)
     for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
         columns = parser.columns(block, lines)
         assert columns is not None, "a line of a made-up dump is not as it should be"

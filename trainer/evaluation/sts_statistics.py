@@ -7,7 +7,7 @@ import numpy as np
 from datasets import Dataset
 from scipy import stats
 
-from data_scripts.tools.leakage import normalise
+from data_scripts.clean.text import normalize_text
 from trainer.evaluation.sts_sets import StsSets
 
 _PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
@@ -62,7 +62,7 @@ def wilcoxon(scores: np.ndarray, others: np.ndarray) -> float:
 def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, dict[str, int]]:
     """How much of STS-B's dev and test sets is in SNLI's training set (Yang et al. 2018, footnote 9: 4 and 5 pairs).
 
-    Sentences are compared as `data_scripts.tools.leakage.normalise` leaves them.
+    Sentences are compared as `data_scripts.clean.text.normalize_text` leaves them.
 
     Args:
         stsb: splits with `sentence1` and `sentence2`; those that are not there are left out.
@@ -89,4 +89,4 @@ def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, 
 def _normalised_pairs(rows: Dataset, first: str, second: str) -> Iterator[tuple[str, ...]]:
     """The two texts of each row, normalised, in alphabetical order."""
     for pair in zip(rows[first], rows[second], strict=True):
-        yield tuple(sorted(map(normalise, pair)))
+        yield tuple(sorted(map(normalize_text, pair)))

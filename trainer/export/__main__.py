@@ -27,7 +27,8 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
-from data_scripts.sample.generate import make_nli, read_premises
+from data_scripts.sample.content import read_premises
+from data_scripts.sample.generate import make_nli
 from data_scripts.sources.stsb import load_stsb
 from modeling_convsim.encoding import Encoder
 from trainer.data.datasets import Corpora

@@ -37,9 +37,9 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
+from data_scripts.read.hub_datasets import load_columns
 from data_scripts.tools.leakage import load_evaluation_texts, remove_leaked, text_columns
 from data_scripts.tools.tokenizer import train_tokenizer
-from data_scripts.write.corpora import load_columns
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns

@@ -60,7 +60,7 @@ def score(run: Run, threads: int) -> dict[str, np.ndarray]:
     import torch
     from transformers.utils.logging import disable_progress_bar
 
-    from data_scripts.join.pairs import load_pairs
+    from data_scripts.read.hub_datasets import load_pairs
     from data_scripts.sources.stsb import load_stsb
     from modeling_convsim.encoding import Encoder
     from trainer.evaluation.response_prediction import build_queries, score_candidates

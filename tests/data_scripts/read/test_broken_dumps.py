@@ -166,7 +166,7 @@ def test_lines_in_other_encodings_are_counted(tmp_path):
 def test_a_dump_in_another_encoding_is_refused(tmp_path, capsys):
     data = b"".join(GOOD_LINES).decode().encode("utf-16")
     message = refuse(tmp_path, data, "RC_2001-01.jsonl", capsys)
-    assert "no comment in it; expected Pushshift's JSON lines of comments" in message
+    assert "contains no comment; expected Pushshift's JSON lines of comments" in message
     assert "RC_2001-01.jsonl:1: not UTF-8 (byte 0xff at 1)" in message
 
 
@@ -203,7 +203,7 @@ def test_an_archive_of_nothing_is_refused(tmp_path, capsys, suffix, content):
     assert "no comment in it" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
 
 
-NO_COMMENT = "no comment in it; expected Pushshift's JSON lines of comments"
+NO_COMMENT = "contains no comment; expected Pushshift's JSON lines of comments"
 
 
 @pytest.mark.parametrize(

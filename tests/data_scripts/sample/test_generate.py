@@ -10,7 +10,7 @@ from datasets import DatasetDict, load_dataset
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sample.generate import read_premises, read_situations
 from data_scripts.sources.nli import load_nli
 from data_scripts.sources.stsb import load_stsb

@@ -108,7 +108,7 @@ def test_a_wrong_label_or_field_is_refused_with_file_and_line(tmp_path: Path, li
         load_nli(str(write_official(tmp_path, line)))
 
 
-def test_a_file_without_one_labelled_row_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_one_labeled_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
     with pytest.raises(InputError, match="not one row with a gold label"):
         load_nli(str(tmp_path))
@@ -143,7 +143,7 @@ def columns(labels: list[Any], label: Any) -> Dataset:
     return Dataset.from_dict(data, features=features)
 
 
-def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabelled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabeled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     label = ClassLabel(names=["entailment", "neutral", "contradiction"])
     asked = []
 
@@ -289,8 +289,8 @@ def test_labels_of_another_scheme_are_left_out_and_counted_by_name(
     write_official(tmp_path, official("One.", "Two.", "not_entailment") * 3)
     run_command(str(tmp_path), "--output", str(tmp_path / "out"))
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["validation"]["rows"] == 3 and report["validation"]["labelled not_entailment"] == 3
-    assert "labelled not_entailment" in caplog.text
+    assert report["validation"]["rows"] == 3 and report["validation"]["labeled not_entailment"] == 3
+    assert "labeled not_entailment" in caplog.text
 
 
 def test_a_column_of_texts_is_no_label(tmp_path: Path) -> None:

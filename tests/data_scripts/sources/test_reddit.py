@@ -10,9 +10,9 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.join.engines import memory_bytes
-from data_scripts.join.pairs import load_pairs
-from data_scripts.read import dumps
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources import reddit
+from data_scripts.write import comments
 
 SPLITS = ("train", "validation", "test")
 
@@ -298,7 +298,7 @@ def test_comments_are_kept_where_asked_for(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
-    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     files = [
         write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
         write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}),
@@ -338,7 +338,7 @@ def test_dumps_are_read_so_many_at_a_time_as_their_windows_fit_in_memory(tmp_pat
 
 
 def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     (tmp_path / "in").mkdir()
     good = write_dump(tmp_path / "RC_2.bz2", comment("a"), comment("b", "t1_a"))
     options = "--output", tmp_path / "out", "--workers", 2, "--comments", tmp_path / "comments"

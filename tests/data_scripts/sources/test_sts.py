@@ -62,7 +62,7 @@ def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
 ) -> None:
     loaded = load_sts_sets(write_set(tmp_path, "2013", "SMT", PAIRS, "1\n2\n3\n4\n5\n"))
     assert {year: list(sets) for year, sets in loaded.items()} == {"2013": ["SMT"]}
-    assert "STS 2013 FNWN is not there" in caplog.text and "SMT is" not in caplog.text
+    assert "STS 2013 FNWN is missing" in caplog.text and "SMT is" not in caplog.text
 
 
 def test_a_folder_without_any_set_is_refused(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_real_sets_have_the_papers_names_and_every_scored_pair(
         "2014": {"OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"},
         "2015": {"answ-forums", "answ-students", "belief", "headlines", "images"},
     }
-    assert "STS 2013 SMT is not there" in caplog.text
+    assert "STS 2013 SMT is missing" in caplog.text
     assert sum(len(split) for sets in loaded.values() for split in sets.values()) == 11_358
     inputs = [path for path in (data_dir / "sts").glob("201?-test/STS.input.*.txt") if "ALL" not in path.name]
     assert len(inputs) == 19 and sum(path.read_bytes().count(b"\n") for path in inputs) == 16_858
@@ -191,8 +191,8 @@ def test_command_writes_all_sets_with_the_blank_lines_counted_and_the_missing_se
     report = json.loads((output / "report.json").read_text())
     assert report["test 2015 belief"] == {"from": source, "pairs": 3, "not scored": 2}
     assert report["train 2012 MSRpar"]["pairs"] == 5
-    assert "2013 SMT (may not be redistributed: needs your own copy)" in report["not there"]
-    assert len(report["not there"]) == 25 - 2
+    assert "2013 SMT (may not be redistributed: needs your own copy)" in report["missing"]
+    assert len(report["missing"]) == 25 - 2
     assert "test 2015 belief: from" in capsys.readouterr().out
 
 
