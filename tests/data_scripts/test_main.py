@@ -23,7 +23,7 @@ def test_every_module_of_a_command_is_found_and_has_what_a_command_needs():
     for command in COMMANDS.values():
         module = command.load()
         assert module.__doc__.startswith(command.docstring.splitlines()[0])
-        assert module.COMMANDS == command.names and callable(module.add_arguments) and callable(module.run)
+        assert command.names == module.COMMANDS and callable(module.add_arguments) and callable(module.run)
 
 
 def test_help_lists_every_command_with_its_line(capsys):

@@ -94,7 +94,7 @@ def test_truncated_at_any_byte_it_is_refused_and_the_advice_saves_every_whole_li
     for end in [*ends, len(packed) - 1]:
         message = refuse(tmp_path / str(end), packed[:end], f"RC_2001-01{suffix}", capsys)
         assert "the archive is truncated, after " in message
-        assert "download it again, or unpack what is there" in message
+        assert "download it again, or unpack its readable part" in message
     # What an unpacker gives of the longest part; then the plain file is truncated within a line.
     part = b"".join(GOOD_LINES)[: random.Random(suffix).randrange(500_000, 600_000)]
     whole = part.count(b"\n")
@@ -200,7 +200,7 @@ def test_an_empty_file_is_refused(tmp_path, capsys, name):
 @pytest.mark.parametrize("content", [b"", b"\n", b"\n\n \n"])
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_an_archive_of_nothing_is_refused(tmp_path, capsys, suffix, content):
-    assert "no comment in it" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
+    assert "contains no comment" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
 
 
 NO_COMMENT = "contains no comment; expected Pushshift's JSON lines of comments"

@@ -287,7 +287,7 @@ def test_a_language_is_asked_of_dumps_and_of_files_that_name_it(tmp_path, capsys
     assert "no pair is left" in capsys.readouterr().err
     assert run(dump, "--comments", tmp_path / "without") == 0
     assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
-    assert "--language: " in (error := capsys.readouterr().err) and "was made without it" in error
+    assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
 
 
 def test_comments_are_kept_where_asked_for(tmp_path):
@@ -353,7 +353,7 @@ def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsy
     assert run(dump, "--output", tmp_path / "out", "--memory-limit", "200MiB") == 0
     assert len(read(tmp_path / "out")) == 59_999
     assert run(dump, "--output", tmp_path / "less", "--memory-limit", "10MiB") == 2
-    assert "error: --memory-limit 10MiB: too little for the join and the sort" in capsys.readouterr().err
+    assert "error: --memory-limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
     assert not (tmp_path / "less").exists()
 
 
@@ -383,13 +383,13 @@ def pairs_for_comments(folder: Path) -> Path:
     [
         (truncated, "RC_1.bz2: the archive is truncated"),
         (empty, "RC_1.zst: the file is empty"),
-        (twins, "two files of one name"),
+        (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
         (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
         (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
-        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: no comment in it"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
         (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
     ],
 )

@@ -47,7 +47,7 @@ def test_a_gold_file_of_another_length_is_refused_by_its_count(tmp_path: Path, g
     [
         ("Red barn\tA barn\nOld oak\n", "1\n2\n", r"STS.input.images.txt:2: 1 columns; expected two sentences"),
         ("Red barn\tA barn\nOld oak\tA tree\n", "1\n7\n", r"STS.gs.images.txt:2: score '7'"),
-        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: not one scored pair"),
+        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: contains no scored pair"),
     ],
 )
 def test_a_wrong_line_of_a_set_is_refused_with_file_and_line(
@@ -66,7 +66,7 @@ def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
 
 
 def test_a_folder_without_any_set_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no STS set"):
+    with pytest.raises(InputError, match="no STS dataset"):
         load_sts_sets(str(tmp_path))
     with pytest.raises(InputError, match="no such folder"):
         load_sts_sets(str(tmp_path / "nowhere"))
@@ -166,7 +166,7 @@ def test_a_wrong_row_of_the_hub_is_refused(
 
 def test_a_source_that_does_not_say_its_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     hub_year(monkeypatch)
-    with pytest.raises(InputError, match="neither columns year and set nor a name such as mteb/sts12-sts"):
+    with pytest.raises(InputError, match="Expected columns year and set, or a name such as mteb/sts12-sts"):
         load_sts_sets("mteb/stsbenchmark-sts")
 
 
@@ -198,5 +198,5 @@ def test_command_writes_all_sets_with_the_blank_lines_counted_and_the_missing_se
 
 def test_a_set_in_two_sources_is_refused(tmp_path: Path) -> None:
     source = write_set(tmp_path, "2014", "images", PAIRS, "1\n2\n3\n4\n5\n")
-    with pytest.raises(InputError, match="STS 2014 images, test: a source named before has it already"):
+    with pytest.raises(InputError, match="STS 2014 images, test: an earlier source has it already"):
         run_command(source, source, "--output", str(tmp_path / "out"))

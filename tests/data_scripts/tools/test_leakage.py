@@ -231,7 +231,7 @@ def test_a_folder_without_a_train_split_and_its_own_place_are_refused(tmp_path, 
     assert "no train-*.parquet" in capsys.readouterr().err
     source = write(tmp_path / "source", train={"sentence": ["Fine."]})
     assert main(["leakage", source, "--against", judged, "--output", source, "--overwrite"]) == 2
-    assert "the folder that is read" in capsys.readouterr().err
+    assert "this folder is the one that is read" in capsys.readouterr().err
 
 
 def test_real_captions_lose_the_images_that_a_plain_reader_finds(data_dir, tmp_path):
