@@ -12,12 +12,11 @@ from data_scripts.errors import InputError
 
 
 def _add_command(parsers: argparse._SubParsersAction, name: str, command: Command) -> argparse.ArgumentParser:
-    docstring = command.docstring.replace("%", "%%")
     return parsers.add_parser(
         name,
         aliases=[alias for alias in command.names if alias != name],
-        help=docstring.splitlines()[0],
-        description=docstring,
+        help=command.docstring.splitlines()[0].replace("%", "%%"),  # argparse expands % here, not in the description
+        description=command.docstring,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 

@@ -1,4 +1,4 @@
-"""Read paraphrases, or pairs of sentences rated as paraphrases or not, and write them as Parquet.
+"""Read pairs of paraphrases, or pairs rated as paraphrases or not, and write them as Parquet.
 
 SOURCE is a file, a folder or a name on the Hub (sentence-transformers/quora-duplicates:pair, for example). Columns:
 sentence1 and sentence2, or anchor and positive, question1 and question2, text1 and text2, caption1 and caption2, a and

@@ -200,7 +200,7 @@ def test_an_archive_of_another_kind_is_an_error_that_names_it(tmp_path, suffix):
 def test_a_dump_without_a_comment_is_an_error_that_shows_its_first_line(tmp_path):
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(b'{"title": "no comment"}\n')
-    with pytest.raises(InputError, match=r"no comment in it.*RC\.jsonl:1: missing field"):
+    with pytest.raises(InputError, match=r"contains no comment.*RC\.jsonl:1: missing field"):
         read(dump)
 
 
