@@ -334,7 +334,7 @@ def test_dumps_are_read_so_many_at_a_time_as_their_windows_fit_in_memory(tmp_pat
     for dump, size in zip(dumps, sizes, strict=True):
         with dump.open("wb") as file:
             file.truncate(size)  # takes no room on disk
-    assert reddit._readers(dumps, 8, memory_bytes(limit)) == readers
+    assert reddit._count_workers(dumps, 8, memory_bytes(limit)) == readers
 
 
 def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):

@@ -52,6 +52,6 @@ def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="not a folder of pairs"):
+    with pytest.raises(InputError, match="is not a dataset that a command wrote"):
         new_folder(tmp_path, overwrite=True).__enter__()
     assert (tmp_path / "thesis.tex").exists()
