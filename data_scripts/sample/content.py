@@ -148,7 +148,7 @@ def read_premises(path: Path = PREMISES) -> tuple[list[Block], dict[str, list[st
 
 
 def content_hash(*parts: str) -> int:
-    """A hash of some texts, which takes the place of chance."""
+    """A hash of some texts, which makes the choices that would otherwise be random."""
     return int.from_bytes(hashlib.sha256("\t".join(parts).encode()).digest())
 
 
