@@ -1,1 +1,1 @@
-"""From dumps, chat logs and public corpora to the data sets that the trainer reads."""
+"""Commands that turn dumps, chat logs and public datasets into the datasets that the trainer reads."""

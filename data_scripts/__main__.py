@@ -1,55 +1,50 @@
-"""Prepare data for the trainer: python -m data_scripts NAME ... runs one command, NAME --help explains it."""
+"""Prepare data for the trainer: python -m data_scripts NAME ... runs a command, NAME --help explains it.
+
+NAME may also be the path of a Python file that has a command of your own, such as ./my_source.py.
+"""
 
 import argparse
-import ast
-import importlib
 import sys
 from pathlib import Path
 
+from data_scripts.commands import Command, command_from_file, find_commands
 from data_scripts.errors import InputError
 
-# Command -> module. Only the module of the command that is asked for is imported: the others' libraries take seconds.
-COMMANDS = {
-    "reddit": "sources.reddit",
-    "conversations": "sources.conversations",
-    "nli": "sources.nli",
-    "snli": "sources.nli",
-    "stsb": "sources.stsb",
-    "sts": "sources.sts",
-    "cqa": "sources.cqa",
-    "captions": "sources.captions",
-    "paraphrases": "sources.paraphrases",
-    "books": "sources.books",
-    "leakage": "tools.leakage",
-    "tokenizer": "tools.tokenizer",
-    "sample": "sample.generate",
-}
+
+def _add_command(parsers: argparse._SubParsersAction, name: str, command: Command) -> argparse.ArgumentParser:
+    return parsers.add_parser(
+        name,
+        aliases=[alias for alias in command.names if alias != name],
+        help=command.docstring.splitlines()[0].replace("%", "%%"),  # argparse expands % here, not in the description
+        description=command.docstring,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
-def _docstring(module: str) -> str:
-    source = Path(__file__).parent.joinpath(*module.split(".")).with_suffix(".py").read_text(encoding="utf-8")
-    return ast.get_docstring(ast.parse(source)) or ""
+def _build_parser(chosen: str) -> argparse.ArgumentParser:
+    """The parser of all commands, of which only the chosen one is imported and has its options."""
+    parser = argparse.ArgumentParser(
+        prog="python -m data_scripts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parsers = parser.add_subparsers(metavar="NAME", required=True)
+    if chosen.endswith(".py"):
+        commands = {chosen: command_from_file(Path(chosen))}
+    else:
+        commands = {command.names[0]: command for command in find_commands().values()}
+    for name, command in commands.items():
+        command_parser = _add_command(parsers, name, command)
+        if chosen in (name, *command.names):
+            module = command.load()
+            module.add_arguments(command_parser)
+            command_parser.set_defaults(run=module.run)
+    return parser
 
 
 def main(arguments: list[str]) -> int:
     """Run one command; returns the exit code: 0, or 2 after a user's mistake, whose message goes to stderr."""
-    parser = argparse.ArgumentParser(prog="python -m data_scripts", description=__doc__)
-    commands = parser.add_subparsers(metavar="NAME", required=True)
-    for name, module_name in COMMANDS.items():
-        docstring = _docstring(module_name)
-        command = commands.add_parser(
-            name,
-            help=docstring.splitlines()[0].replace("%", "%%"),
-            description=docstring.replace("%", "%%"),
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-        )
-        if arguments and arguments[0] == name:
-            module = importlib.import_module(f"data_scripts.{module_name}")
-            module.add_arguments(command)
-            command.set_defaults(run=module.run)
-    chosen = parser.parse_args(arguments)
     try:
-        chosen.run(chosen)
+        args = _build_parser(arguments[0] if arguments else "").parse_args(arguments)
+        args.run(args)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

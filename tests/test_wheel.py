@@ -19,6 +19,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.publish import verify
+from trainer.publish.folder import build_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
@@ -109,7 +110,7 @@ def test_it_encodes_where_nothing_else_is_installed(
     sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [9]}
     model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, embedding_size=12, response_hidden_sizes=[10]))
     folder = tmp_path / "run" / "model"
-    publish.build_folder(model, tiny_tokenizer, folder, results={}, settings={})
+    build_folder(model, tiny_tokenizer, folder, results={}, settings={})
     library, links = tmp_path / "library", tmp_path / "links"
     pip("install", str(wheel), "--no-deps", "--target", str(library))
     links.mkdir()

@@ -13,7 +13,7 @@ from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.sample.generate import fill, fillings, read_premises
+from data_scripts.sample.content import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import ConvSimEncoder

@@ -1,1 +1,1 @@
-"""The rules that remove a text, counted, and the cleaning and masking of what stays."""
+"""The rules that remove texts; measuring, cleaning, normalizing and masking the others."""

@@ -1,1 +1,1 @@
-"""Records to pairs: replies, turns, threads, on one of several engines."""
+"""Joins records to pairs: replies, turns and threads, on one of several engines."""

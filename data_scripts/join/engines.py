@@ -1,7 +1,7 @@
 """The engines that join comments: DuckDB in this process, Spark on this machine or a cluster, BigQuery.
 
-What they are asked is written once, in Ibis (`filters`, `pairs`); here is how each is reached, how it is given files
-and how it writes a result that no memory holds.
+The queries are written once, in Ibis (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
+files, and streams results that are larger than memory.
 """
 
 import argparse
@@ -26,54 +26,54 @@ Database = Any  # an Ibis backend
 
 
 def add_memory_argument(parser: argparse._ActionsContainer) -> None:
-    """The option of commands that DuckDB works for; they leave the choice of `connect` to it."""
+    """Add the option of commands that use DuckDB, without a choice of engine."""
     parser.add_argument(
         "--memory-limit",
         default="4GiB",
         metavar="SIZE",
-        help="memory for joining and sorting (of Spark: its driver's), such as 2GiB; what does not fit goes to disk, "
-        "beside OUTPUT (default: %(default)s)",
+        help="memory for joining and sorting (with Spark: its driver's), such as 2GiB; the rest spills to disk, "
+        "next to OUTPUT (default: %(default)s)",
     )
 
 
 def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of commands that any engine works for: which one, and what it may use."""
+    """Add the options of commands that run on any engine: which one, and its resources."""
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
         choices=("duckdb", "spark", "bigquery"),
         default="duckdb",
-        help="what joins and sorts: DuckDB in this process (default); Spark (pip install 'convsim[spark]', and Java); "
-        "BigQuery, over tables of the public Reddit schema (pip install 'convsim[bigquery]')",
+        help="what joins and sorts: DuckDB in this process (default); Spark (needs pip install 'convsim[spark]' "
+        "and Java); BigQuery, over tables of the public Reddit schema (pip install 'convsim[bigquery]')",
     )
     add_memory_argument(group)
     group.add_argument(
         "--spark-master",
         metavar="URL",
         help="such as spark://host:7077 or yarn; all its machines must see the files under the same paths (default: "
-        "the session's own, else local[*])",
+        "that of the session, else local[*])",
     )
 
 
 def memory_bytes(limit: str) -> int:
-    """The bytes that `--memory-limit` allows: 2GiB is 2 x 2^30, 2GB is 2 x 10^9.
+    """The bytes of a `--memory-limit`: 2GiB is 2 x 2^30, 2GB is 2 x 10^9.
 
     Raises:
-        InputError: not a number and a unit.
+        InputError: it is not a number and a unit.
     """
-    found = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B", limit)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B", limit)
+    if not match:
         raise InputError(f"--memory-limit {limit}: expected a number and a unit, such as 500MB or 2GiB")
-    power = " KMGT".index(found[2] or " ")
-    return int(float(found[1]) * (1024 if found[3] else 1000) ** power)
+    power = " KMGT".index(match[2] or " ")
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
 
 
 @contextmanager
 def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
-    """The Ibis backend that the options of `add_engine_arguments` name, else DuckDB; what spills goes to `scratch`.
+    """The Ibis backend that the options of `add_engine_arguments` name, else DuckDB; it spills to `scratch`.
 
     Raises:
-        InputError: the engine is not installed, cannot be reached, or its memory limit is no size or too small.
+        InputError: the engine is not installed, cannot be reached, or its memory limit is invalid or too small.
     """
     engine = getattr(args, "engine", "duckdb")
     if engine == "spark":
@@ -85,7 +85,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
         return
     memory_bytes(args.memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
-    database.raw_sql("SET preserve_insertion_order = false")  # where an order matters, it is asked for
+    database.raw_sql("SET preserve_insertion_order = false")  # queries ask for an order where it matters
     database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
     database.raw_sql("SET enable_progress_bar_print = false")
     try:
@@ -93,7 +93,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     except duckdb.OutOfMemoryException as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"--memory-limit {args.memory_limit}: too little for the join and the sort ({reason}); name more"
+            f"--memory-limit {args.memory_limit}: not enough for the join and the sort ({reason}); raise it"
         ) from error
     finally:
         database.disconnect()
@@ -112,21 +112,21 @@ def _spark(master: str | None, memory: int) -> Iterator[Database]:
         conf.setMaster(master or "local[*]")
     for key, value in {
         "spark.app.name": "convsim",
-        "spark.driver.memory": f"{memory >> 20}m",  # all there is where the master is local
+        "spark.driver.memory": f"{memory >> 20}m",  # all the memory there is if the master is local
         "spark.ui.showConsoleProgress": "true",
         "spark.sql.parquet.compression.codec": "zstd",
     }.items():
         conf.setIfMissing(key, value)
-    before = SparkSession.getActiveSession()
+    existing = SparkSession.getActiveSession()
     try:
-        session = before or SparkSession.builder.config(conf=conf).getOrCreate()
+        session = existing or SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
         raise InputError(f"--engine spark: no session ({error}); it needs Java 17 and a master that answers") from error
     try:
         session.sparkContext.setLogLevel("ERROR")
         yield ibis.pyspark.connect(session)
     finally:
-        if before is None:
+        if existing is None:
             session.stop()
 
 
@@ -135,30 +135,30 @@ def _bigquery() -> Database:
         return ibis.bigquery.connect()
     except (ImportError, AttributeError) as error:
         raise InputError(f"--engine bigquery: {error}; pip install 'convsim[bigquery]'") from error
-    except Exception as error:  # google.auth's own, which is not here where BigQuery is not used
+    except Exception as error:  # google.auth's exceptions, which cannot be imported without BigQuery's client
         raise InputError(
             f"--engine bigquery: no connection ({error}); `gcloud auth application-default login` and a project "
             "(GOOGLE_CLOUD_PROJECT) are needed; --explain prints the SQL without either"
         ) from error
 
 
-# What of the public tables of Reddit comments is spoken of without an account. `score` is there so that the columns
-# wanted are fewer than these, and are named in the SQL: the tables have more, in any order.
+# The part of the public schema of Reddit comments that SQL is written for without an account. With `score`, the columns
+# that are read are fewer than these, so the SQL names them: the tables have more columns, in any order.
 _PUBLIC_SCHEMA = dict.fromkeys(("id", "parent_id", "link_id", "author", "body", "subreddit"), "string") | dict.fromkeys(
     ("created_utc", "score"), "int64"
 )
 
 
 def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Database | None = None) -> ir.Table:
-    """Columns of several tables of BigQuery that have the schema of the public ones of Reddit comments, as one table.
+    """Columns of several BigQuery tables with the public schema of Reddit comments, as one table.
 
     Args:
         names: PROJECT.DATASET.TABLE each.
-        columns: those to read.
-        database: of `connect`; without it the tables are spoken of, as for SQL that is only printed.
+        columns: the columns to read.
+        database: from `connect`. Without a database, use the public schema, so that the SQL can be printed offline.
 
     Raises:
-        InputError: a name is not of that form.
+        InputError: a name does not have this form.
     """
     tables = []
     for name in names:
@@ -166,10 +166,10 @@ def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Databa
             raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, as --engine bigquery reads tables")
         project, dataset, table = name.split(".")
         if database is None:
-            described = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
+            source = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
         else:
-            described = database.table(table, database=(project, dataset))
-        tables.append(described.select(*columns))
+            source = database.table(table, database=(project, dataset))
+        tables.append(source.select(*columns))
     return ibis.union(*tables) if len(tables) > 1 else tables[0]
 
 
@@ -182,31 +182,31 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     return database.table(name)
 
 
-def keep(table: ir.Table, folder: Path, name: str) -> ir.Table:
-    """The same rows, computed now, for expressions that need them more than once.
+def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
+    """Compute the rows of a table now, for expressions that need them more than once.
 
-    DuckDB keeps them within its memory limit and what it spills; Spark in Parquet in `folder`; BigQuery, whose data are
-    elsewhere, computes them anew for each.
+    DuckDB stores them within its memory limit and spills the rest; Spark stores them as Parquet in `folder`; BigQuery,
+    whose data are elsewhere, computes them again for each expression.
     """
     database = table.get_backend()
     if database.name == "duckdb":
-        kept = ibis.util.gen_name(name)
+        stored = ibis.util.gen_name(name)
         with _progress(database, name):
-            database.raw_sql(f'CREATE TEMP TABLE "{kept}" AS {ibis.to_sql(table, dialect="duckdb")}')
-        return database.table(kept)
+            database.raw_sql(f'CREATE TEMP TABLE "{stored}" AS {ibis.to_sql(table, dialect="duckdb")}')
+        return database.table(stored)
     if database.name == "pyspark":
         return read_parquet(database, _spark_parquet(table, folder / name))
     return table
 
 
-def batches(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa.Table]:
-    """The rows of a table in its order, so many at a time, whatever its size.
+def stream_rows(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa.Table]:
+    """The rows of a table in its order, at most `rows` at a time, whatever the table's size.
 
     Args:
         table: an expression of the engine's backend.
         folder: where Spark writes the rows for this process to read.
-        label: what the progress bar says until the first rows are there.
-        rows: the most in a batch.
+        label: the progress bar's text until the first rows arrive.
+        rows: the maximum number of rows at a time.
     """
     database = table.get_backend()
     if database.name == "pyspark":
@@ -226,7 +226,7 @@ def batches(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa
 
 
 def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
-    """Have Spark write a table; its files in the table's order."""
+    """Let Spark write a table as Parquet; returns the files in the table's order."""
     session = table.get_backend()._session
     session.sql(ibis.to_sql(table, dialect="pyspark")).write.parquet(str(folder.resolve()))
     return sorted(folder.glob("part-*.parquet"))
@@ -234,7 +234,7 @@ def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
 
 @contextmanager
 def _progress(database: Database, label: str) -> Iterator[None]:
-    """Shows how far DuckDB is, which is asked in another thread while it works in this one."""
+    """Shows the progress of DuckDB: another thread asks for it while DuckDB works in this one."""
     if database.name != "duckdb":
         yield
         return

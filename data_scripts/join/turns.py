@@ -1,4 +1,4 @@
-"""From messages to turns, each of which answers another turn or none, and to the threads that they make."""
+"""Joins messages to turns, each of which answers another turn or none, and names the threads that they form."""
 
 from pathlib import Path
 
@@ -10,30 +10,29 @@ import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from data_scripts.join.engines import keep, read_parquet
+from data_scripts.join.engines import materialize, read_parquet
 
 
 def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
     """Join consecutive messages of a speaker to turns, and find what each turn answers.
 
-    Within a source and thread, messages are in order of time, then of row. One without a parent joins the message
-    before it if both are of the same known speaker; a pause longer than its gap ends the conversation before it. A turn
-    answers the turn that holds its parent, or without one the turn before it in the conversation.
+    Within a source and thread, messages are ordered by time, then by row. A message without a parent joins the message
+    before it if both have the same known speaker; a pause longer than its gap ends the conversation before it. A turn
+    answers the turn that holds its parent or, without a parent, the turn before it in the conversation.
 
     Args:
-        messages: `id, parent, thread, speaker, time, text, source, gap` as in `chat_tables.Message`; `row`, int64 from
-            0, each once; `characters, alphabetic, language` of the text. Of those with one id in a source only the
-            first is used.
-        scratch: a folder for files that are not kept.
+        messages: the columns of `schemas.MESSAGE_SCHEMA`, explained in `read.messages.Message`; `row` numbers the
+            messages from 0. Of the messages with the same id in a source only the first is used.
+        scratch: a folder for temporary files.
 
     Returns:
-        `turn` (the lowest row in it), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its
-        parent is not there), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages`
-        (how many it holds). Texts are joined by a space; the language is that of the longest.
+        `turn` (its lowest row), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its parent is
+        missing), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages` (how many it
+        holds). Texts are joined by a space; the language is that of the longest text.
     """
     first = messages.group_by("source", "id").agg(row=ibis._.row.min())
     messages = messages.semi_join(first, "row")
-    ordered = keep(_in_order(messages), scratch, "order")
+    ordered = materialize(_in_order(messages), scratch, "order")
     holders = ordered.select("source", parent="id", holder="turn")
     heads = ordered.filter(ordered.starts)
     heads = heads.left_join(holders, ["source", "parent"]).mutate(
@@ -47,7 +46,7 @@ def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
 
 
 def _in_order(messages: ir.Table) -> ir.Table:
-    """Messages without their texts: the turn that each is in, and the turn before it in its thread."""
+    """Messages without their texts, each with its turn and the turn before that in its thread."""
     lane = ibis.coalesce(messages.thread, messages.id)
     table = messages.select("row", "id", "parent", "thread", "speaker", "time", "source", "gap", lane=lane)
     order = {"group_by": ["source", "lane"], "order_by": ["time", "row"]}
@@ -70,7 +69,7 @@ def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
     """`turn, text, characters, alphabetic, language` of each turn."""
     measured = ["text", "characters", "alphabetic", "language"]
     members = messages.select("row", *measured).inner_join(ordered.select("row", "turn", "time", "size"), "row")
-    # Texts that are gathered to be joined are held in memory; most turns are one message, and need not be.
+    # Joining texts holds them in memory; most turns have one message, whose text need not be joined.
     single = members.filter(members.size == 1).select("turn", *measured)
     parts = members.filter(members.size > 1)
     said = parts.text != ""
@@ -84,14 +83,14 @@ def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
 
 
 def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
-    """`turn, thread` of every turn: the thread that it names, unless pauses end conversations there, or none is named.
+    """`turn, thread` of every turn: its named thread, unless none is named or pauses end conversations within it.
 
-    A conversation is then a thread: the turns that are connected by what answers what, named after the first of them.
-    Memory holds about 60 bytes a message.
+    In that case each conversation is a thread: the turns that are connected by what answers what, named after the first
+    of them. Memory grows by about 60 bytes per message.
 
     Args:
         turns: the table of `make_turns`.
-        scratch: a folder for files that are not kept.
+        scratch: a folder for temporary files.
     """
     named = turns.thread.notnull() & turns.gap.isnull()
     links = turns.filter(~named).select("turn", answers=ibis.coalesce(turns.answers, turns.turn)).to_pyarrow()

@@ -1,1 +1,1 @@
-"""Bytes to records: files, Reddit dumps, tables, chat exports, datasets of the Hub."""
+"""Reads files into records, messages and comments; loads datasets by folder or from the Hub."""

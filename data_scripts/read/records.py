@@ -1,7 +1,7 @@
-"""Reads tables and JSON of any form record by record, each with its place, for `chat_logs`.
+"""Reads tables and JSON of any form record by record, each with its location.
 
-Memory does not grow with the file. It holds a block of lines (`files.BATCH_BYTES`), a thousand rows of a Parquet file
-or one element of a JSON array; of a .json file that is one object and no Discord export, the whole of it.
+Memory does not grow with the file. It holds a block of lines (`files.BLOCK_BYTES`), a thousand rows of a Parquet file
+or one element of a JSON array. A .json file that is one object is held as a whole, except for its `streamed` list.
 """
 
 import codecs
@@ -9,7 +9,7 @@ import csv
 import io
 import json
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -23,7 +23,6 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import (
-    BATCH_BYTES,
     UNPACK,
     UNREADABLE,
     BrokenLineError,
@@ -37,10 +36,11 @@ from data_scripts.read.files import (
 JSON_LINES = (".jsonl", ".ndjson")
 FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
 PARQUET_ROWS = 1_000
-DISCORD_HEADER = {"guild", "channel"}  # come before the messages in an export of DiscordChatExporter
+FIRST_LINE_BYTES = 1 << 25  # read of a .json file to see whether its first line is an object
 
 Record = dict[str, Any]
-Rows = Iterator[tuple[str, Record]]
+Rows = Iterator[tuple[str, Record]]  # (location, record)
+Streamed = Mapping[str, frozenset[str]]  # a list in a .json file that is one object -> the fields that precede it
 
 
 @dataclass
@@ -48,28 +48,29 @@ class Records:
     """The records of a file.
 
     Attributes:
-        place: where the columns were found.
-        columns: their names; of JSON, those of the first record, which others need not have.
+        location: where the columns were found.
+        columns: their names; for JSON, those of the first record, which the others need not have.
         complete: whether `columns` are those of every record.
-        rows: gives every record with its place, once; it is told which columns are needed, and may leave out others.
+        rows: yields every record with its location, once; called with the columns that are needed, it may leave out
+            others.
     """
 
-    place: str
+    location: str
     columns: list[str]
     complete: bool
     rows: Callable[[set[str]], Rows]
 
 
 def form_of(path: Path) -> str:
-    """The ending that says what is in a file, compressed or not: one of `FORMS`, or `.tar`."""
+    """The suffix that tells the form of a file, compressed or not: one of `FORMS`, `.tar`, or another."""
     return (path.with_suffix("") if path.suffix in UNPACK else path).suffix
 
 
 def check_records(path: Path) -> None:
-    """Refuse what cannot be an input before any is read.
+    """Reject what cannot be an input before anything is read.
 
     Raises:
-        InputError: the file is missing, empty or of an unknown ending.
+        InputError: the file is missing, empty or has an unknown suffix.
     """
     if form_of(path) == ".tar":
         if not path.is_file():
@@ -78,47 +79,60 @@ def check_records(path: Path) -> None:
     check_file(path, FORMS)
     if form_of(path) not in FORMS:
         raise InputError(
-            f"{path}: its name does not say what is in it; expected one such as {path.stem}{FORMS[0]}{path.suffix} "
+            f"{path}: its name does not tell its form; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
             f"({', '.join(FORMS)})"
         )
 
 
-def read_records(path: Path, broken: BrokenLines) -> Records:
-    """The records of a file; lines that are none are counted in `broken` and left out.
+def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = None) -> Records:
+    """The records of a file; lines that cannot be read are counted in `broken` and left out.
+
+    Args:
+        path: a file with one of the suffixes in `FORMS`, or `.tar`; text may be compressed.
+        broken: counts the lines that cannot be read.
+        streamed: where a .json file is one object that has such a list after the fields named, the elements of the
+            list are read as they are needed.
 
     Raises:
-        InputError: the file cannot be read to its end, or holds no record. Where that shows late, `rows` raises it.
+        InputError: the file cannot be read to its end, or holds no record. `rows` raises it if that shows late.
     """
     form = form_of(path)
     if form == ".parquet":
         return _parquet(path)
     if form in (".tsv", ".csv"):
         lines = _tsv_lines(path, broken) if form == ".tsv" else _csv_lines(path, broken)
-        place, columns = next(lines, ("", []))
+        location, columns = next(lines, ("", []))
         if columns:
-            return Records(place, columns, True, lambda wanted: _named(lines, columns, broken))
+            return Records(location, columns, True, lambda columns_needed: _name_fields(lines, columns, broken))
     else:
-        rows = _json_lines(path, broken) if form in JSON_LINES else _JSON_READERS[form](path, broken)
+        rows = _json_rows(path, broken, streamed or {})
         first = next(rows, None)
         if first:
-            return Records(first[0], list(first[1]), False, lambda wanted: chain([first], rows))
-    raise InputError("; ".join([f"{path}: no message and no pair in it", *broken.examples[:1]]))
+            return Records(first[0], list(first[1]), False, lambda columns_needed: chain([first], rows))
+    raise InputError("; ".join([f"{path}: contains no message and no pair", *broken.examples[:1]]))
 
 
-def _named(lines: Iterator[tuple[str, list[str]]], columns: list[str], broken: BrokenLines) -> Rows:
-    for place, fields in lines:
+def _json_rows(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
+    form = form_of(path)
+    if form in JSON_LINES:
+        return _json_lines(path, broken)
+    return _tar(path, broken) if form == ".tar" else _json_file(path, broken, streamed)
+
+
+def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], broken: BrokenLines) -> Rows:
+    for location, fields in lines:
         if len(fields) == len(columns):
-            yield place, dict(zip(columns, fields, strict=True))
+            yield location, dict(zip(columns, fields, strict=True))
         else:
-            broken.add("wrong number of fields", place, f"expected {len(columns)}, found {len(fields)}")
+            broken.add("wrong number of fields", location, f"expected {len(columns)}, found {len(fields)}")
 
 
 def _tsv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    for place, line in read_lines(path, FORMS):
+    for location, line in read_lines(path, FORMS):
         try:
-            yield place, decode(line.removesuffix(b"\r")).split("\t")
+            yield location, decode(line.removesuffix(b"\r")).split("\t")
         except BrokenLineError as error:
-            broken.add(error.args[0], place, error.args[1])
+            broken.add(error.args[0], location, error.args[1])
 
 
 def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
@@ -130,24 +144,24 @@ def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
             read += 1
             yield line.decode("utf-8", "surrogateescape") + "\n"
 
-    # A field holds at most csv.field_size_limit() characters (131,072): a quote that is never closed is found by it.
+    # A field holds at most csv.field_size_limit() characters (131,072), which detects a quote that is never closed.
     reader = csv.reader(lines(), strict=True)
     while True:
-        place = f"{path}:{read + 1}"
+        location = f"{path}:{read + 1}"
         try:
             fields = next(reader, None)
             if fields is None:
                 return
             "".join(fields).encode()
         except csv.Error as error:
-            until = f", read to line {read}" if f"{path}:{read}" != place else ""
-            broken.add("not CSV", place, f"{error}{until}")
+            until = f", read to line {read}" if f"{path}:{read}" != location else ""
+            broken.add("not CSV", location, f"{error}{until}")
             continue
         except UnicodeEncodeError as error:
-            broken.add("not UTF-8", place, f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}")
+            broken.add("not UTF-8", location, f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}")
             continue
-        if fields:  # a blank line is no record
-            yield place, fields
+        if fields:  # a blank line is not a record
+            yield location, fields
 
 
 def _parquet(path: Path) -> Records:
@@ -156,8 +170,8 @@ def _parquet(path: Path) -> Records:
     except (OSError, pa.ArrowInvalid) as error:
         raise InputError(f"{path}: not a readable Parquet file ({error})") from error
 
-    def rows(wanted: set[str]) -> Rows:
-        row, columns = 0, [name for name in file.schema_arrow.names if name in wanted]
+    def rows(columns_needed: set[str]) -> Rows:
+        row, columns = 0, [name for name in file.schema_arrow.names if name in columns_needed]
         try:
             with tqdm(total=file.metadata.num_rows, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
                 for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=columns):
@@ -182,23 +196,23 @@ def _json_object(line: bytes) -> Record:
 
 
 def _objects(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Rows:
-    for place, line in lines:
+    for location, line in lines:
         try:
             if line.strip():
-                yield place, _json_object(line)
+                yield location, _json_object(line)
         except BrokenLineError as error:
-            broken.add(error.args[0], place, error.args[1])
+            broken.add(error.args[0], location, error.args[1])
 
 
 def _json_lines(path: Path, broken: BrokenLines) -> Rows:
     return _objects(read_lines(path, FORMS), broken)
 
 
-def _json_file(path: Path, broken: BrokenLines) -> Rows:
-    """Of a .json file: the elements of an array, or objects one a line, or the one object that it is."""
+def _json_file(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
+    """The records of a .json file: the elements of an array, the objects on its lines, or the one object that it is."""
     with _opened(path) as (_, stream):
         array = stream.peek(1).lstrip()[:1] == b"["
-        line = b"" if array else stream.readline(BATCH_BYTES)
+        line = b"" if array else stream.readline(FIRST_LINE_BYTES)
     if array:
         number = 0
         for number, record in enumerate(_elements(path, "item"), start=1):
@@ -210,24 +224,25 @@ def _json_file(path: Path, broken: BrokenLines) -> Rows:
     try:
         _json_object(line)
     except BrokenLineError:
-        yield str(path), _document(path)
+        yield str(path), _document(path, streamed)
     else:
         yield from _json_lines(path, broken)
 
 
-def _document(path: Path) -> Record:
-    """The object that a .json file is; of a Discord export the messages are read as they are asked for."""
+def _document(path: Path, streamed: Streamed) -> Record:
+    """The object that a .json file is; the elements of a `streamed` list are read as they are needed."""
     document: Record = {}
     try:
         with _opened(path) as (_, stream):
             for key, value in ijson.kvitems(stream, ""):
                 document[key] = value
-                if document.keys() >= DISCORD_HEADER:
-                    return document | {"messages": _elements(path, "messages.item")}
+                for name, preceding in streamed.items():
+                    if document.keys() >= preceding:
+                        return document | {name: _elements(path, f"{name}.item")}
     except ijson.JSONError as error:
         raise InputError(
-            f"{path}: neither one JSON value nor JSON lines ({_reason(error)}); a file of JSON lines with broken ones "
-            "among them is read where its name ends in .jsonl"
+            f"{path}: neither one JSON value nor JSON lines ({_reason(error)}); if it is a file of JSON lines some of "
+            "which are broken, let its name end in .jsonl"
         ) from error
     return document
 
@@ -246,7 +261,7 @@ def _elements(path: Path, prefix: str) -> Iterator[Any]:
                 yield value
     except ijson.JSONError as error:
         raise InputError(
-            f"{path}: not JSON, after {number:,} whole records ({_reason(error)}); export or download it again"
+            f"{path}: not JSON, after {number:,} complete records ({_reason(error)}); export or download it again"
         ) from error
 
 
@@ -257,7 +272,7 @@ def _reason(error: ijson.JSONError) -> str:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
-    """A file as it is, for its position, and the stream of what is in it."""
+    """The raw file, for its position, and the stream of its decompressed content."""
     try:
         with path.open("rb") as raw, io.BufferedReader(unpacked(raw, path.suffix)) as stream:
             if stream.peek(3).startswith(codecs.BOM_UTF8):
@@ -287,6 +302,3 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
         yield from _objects(lines(), broken)
     except (tarfile.TarError, EOFError, *UNREADABLE) as error:
         raise InputError(f"{path}: not readable to its end as a tar archive ({error}); download it again") from error
-
-
-_JSON_READERS = {".json": _json_file, ".tar": _tar}

@@ -1,19 +1,16 @@
-"""Messages and ready pairs, and the tables that hold them: reply links, threads in order, pairs."""
+"""Reads tables of messages or ready pairs: reply links, threads in order, pairs."""
 
-import math
-from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any
 
 from data_scripts.clean.filters import PLACEHOLDERS
 from data_scripts.errors import InputError
-from data_scripts.read.files import BrokenLineError, BrokenLines
+from data_scripts.read.files import BrokenLineError
+from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
 from data_scripts.read.records import Record, Records
 
-# Role -> the columns that have it where none is named: the column of that name, then ConvoKit's names.
+# Role -> the columns that may have it unless the user names one. The names after the first are those of ConvoKit's
+# utterances.jsonl, which is a table of reply links.
 COLUMN_NAMES = {
     "input": ("input",),
     "response": ("response",),
@@ -26,112 +23,70 @@ COLUMN_NAMES = {
     "source": ("source",),
 }
 
-
-class Message(NamedTuple):
-    """One message. Its id is unique in its source; where one is there twice, the first counts."""
-
-    id: str
-    parent: str | None  # the id of the message that it answers; "": it answers none; None: the turn before it
-    thread: str | None  # messages without a parent are in order within it
-    speaker: str | None
-    time: float | None  # seconds since 1970, or a position; None: in the order of the file
-    text: str
-    source: str
-    gap: float | None  # seconds of silence that end a conversation; None: the thread is one conversation
-
-
-class Pair(NamedTuple):
-    """A ready pair."""
-
-    input: str
-    response: str
-    thread: str | None
-    source: str
-
-
-@dataclass
-class ChatLog:
-    """A file to read, and what is counted as it is read.
-
-    Attributes:
-        path: a file, or the folder or .zip of a Slack export.
-        name: the source of what does not name its own.
-        columns: role -> name of its column, of those that the user named.
-        gap: seconds, or None for each form's own.
-        broken: lines that could not be read.
-        left_out: messages that are nobody's words, by kind.
-    """
-
-    path: Path
-    name: str
-    columns: dict[str, str]
-    gap: float | None
-    broken: BrokenLines
-    left_out: Counter[str]
-
-
-Items = Iterator[tuple[str, Message | Pair]]
+RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role -> value, number of the row)
 
 
 def read_table(log: ChatLog, records: Records) -> Items:
-    """The messages or pairs of a table, with their places; its columns say which of the three shapes it has.
+    """The messages or pairs of a table, with their locations; its columns tell which of the three shapes it has.
 
     Raises:
-        InputError: the columns make none of the shapes, or one that the user named is not there.
+        InputError: the columns have none of the shapes, or a column that the user named does not exist.
     """
-    names = _columns(log, records)
-    convert = _shape(log, records, names)
+    names = _find_columns(log, records)
+    convert = _row_converter(log, records, names)
     unseen = set(log.columns)
-    wanted = {part for name in names.values() for part in _paths(name)}
-    for number, (place, record) in enumerate(records.rows(wanted), start=1):
+    columns_needed = {part for name in names.values() for part in _paths(name)}
+    for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
         values = {role: _look_up(record, name) for role, name in names.items()}
         unseen -= {role for role in unseen if values[role] is not None}
         try:
-            yield place, convert(log, values, number)
+            yield location, convert(log, values, number)
         except BrokenLineError as error:
-            log.broken.add(error.args[0], place, error.args[1])
+            log.broken.add(error.args[0], location, error.args[1])
     if unseen:
-        _refuse_columns(log, records, unseen)
+        raise _unknown_columns(log, records, unseen)
 
 
-def _columns(log: ChatLog, records: Records) -> dict[str, str]:
+def _find_columns(log: ChatLog, records: Records) -> dict[str, str]:
     """Role -> column, of the roles that the table has."""
-    there = set(records.columns)
+    available = set(records.columns)
     if records.complete:
-        missing = {role for role, name in log.columns.items() if not there & set(_paths(name))}
+        missing = {role for role, name in log.columns.items() if not available & set(_paths(name))}
         if missing:
-            _refuse_columns(log, records, missing)
-    found = {role: next((name for name in names if name in there), "") for role, names in COLUMN_NAMES.items()}
-    return {role: name for role, name in (found | log.columns).items() if name}
+            raise _unknown_columns(log, records, missing)
+    defaults = {role: next((name for name in names if name in available), "") for role, names in COLUMN_NAMES.items()}
+    return {role: name for role, name in (defaults | log.columns).items() if name}
 
 
-def _refuse_columns(log: ChatLog, records: Records, roles: set[str]) -> None:
+def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputError:
     named = " ".join(f"{role}={log.columns[role]}" for role in sorted(roles))
-    raise InputError(
-        f"--columns {named}: nothing of that name in {log.path}; {records.place} has {', '.join(records.columns)}"
+    return InputError(
+        f"--columns {named}: no such column in {log.path}; {records.location} has {', '.join(records.columns)}"
     )
 
 
-def _shape(log: ChatLog, records: Records, names: dict[str, str]) -> Callable[[ChatLog, Record, int], Message | Pair]:
+def _row_converter(
+    log: ChatLog, records: Records, names: dict[str, str]
+) -> Callable[[ChatLog, Record, int], Message | Pair]:
     if names.keys() >= {"input", "response"} and "text" not in log.columns:
-        return _pair
+        return _to_pair
     if names.keys() >= {"text", "id", "parent"}:
-        return _reply
+        return _to_reply
     if names.keys() >= {"text", "thread"}:
         if log.gap is not None and "time" not in names:
             raise InputError(
-                f"--gap: {log.path} says no time; name its column (--columns time=NAME) or leave --gap out"
+                f"--gap: {log.path} has no times; name their column (--columns time=NAME) or leave --gap out"
             )
-        return _turn
+        return _to_turn
     raise InputError(
-        f"{records.place}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
-        "text, id and parent (reply links) or text and thread (threads in order); name columns that are called "
-        "otherwise with --columns, as in text=body"
+        f"{records.location}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
+        "text, id and parent (reply links) or text and thread (threads in order); if they have other names, say so "
+        "with --columns, as in text=body"
     )
 
 
 def _paths(name: str) -> tuple[str, str]:
-    """The columns that may hold a name: that of the whole name, that of the first part of a dotted path."""
+    """The columns that a name may refer to: the one with this name, or the one with the first part of a dotted path."""
     return name, name.partition(".")[0]
 
 
@@ -144,14 +99,14 @@ def _look_up(record: Record, name: str) -> Any:
     return value
 
 
-def _pair(log: ChatLog, values: Record, number: int) -> Pair:
+def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
     if not all(isinstance(values[role], str) for role in ("input", "response")):
         raise BrokenLineError("wrong type", "input and response should be texts")
     source = label(values, "source") or log.name
     return Pair(values["input"], values["response"], label(values, "thread") or None, source)
 
 
-def _reply(log: ChatLog, values: Record, number: int) -> Message:
+def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
     return Message(
         id=required_label(values, "id"),
         parent=label(values, "parent"),
@@ -164,7 +119,7 @@ def _reply(log: ChatLog, values: Record, number: int) -> Message:
     )
 
 
-def _turn(log: ChatLog, values: Record, number: int) -> Message:
+def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
     return Message(
         id=label(values, "id") or f"row {number}",
         parent=None,
@@ -179,54 +134,4 @@ def _turn(log: ChatLog, values: Record, number: int) -> Message:
 
 def _speaker(values: Record) -> str | None:
     name = label(values, "speaker")
-    return None if name in PLACEHOLDERS else name  # who was deleted is not always the same
-
-
-def required_text(values: Record, name: str) -> str:
-    """A field that is a text; raises BrokenLineError where it is none."""
-    value = values.get(name)
-    if not isinstance(value, str):
-        raise BrokenLineError("wrong type", f"{name} should be a text, found {type(value).__name__}")
-    return value
-
-
-def required_label(values: Record, name: str) -> str:
-    """A field that is a name or an id, as text; raises BrokenLineError where there is none."""
-    value = label(values, name)
-    if not value:
-        raise BrokenLineError("missing field", name)
-    return value
-
-
-def label(values: Record, name: str) -> str:
-    """A field that is a name or an id, as text; "" where there is none. Raises BrokenLineError for a list or object."""
-    value = values.get(name)
-    if value is None or value != value:
-        return ""
-    if isinstance(value, dict | list):
-        raise BrokenLineError("wrong type", f"{name} should be a text or a number, found {type(value).__name__}")
-    # pandas keeps whole numbers as 12.0 where some of the column are missing.
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def seconds(value: Any) -> float:
-    """A number, or a time (ISO 8601; UTC where it names no zone) in seconds since 1970; raises BrokenLineError."""
-    try:
-        if isinstance(value, str):
-            value = _number_or_time(value.strip())
-        elif isinstance(value, date) and not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)
-        if isinstance(value, datetime):
-            value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if math.isfinite(number := float(value)):
-            return number
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise BrokenLineError("wrong time", f"expected a number or a time in ISO 8601, found {str(value)[:40]!r}")
-
-
-def _number_or_time(text: str) -> float | datetime:
-    try:
-        return float(text)
-    except ValueError:
-        return datetime.fromisoformat(text)
+    return None if name in PLACEHOLDERS else name  # deleted users are not all the same person

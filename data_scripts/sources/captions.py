@@ -2,14 +2,14 @@
 
 SOURCE is one of
   parallel files  a folder with NAME.1.en, NAME.2.en ... (plain or compressed): line i of each describes image i; NAME
-                  says the split (train, val, test_2016)
+                  tells the split (train, val, test_2016)
   COCO            captions_train2017.json, or a folder of such files
   a table         a file, a folder or a name on the Hub with a column captions, caption or sentences that holds a list
-                  of texts, a row an image; or one text a row and a column group, image_id, img_id, imgid, filename or
-                  file_name that says of which image it is, in any order (nlphuji/flickr30k@refs/convert/parquet, for
+                  of texts, one row per image; or one text per row and a column group, image_id, img_id, imgid, filename
+                  or file_name that identifies its image, in any order (nlphuji/flickr30k@refs/convert/parquet, for
                   example)
-A caption that an image has already and empty captions are left out and counted. Captions are gathered in up to 1 GiB of
-memory, and beside OUTPUT on disk.
+Empty captions and repeated captions of an image are left out and counted. Captions are grouped in up to 1 GiB of
+memory, and next to OUTPUT on disk.
 
 Example: python -m data_scripts captions multi30k -o data/multi30k
 """
@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
 
 import ibis
 import ijson
@@ -30,23 +29,15 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLines
-from data_scripts.write.corpora import (
-    SOURCE_HELP,
-    ColumnNames,
-    Rows,
-    add_broken_lines,
-    add_corpus_arguments,
-    corpus_folder,
-    print_report,
-    read_rows,
-    split_file,
-    split_named,
-    text_lines,
-    write_report,
-    write_rows,
-)
+from data_scripts.read.records import Rows
+from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.read.text_files import split_from_name, text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, split_file
+from data_scripts.write.parquet import write_rows
+from data_scripts.write.report import Report, add_broken_lines, print_report, write_report
 
-CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
+COMMANDS = ("captions",)
+
 READ_SCHEMA = pa.schema([("group", pa.string()), ("caption", pa.string()), ("row", pa.int64())])
 COLUMN_NAMES: ColumnNames = {
     "group": ("group", "image_id", "img_id", "imgid", "filename", "file_name"),
@@ -63,7 +54,7 @@ def _parallel_captions(name: str, files: list[Path]) -> Iterator[Caption]:
     for number, lines in enumerate(zip_longest(*map(text_lines, files)), start=1):
         if None in lines:
             short = files[lines.index(None)]
-            raise InputError(f"{short}: {number - 1} lines, fewer than the other {name}.*; expected a line an image")
+            raise InputError(f"{short}: {number - 1} lines, fewer than the other {name}.*; expected one line per image")
         for _, caption in lines:
             yield f"{name}:{number}", caption
 
@@ -83,21 +74,25 @@ def _coco_captions(path: Path) -> Iterator[Caption]:
             f"{path}: not COCO's JSON, after {number:,} annotations ({error}); download it again"
         ) from error
     if not number:
-        raise InputError(f'{path}: no caption; expected {{"annotations": [{{"image_id": …, "caption": …}}, …]}}')
+        raise InputError(
+            f'{path}: contains no caption; expected {{"annotations": [{{"image_id": …, "caption": …}}, …]}}'
+        )
 
 
 def _row_captions(rows: Rows) -> Iterator[Caption]:
-    for place, row in rows:
+    for location, row in rows:
         image, captions = row["group"], row["captions"]
         if isinstance(captions, str):
             if image is None:
                 expected = ", ".join(COLUMN_NAMES["group"])
-                raise InputError(f"{place}: one caption, and no column that names its image; expected {expected}")
+                raise InputError(
+                    f"{location}: one caption, and no column that identifies its image; expected {expected}"
+                )
             captions = [captions]
         if not isinstance(captions, list) or not all(isinstance(caption, str) for caption in captions):
-            raise InputError(f"{place}: captions are {captions!r}; expected a text or a list of texts")
+            raise InputError(f"{location}: captions are {captions!r}; expected a text or a list of texts")
         for caption in captions:
-            yield place if image is None else str(image), caption
+            yield location if image is None else str(image), caption
 
 
 def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
@@ -106,15 +101,15 @@ def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
     files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
     parallel: dict[str, list[Path]] = {}
     for file in files:
-        if found := _PARALLEL.fullmatch(file.name):
-            parallel.setdefault(found[1], []).append(file)
-    for name, together in parallel.items():
-        split = split_named(name)
-        parts[split] = chain(parts.get(split, ()), _parallel_captions(name, together))
+        if match := _PARALLEL.fullmatch(file.name):
+            parallel.setdefault(match[1], []).append(file)
+    for name, parallel_files in parallel.items():
+        split = split_from_name(name)
+        parts[split] = chain(parts.get(split, ()), _parallel_captions(name, parallel_files))
     if not parts:
         for file in files:
             if _COCO.fullmatch(file.name):
-                split = split_named(file.name)
+                split = split_from_name(file.name)
                 parts[split] = chain(parts.get(split, ()), _coco_captions(file))
     if not parts:
         rows = read_rows(source, COLUMN_NAMES, broken, optional=("group",))
@@ -122,8 +117,8 @@ def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
     return parts
 
 
-def _write(captions: Iterator[Caption], path: Path, scratch: Path, place: str) -> dict[str, int]:
-    """Gather the captions of each image and write a row an image, in the order of their first; what was counted."""
+def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) -> dict[str, int]:
+    """Group captions by image, and write a row per image in the order of their first captions; returns the counts."""
     counts: Counter[str] = Counter()
 
     def rows() -> Iterator[tuple[str, str, int]]:
@@ -136,7 +131,7 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, place: str) -
     read = scratch / f"{path.name}.read"
     size = write_rows(rows(), READ_SCHEMA, read, lambda row: len(row[0]) + len(row[1]))
     if not size:
-        raise InputError(f"{place}: not one caption")
+        raise InputError(f"{source}: contains no caption")
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit="1GiB")
     table = database.read_parquet(read)
     distinct = table.group_by("group", "caption").agg(row=table.row.min())
@@ -146,25 +141,26 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, place: str) -
     lengths: Counter[int] = Counter()
     for batch in pq.ParquetFile(path).iter_batches(columns=["captions"]):
         lengths.update(len(captions) for captions in batch["captions"])
-    kept = sum(length * images for length, images in lengths.items())
+    written = sum(length * images for length, images in lengths.items())
     return {
         "images": lengths.total(),
-        "captions": kept,
+        "captions": written,
         SINGLE: lengths[1],
-        REPEATED: size - kept,
+        REPEATED: size - written,
         EMPTY: counts[EMPTY],
     }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_corpus_arguments(parser, f"a folder of parallel files; COCO's JSON; or {SOURCE_HELP}")
+    add_dataset_arguments(parser, f"a folder of parallel files; COCO's JSON; or {SOURCE_HELP}")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-    broken, report = BrokenLines(), dict[str, Any]()
-    with corpus_folder(args) as (folder, scratch):
+    broken = BrokenLines()
+    report: Report = {}
+    with dataset_folder(args) as (folder, scratch):
         for split, captions in _read(args.source, broken).items():
             counts = _write(captions, split_file(folder, split), scratch, f"{args.source}, split {split}")
             report[split] = {"from": args.source, **counts}

@@ -1,8 +1,8 @@
 """Turn chat logs into a filtered, split folder of pairs: your own tables, and what chat programs export.
 
 A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Its columns (of JSON, the first record's) say which of three shapes it has; --columns names those that are called
-otherwise:
+.zst). Its columns (in JSON, the fields of the first record) tell which of three shapes it has; --columns names columns
+with other names:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
@@ -11,65 +11,55 @@ otherwise:
   threads in order    thread, text
       python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
 
-thread, speaker, time and source are read too where they are there. Without a time (or position) a thread is in the
-order of the file. Read as they are: ChatGPT-style messages and ShareGPT-style conversations (JSON lines, Parquet),
-ChatGPT's export (conversations.json), a Slack export (its .zip or folder), DiscordChatExporter's JSON, ConvoKit's
-utterances.jsonl, and a .tar of JSON lines.
+thread, speaker, time and source are read too if the table has them. Without a time (or position) a thread is in the
+order of the file. These exports are recognized: ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
+Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or folder), DiscordChatExporter's JSON,
+ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
 In a thread, consecutive messages of the same speaker are one turn, and each turn answers the one before. Both texts of
-a pair pass the filters of the reddit command. What is left out is counted, printed and written to OUTPUT/report.json.
+a pair must pass the filters of the reddit command. What is left out is counted, printed and written to
+OUTPUT/report.json.
 
-Pairs are split by thread. Where none is named it is made: of messages, from what answers what; of ready pairs, from the
-texts of more than 20 characters that they share within a source.
+Pairs are split by thread. If the data name no threads, messages that answer each other form a thread, and so do ready
+pairs that share a text of more than 20 characters within a source.
 """
 
 import argparse
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import ibis
 import ibis.expr.types as ir
-import pyarrow as pa
 
 from data_scripts.clean.filters import (
     KEPT,
     Filters,
     add_filter_arguments,
-    count,
+    count_values,
     filter_settings,
     first_rule,
-    language_of,
-    measure,
     read_filters,
-    rules,
+    removal_rules,
 )
+from data_scripts.clean.measures import measure, measure_language
 from data_scripts.errors import InputError
-from data_scripts.join.engines import add_memory_argument, batches, connect, keep, read_parquet
-from data_scripts.join.pairs import PAIR, PAIR_SCHEMA, REPEATED, add_threads
+from data_scripts.join.engines import add_memory_argument, connect, materialize, read_parquet, stream_rows
+from data_scripts.join.replies import PAIR, REPEATED
+from data_scripts.join.threads import add_threads
 from data_scripts.join.turns import make_turns, thread_names
 from data_scripts.read.chat_logs import check_log, read_log
-from data_scripts.read.files import UNPACK, BatchWriter, BrokenLines, new_folder, parquet_writer
-from data_scripts.read.tables import COLUMN_NAMES, ChatLog, Pair
-from data_scripts.write.pairs import add_output_arguments, check_output, push, start_report, write_pairs
+from data_scripts.read.files import UNPACK, BrokenLines
+from data_scripts.read.messages import ChatLog, Pair
+from data_scripts.read.tables import COLUMN_NAMES
+from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
+from data_scripts.write.folders import new_folder
+from data_scripts.write.pairs import add_output_arguments, check_output, push, write_pairs
+from data_scripts.write.parquet import BatchWriter, parquet_writer
+from data_scripts.write.report import Report, start_report
 
+COMMANDS = ("conversations",)
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
-
-def _measured(prefix: str = "") -> list[tuple[str, pa.DataType]]:
-    numbers = [(f"{prefix}{name}", pa.int32()) for name in ("characters", "alphabetic")]
-    return [*numbers, (f"{prefix}language", pa.string())]
-
-
-MESSAGE_SCHEMA = pa.schema(
-    [(name, pa.string()) for name in ("id", "parent", "thread", "speaker")]
-    + [("time", pa.float64()), ("text", pa.string()), ("source", pa.string()), ("gap", pa.float64())]
-    + [("row", pa.int64()), *_measured()]
-)
-READY_SCHEMA = pa.schema(
-    [(name, pa.string()) for name in PAIR_SCHEMA.names] + _measured("input_") + _measured("response_")
-)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,21 +72,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"where a role ({', '.join(COLUMN_NAMES)}) has a column of another name; in JSON a NAME may be a path, "
+        help=f"the column of a role ({', '.join(COLUMN_NAMES)}) if it has another name; in JSON, NAME may be a path, "
         "such as author.name",
     )
     parser.add_argument(
         "--gap",
         metavar="TIME",
-        help="a pause longer than this, such as 30m, 2h or 1d, ends a conversation in a thread that is in order "
-        "(default: 1h in channels of Slack and Discord, outside their threads; none in other files)",
+        help="a pause longer than this, such as 30m, 2h or 1d, ends a conversation in a thread without reply links "
+        "(default: 1h in channels of Slack and Discord, outside their threads; no limit in other files)",
     )
     add_filter_arguments(parser)
     add_memory_argument(parser)
     add_output_arguments(parser)
 
 
-def _read_columns(given: list[str]) -> dict[str, str]:
+def _parse_columns(given: list[str]) -> dict[str, str]:
     columns: dict[str, str] = {}
     for item in given:
         role, _, name = item.partition("=")
@@ -108,17 +98,17 @@ def _read_columns(given: list[str]) -> dict[str, str]:
     return columns
 
 
-def _read_gap(given: str | None) -> float | None:
+def _parse_gap(given: str | None) -> float | None:
     if given is None:
         return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if not found:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
+    if not match:
         raise InputError(f"--gap {given}: expected a number and a unit (s, m, h or d), such as 30m")
-    return float(found[1]) * SECONDS[found[2]]
+    return float(match[1]) * SECONDS[match[2]]
 
 
 def _source_names(files: list[Path]) -> list[str]:
-    """A source for each file: its name, with that of its folder where another file has the same."""
+    """A source name for each file: the file's name, with that of its folder if two files have the same name."""
     stems = [(file.with_suffix("") if file.suffix in UNPACK else file).stem for file in files]
     names = [
         f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 else stem
@@ -131,8 +121,8 @@ def _source_names(files: list[Path]) -> list[str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read the logs, make turns and pairs of them, filter, split and write."""
-    filters, columns, gap = read_filters(args), _read_columns(args.columns), _read_gap(args.gap)
+    """Read the logs, join their messages to turns and pairs, filter, split and write."""
+    filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
     check_output(args)
     names = _source_names(args.files)
     for path in args.files:
@@ -142,11 +132,11 @@ def run(args: argparse.Namespace) -> None:
         messages_file, ready_file = scratch / "messages.parquet", scratch / "ready.parquet"
         with (
             parquet_writer(messages_file, MESSAGE_SCHEMA) as messages,
-            parquet_writer(ready_file, READY_SCHEMA) as ready,
+            parquet_writer(ready_file, READY_PAIR_SCHEMA) as ready,
         ):
             for path, name in zip(args.files, names, strict=True):
                 log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
-                _read(log, filters, messages, ready)
+                _store_items(log, filters, messages, ready)
                 broken.join(log.broken)
         settings = {"split": args.split, **filter_settings(filters)}
         settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
@@ -161,61 +151,62 @@ def run(args: argparse.Namespace) -> None:
     push(args)
 
 
-def _read(log: ChatLog, filters: Filters, messages: BatchWriter, ready: BatchWriter) -> None:
+def _store_items(log: ChatLog, filters: Filters, messages: BatchWriter, ready: BatchWriter) -> None:
+    """Read a log, and write its messages and ready pairs with their measures."""
     before = messages.added + ready.added + log.left_out.total()
-    for place, item in read_log(log):
+    for location, item in read_log(log):
         try:
             "".join(value for value in item if isinstance(value, str)).encode()
         except UnicodeEncodeError:
-            log.broken.add("not UTF-8", place, "half of a surrogate pair")
+            log.broken.add("not UTF-8", location, "half of a surrogate pair")
             continue
         if isinstance(item, Pair):
-            texts, numbers = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
-            ready.add((*texts, *item[2:], *numbers[0], *numbers[1]), len(item.input) + len(item.response))
+            texts, measures = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
+            ready.add((*texts, *item[2:], *measures[0], *measures[1]), len(item.input) + len(item.response))
         else:
-            text, measures = _measure(item.text, filters)
-            row = (*item._replace(text=text), messages.added, *measures)
-            messages.add(row, len(text) + 100)  # with its ids and times
+            text, message_measures = _measure(item.text, filters)
+            row = (*item._replace(text=text), messages.added, *message_measures)
+            messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
-        raise InputError("; ".join([f"{log.path}: no message and no pair in it", *log.broken.examples[:1]]))
+        raise InputError("; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1]]))
 
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
     text, characters, alphabetic = measure(text, filters)
-    language = language_of(text, characters, alphabetic, filters) if filters.language else ""
+    language = measure_language(text, characters, alphabetic, filters) if filters.language else ""
     return text, (characters, alphabetic, language)
 
 
-def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: dict[str, Any]) -> ir.Table:
-    """The pairs of a kept turn and the kept turn that it answers."""
+def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+    """The pairs of a turn and the turn that it answers, where the rules keep both."""
     read = messages.count().to_pyarrow().as_py()
-    turns = keep(make_turns(messages, scratch), scratch, "turns")
+    turns = materialize(make_turns(messages, scratch), scratch, "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
     report["messages"] = {"read": read, REPEATED: read - used, "in turns": used}
-    removed = rules(turns.text, turns.characters, turns.alphabetic, turns.speaker, turns.language, filters)
+    removed = removal_rules(turns.text, turns.characters, turns.alphabetic, turns.speaker, turns.language, filters)
     turns = turns.mutate(rule=first_rule(removed))
-    report["turns"] = count(turns, turns.rule, [*removed, KEPT])
+    report["turns"] = count_values(turns, turns.rule, [*removed, KEPT])
     inputs = turns.select(answers="turn", input="text", input_rule="rule", input_speaker="speaker")
     joined = turns.filter(turns.rule == KEPT).left_join(inputs, "answers")
-    lost = {
+    losses = {
         "answer to nothing": joined.answers.isnull() & ~joined.lost,
         "message answered is not there": joined.lost,
         "answer to the same speaker": (joined.answers == joined.turn)
         | (joined.speaker == joined.input_speaker).fill_null(False),
         "message answered was removed": joined.input_rule != KEPT,
     }
-    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in lost.items()), else_=PAIR)
-    report["kept turns"] = count(joined, outcome, [*lost, PAIR])
+    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
+    report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(thread_names(turns, scratch), "turn")
     return pairs.select("input", "thread", "source", response="text").select(PAIR_SCHEMA.names)
 
 
-def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[str, Any]) -> ir.Table:
-    """The pairs of which both texts are kept; those that name no thread are given one."""
+def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+    """The pairs both of whose texts the rules keep; pairs without a thread get one."""
     removed = {
         f"{side}: {name}": condition
         for side in ("input", "response")
-        for name, condition in rules(
+        for name, condition in removal_rules(
             pairs[side],
             pairs[f"{side}_characters"],
             pairs[f"{side}_alphabetic"],
@@ -224,12 +215,12 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: dict[
         ).items()
     }
     pairs = pairs.mutate(rule=first_rule(removed))
-    report["pairs read"] = count(pairs, pairs.rule, [*removed, KEPT])
+    report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
-    bare = keep(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
-    bare = bare.order_by("source", "input", "response")  # it is read twice
+    bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
+    bare = bare.order_by("source", "input", "response")  # in the same order each of the two times it is read
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
-        for table in add_threads(lambda: batches(bare, scratch, "threads", 100_000)):
+        for table in add_threads(lambda: stream_rows(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
     named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
     return kept.filter(kept.thread.notnull()).union(named)

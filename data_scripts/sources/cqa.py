@@ -1,9 +1,9 @@
 """Read subtask B of SemEval 2016 and 2017 Task 3 (which related questions answer a new one), and write Parquet.
 
 SOURCE is a folder with the official English XML, plain or compressed, and the official gold (X.xml.subtaskB.relevancy)
-where the XML has no labels, or with the same rows as JSON lines (subtaskB-dev.jsonl and so on). Or it is any file,
-folder or Hub name with the columns query or question, candidate or related, and relevant (true, false) or label
-(PerfectMatch, Relevant, Irrelevant); query_id, candidate_id and rank are taken where they are there.
+if the XML has no labels, or with the same rows as JSON lines (subtaskB-dev.jsonl and so on). Or it is any file, folder
+or Hub name with the columns query or question, candidate or related, and relevant (true, false) or label (PerfectMatch,
+Relevant, Irrelevant); the columns query_id, candidate_id and rank are optional.
 
 Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
 """
@@ -17,35 +17,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from xml.etree import ElementTree
 
-from datasets import Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
+from data_scripts.features import CQA_FEATURES
 from data_scripts.read.files import BrokenLines, read_lines
-from data_scripts.write.corpora import (
-    SOURCE_HELP,
-    ColumnNames,
-    Rows,
-    add_broken_lines,
-    add_corpus_arguments,
-    corpus_folder,
-    find_file,
-    print_report,
-    read_rows,
-    text_lines,
-    write_splits,
-)
+from data_scripts.read.records import Rows
+from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.read.text_files import find_file, text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+from data_scripts.write.report import Report, add_broken_lines, print_report
 
-CQA_FEATURES = Features(
-    {
-        "query_id": Value("string"),
-        "query": Value("string"),
-        "candidate_id": Value("string"),
-        "candidate": Value("string"),
-        "relevant": Value("bool"),
-        "label": Value("string"),
-        "rank": Value("int32"),
-    }
-)
+COMMANDS = ("cqa",)
+
 COLUMN_NAMES: ColumnNames = {
     "query": ("query", "question"),
     "candidate": ("candidate", "related"),
@@ -58,7 +42,7 @@ COLUMN_NAMES: ColumnNames = {
 
 
 class _Part(NamedTuple):
-    """The official XML, by its names; the same rows as JSON lines, read where no XML is there; the gold."""
+    """The names of the official XML; of the same rows as JSON lines, read if there is no XML; of the gold."""
 
     xml: tuple[str, ...]
     lines: str
@@ -86,7 +70,7 @@ FILES = {
         )
     ],
 }
-# The official scorer counts the first two as one; gold of 2017 does not tell them apart.
+# The official scorer treats the first two as one; the gold of 2017 does not distinguish them.
 LABELS = {"PerfectMatch": True, "Relevant": True, "PerfectMatch/Relevant": True, "Irrelevant": False}
 GOLD_LABELS = {"true": "PerfectMatch/Relevant", "false": "Irrelevant"}
 NO_LABEL = (None, "?", "")
@@ -97,29 +81,32 @@ logger = logging.getLogger(__name__)
 
 
 def load_cqa(source: str) -> DatasetDict:
-    """Subtask B in English (Nakov et al., 2016, 2017): a row for each related question that the search engine found.
+    """Load subtask B in English (Nakov et al., 2016, 2017): a row for each related question from the search engine.
 
     Args:
         source: a folder with the official `SemEval2016-Task3-CQA-QL-{train-part1,train-part2,dev,test}.xml` and
             `SemEval2017-task3-English-test.xml`, or JSON lines
-            `subtaskB-{train-part1,train-part2,dev,test2016,test2017}.jsonl`; plain or compressed. Where a row has no
-            label, `X.xml.subtaskB.relevancy` beside it gives it. Or what the command wrote; or a file, a folder or a
-            Hub id with columns of `COLUMN_NAMES`.
+            `subtaskB-{train-part1,train-part2,dev,test2016,test2017}.jsonl`; plain or compressed. If a row has no
+            label, it is read from `X.xml.subtaskB.relevancy` in the same folder. Or what the command wrote; or a file,
+            a folder or a Hub id with columns of `COLUMN_NAMES`.
 
     Returns:
-        `train`, `validation` (dev of 2016), `test2016` and `test2017` (of other sources their own splits) with
+        `train`, `validation` (dev of 2016), `test2016` and `test2017` (for other sources, their own splits) with
         `query_id`, `query` (subject and body), `candidate_id`, `candidate`, `relevant`, `label` (PerfectMatch,
-        Relevant, Irrelevant; of 2017 also PerfectMatch/Relevant) and `rank` (the search engine's, from 1, with gaps).
-        Missing files are left out and logged.
+        Relevant, Irrelevant; in 2017 also PerfectMatch/Relevant) and `rank` (the search engine's, from 1, with gaps).
+        Missing files are logged.
 
     Raises:
-        InputError: no file at all, a file that is damaged, a field missing, a wrong label or rank, or a label that is
-            not the gold's.
+        InputError: there is no file, a file is damaged, a field is missing, a label or rank is invalid, or a label
+            differs from the gold.
     """
     return _load(source)[0]
 
 
-def _load(source: str) -> tuple[DatasetDict, dict[str, Any]]:
+load_evaluation = load_cqa  # what `leakage --against cqa=SOURCE` reads
+
+
+def _load(source: str) -> tuple[DatasetDict, Report]:
     folder, broken = Path(source), BrokenLines()
     parts = [part for parts in FILES.values() for part in parts]
     if folder.is_dir() and any(find_file(folder, *part.xml, part.lines) for part in parts):
@@ -132,14 +119,14 @@ def _load(source: str) -> tuple[DatasetDict, dict[str, Any]]:
             if not folder.is_dir():
                 raise
             example = FILES["validation"][0].xml[0]
-            raise InputError(f"{error}; no file of subtask B is there either, such as {example}") from error
+            raise InputError(f"{error}; there is no file of subtask B either, such as {example}") from error
         splits = DatasetDict(
             {split: Dataset.from_list(list(_column_rows(rows[split])), features=CQA_FEATURES) for split in rows}
         )
-    report: dict[str, Any] = {}
+    report: Report = {}
     for split, dataset in splits.items():
         if not len(dataset):
-            raise InputError(f"{source}, split {split}: not one related question")
+            raise InputError(f"{source}, split {split}: contains no related question")
         report[split] = {"from": source, "rows": len(dataset), "questions": len(set(dataset["query_id"]))}
         report[split] |= dict(sorted(Counter(dataset["label"]).items()))
     add_broken_lines(report, broken)
@@ -154,19 +141,19 @@ def _official_splits(folder: Path) -> DatasetDict:
             path = find_file(folder, *part.xml, part.lines)
             if path is None:
                 names = f"{part.xml[0]} nor {part.lines}"
-                logger.warning("%s: neither %s is there; left out of split %s", folder, names, split)
+                logger.warning("%s: has neither %s; left out of split %s", folder, names, split)
                 continue
             gold_path = find_file(folder, part.gold)
             gold = _gold(gold_path) if gold_path else {}
             read = list(_xml_rows(path, gold) if ".xml" in path.suffixes else _json_rows(path, gold))
             if not read:
                 raise InputError(
-                    f"{path}: not one related question; expected a file of subtask B with RelQuestion elements"
+                    f"{path}: contains no related question; expected a file of subtask B with RelQuestion elements"
                 )
             if missing := gold.keys() - {row["candidate_id"] for row in read}:
                 raise InputError(
                     f"{gold_path}: {len(missing)} of its related questions, such as {min(missing)}, are not in "
-                    f"{path.name}: fetch the two files again"
+                    f"{path.name}: download both files again"
                 )
             rows += read
         if rows:
@@ -177,18 +164,18 @@ def _official_splits(folder: Path) -> DatasetDict:
 def _gold(path: Path) -> Gold:
     """The labels of an official .relevancy file: question, related question, rank, score, true or false."""
     gold = {}
-    for place, line in text_lines(path):
+    for location, line in text_lines(path):
         fields = line.split("\t")
         if len(fields) != 5 or fields[4] not in GOLD_LABELS:
             raise InputError(
-                f"{place}: expected question, related question, rank, score and true or false, with tabs between"
+                f"{location}: expected question, related question, rank, score and true or false, separated by tabs"
             )
         gold[fields[1]] = GOLD_LABELS[fields[4]]
     return gold
 
 
 def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
-    """Rows of an official file, in which the original question is repeated around each of its related questions."""
+    """Rows of an official file, which repeats the original question for each of its related questions."""
     parser: Any = ElementTree.XMLPullParser(["end"])
     try:
         for _, line in read_lines(path, (".xml",)):
@@ -197,11 +184,13 @@ def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
         parser.close()
         yield from _question_rows(parser, path, gold)
     except ElementTree.ParseError as error:
-        raise InputError(f"{path}:{error.position[0]}: not well-formed XML ({error}): fetch the file again") from error
+        raise InputError(
+            f"{path}:{error.position[0]}: not well-formed XML ({error}): download the file again"
+        ) from error
 
 
 def _question_rows(parser: Any, path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
-    """Rows of the questions that the parser has read to their ends."""
+    """Rows of the questions that the parser has read completely."""
     for _, question in parser.read_events():
         if question.tag != "OrgQuestion":
             continue
@@ -217,44 +206,44 @@ def _question_rows(parser: Any, path: Path, gold: Gold) -> Iterator[dict[str, An
                 "ir_rank": related.get("RELQ_RANKING_ORDER"),
             }
             yield _row(fields, f"{path}, RelQuestion {related.get('RELQ_ID')}", gold)
-        question.clear()  # what was read is not kept
+        question.clear()  # frees the memory of what was read
 
 
 def _json_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
-    for place, line in text_lines(path):
+    for location, line in text_lines(path):
         try:
             fields = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise InputError(f"{place}: not JSON ({error}); expected an object a line") from error
+            raise InputError(f"{location}: not JSON ({error}); expected one object per line") from error
         if not isinstance(fields, dict):
             raise InputError(
-                f"{place}: not an object; expected one with orgq_id, relq_id, ir_rank, label and the texts"
+                f"{location}: not an object; expected one with orgq_id, relq_id, ir_rank, label and the texts"
             )
-        yield _row(fields, place, gold)
+        yield _row(fields, location, gold)
 
 
-def _row(fields: dict[str, Any], place: str, gold: Gold) -> dict[str, Any]:
+def _row(fields: dict[str, Any], location: str, gold: Gold) -> dict[str, Any]:
     texts = {name: fields.get(name) for name in ("orgq_id", "relq_id")}
     label, rank = fields.get("label"), str(fields.get("ir_rank"))
     official = gold.get(str(texts["relq_id"]))
     label = official if label in NO_LABEL and official else label
     if not isinstance(label, str) or label not in LABELS:
         raise InputError(
-            f"{place}: label {label!r}; expected one of {', '.join(LABELS)} (where a test file has none, its gold, "
-            "X.xml.subtaskB.relevancy, must lie beside it)"
+            f"{location}: label {label!r}; expected one of {', '.join(LABELS)} (if a test file has none, its gold, "
+            "X.xml.subtaskB.relevancy, must be in the same folder)"
         )
     if official and LABELS[official] != LABELS[label]:
-        raise InputError(f"{place}: label {label!r}, but {official!r} in the .relevancy file: fetch the two again")
+        raise InputError(f"{location}: label {label!r}, but {official!r} in the .relevancy file: download both again")
     if not rank.isdecimal():
-        raise InputError(f"{place}: the search engine's rank is {rank}; expected a number from 1")
+        raise InputError(f"{location}: the search engine's rank is {rank}; expected a number from 1")
     for question in ("orgq", "relq"):
         subject, body = fields.get(f"{question}_subject"), fields.get(f"{question}_body")
-        # Joined as the copies that have one text for both are, so that all splits read alike.
+        # Joined as in the copies that have one text for both, so that all splits have the same form.
         joined = ". ".join(part for part in (subject, body) if part) if subject is not None else None
         texts[question] = fields.get(f"{question}_text", joined)
     for name, text in texts.items():
         if not isinstance(text, str) or not text.strip():
-            raise InputError(f"{place}: {name} is {text!r}; expected a text")
+            raise InputError(f"{location}: {name} is {text!r}; expected a text")
     return {
         "query_id": texts["orgq_id"],
         "query": texts["orgq"],
@@ -267,19 +256,19 @@ def _row(fields: dict[str, Any], place: str, gold: Gold) -> dict[str, Any]:
 
 
 def _column_rows(rows: Rows) -> Iterator[dict[str, Any]]:
-    """Rows of a table; a question without an id is its text, and without ranks its candidates are as they come."""
+    """Rows of a table; a question without an id is identified by its text, candidates without ranks by their order."""
     ids: dict[str, str] = {}
     ranks: Counter[str] = Counter()
-    for place, row in rows:
+    for location, row in rows:
         for name in ("query", "candidate"):
             if not isinstance(row[name], str) or not row[name].strip():
-                raise InputError(f"{place}: {name} is {row[name]!r}; expected a text")
+                raise InputError(f"{location}: {name} is {row[name]!r}; expected a text")
         query_id = row["query_id"] or ids.setdefault(row["query"], f"Q{len(ids) + 1}")
         ranks[query_id] += 1
         rank = ranks[query_id] if row["rank"] is None else row["rank"]
         if not str(rank).isdecimal():
-            raise InputError(f"{place}: rank {rank!r}; expected a number from 1")
-        relevant, label = _relevance(row["relevant"], row["label"], place)
+            raise InputError(f"{location}: rank {rank!r}; expected a number from 1")
+        relevant, label = _relevance(row["relevant"], row["label"], location)
         yield {
             "query_id": str(query_id),
             "query": row["query"],
@@ -291,25 +280,25 @@ def _column_rows(rows: Rows) -> Iterator[dict[str, Any]]:
         }
 
 
-def _relevance(relevant: Any, label: Any, place: str) -> tuple[bool, str]:
-    """Both from either: a label of the task, or a truth value (true, false, 1, 0)."""
+def _relevance(relevant: Any, label: Any, location: str) -> tuple[bool, str]:
+    """Relevance and label from either of them: a label of the task, or a truth value (true, false, 1, 0)."""
     for value in (label, relevant):
         if isinstance(value, str) and value in LABELS:
             return LABELS[value], value
     truth = str(relevant).lower()
     if truth in ("true", "1", "false", "0"):
         return truth in ("true", "1"), GOLD_LABELS["true" if truth in ("true", "1") else "false"]
-    raise InputError(f"{place}: {relevant!r}; expected true or false, or one of {', '.join(LABELS)}")
+    raise InputError(f"{location}: {relevant!r}; expected true or false, or one of {', '.join(LABELS)}")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_corpus_arguments(parser, f"folder with the official files; or {SOURCE_HELP}")
+    add_dataset_arguments(parser, f"folder with the official files; or {SOURCE_HELP}")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts by label."""
-    with corpus_folder(args) as (folder, _):
+    with dataset_folder(args) as (folder, _):
         splits, report = _load(args.source)
         write_splits(splits, report, folder)
     print_report(report, args.output)

@@ -1,10 +1,10 @@
 """Read natural language inference (SNLI, MultiNLI and others) as premise, hypothesis and label, and write Parquet.
 
-SOURCE is a file or a folder, or a name on the Hub; of a folder every .parquet, or else every .jsonl, .csv and .tsv file
-is read, into the split that its name speaks of (train, dev, test; dev_matched and dev_mismatched stay apart).
+SOURCE is a file or a folder, or a name on the Hub; in a folder every .parquet, or else every .jsonl, .csv and .tsv file
+is read, into the split that its name contains (train, dev, test; dev_matched and dev_mismatched are separate splits).
 Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label. Labels: entailment, neutral,
 contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are joined. Rows without a gold
-label (-, -1) and rows of other labels, such as not_entailment, are left out and counted.
+label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
 
 Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
@@ -17,64 +17,61 @@ import re
 from collections import Counter
 from typing import Any
 
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
+from data_scripts.features import NLI_FEATURES, NLI_LABELS
 from data_scripts.read.files import BrokenLines
-from data_scripts.write.corpora import (
-    SOURCE_HELP,
-    ColumnNames,
-    Rows,
-    add_broken_lines,
-    add_corpus_arguments,
-    corpus_folder,
-    print_report,
-    read_rows,
-    write_splits,
-)
+from data_scripts.read.records import Rows
+from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.schemas import SPLITS
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+from data_scripts.write.report import Report, add_broken_lines, print_report
 
-LABELS = ["entailment", "neutral", "contradiction"]
-NLI_FEATURES = Features({"premise": Value("string"), "hypothesis": Value("string"), "label": ClassLabel(names=LABELS)})
+COMMANDS = ("nli", "snli")
+
 COLUMN_NAMES: ColumnNames = {
     "premise": ("premise", "sentence1", "context", "premise1 premise2 premise3 premise4"),
     "hypothesis": ("hypothesis", "sentence2"),
     "label": ("gold_label", "label"),
 }
-SPLITS = ("train", "validation", "test")
-NO_LABEL = ("-", "-1", "")  # the annotators did not agree: in the official files, in copies on the Hub
-# ANLI has first letters, copies on the Hub and XNLI numbers, SciTail "entails".
-SPELLINGS = {name: number for number, label in enumerate(LABELS) for name in (label, label[0], str(number))}
+NO_LABEL = ("-", "-1", "")  # the annotators did not agree; the spellings of the official files and of copies on the Hub
+# ANLI has first letters; copies on the Hub and XNLI have numbers; SciTail has "entails".
+SPELLINGS = {name: number for number, label in enumerate(NLI_LABELS) for name in (label, label[0], str(number))}
 SPELLINGS["entails"] = 0
 NO_GOLD = "without a gold label"
-MOST_OTHER_LABELS = 100  # a column of more than this many is no label
+MAX_OTHER_LABELS = 100  # a column with more other values than this does not hold labels
 _CAPTION_ID = re.compile(r"\d+\.jpg#\d/")  # before each premise of Multi-Premise Entailment
 
 logger = logging.getLogger(__name__)
 
 
 def load_nli(source: str) -> DatasetDict:
-    """A corpus of inference as `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
+    """Load an NLI dataset as `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
 
     Args:
-        source: a folder with the official `snli_1.0_{train,dev,test}.jsonl` (Bowman et al., 2015; a part of train,
-            named `snli_train_partial.jsonl`, is taken where the whole is not there) or
+        source: a folder with the official `snli_1.0_{train,dev,test}.jsonl` (Bowman et al., 2015; a part of train
+            named `snli_train_partial.jsonl` is read if the complete file is missing) or
             `multinli_1.0_{train,dev_matched,dev_mismatched}.jsonl` (Williams et al., 2018), plain or compressed; any
             file or folder of Parquet, JSON lines, CSV or TSV with columns of `COLUMN_NAMES`; or a Hub id such as
             `stanfordnlp/snli` or `nyu-mll/multi_nli`.
 
     Returns:
-        `train`, `validation` (or `validation_matched` and `validation_mismatched`) and `test`, as far as they are
-        there; all splits whose names start with `train` are one. A missing split, rows without one of the three labels
-        and lines that cannot be read are left out, counted and logged.
+        `train`, `validation` (or `validation_matched` and `validation_mismatched`) and `test`, as far as they
+        exist; all splits whose names start with `train` are joined. Rows without one of the three labels and lines that
+        cannot be read are left out, counted and logged; missing splits are logged.
 
     Raises:
-        InputError: nothing to read, a column missing, a label that is no label, or a truncated archive.
+        InputError: there is nothing to read, a column is missing, a label is invalid, or an archive is truncated.
     """
     return _load(source)[0]
 
 
-def _load(source: str) -> tuple[DatasetDict, dict[str, Any]]:
-    """The splits, and for each of them where it is from, what was kept and what was left out."""
+load_evaluation = load_nli  # what `leakage --against nli=SOURCE` reads
+
+
+def _load(source: str) -> tuple[DatasetDict, Report]:
+    """The splits, and for each of them its source, its rows and what was left out."""
     broken = BrokenLines()
     parts: dict[str, Dataset] = {}
     counts: dict[str, Counter[str]] = {}
@@ -84,11 +81,11 @@ def _load(source: str) -> tuple[DatasetDict, dict[str, Any]]:
         split = re.sub(r"^(dev|val|valid)(?![a-z])", "validation", name)
         joined.setdefault("train" if split.startswith("train") else split, []).append(part)
     for split in sorted(joined, key=lambda name: [not name.startswith(prefix) for prefix in SPLITS]):
-        parts[split], counts[split] = _labelled(joined[split], f"{source}, split {split}")
+        parts[split], counts[split] = _labeled_rows(joined[split], f"{source}, split {split}")
     for split in SPLITS:
         if not any(name.startswith(split) for name in parts):
             logger.warning("%s: no %s split; left out", source, split)
-    report: dict[str, Any] = {}
+    report: Report = {}
     for split, dataset in parts.items():
         no_gold = counts[split].pop(NO_GOLD, 0)
         report[split] = {"from": source, "rows": len(dataset), NO_GOLD: no_gold, **counts[split]}
@@ -101,48 +98,50 @@ def _load(source: str) -> tuple[DatasetDict, dict[str, Any]]:
     return DatasetDict(parts), report
 
 
-def _labelled(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
-    """The rows with one of the three labels as a data set, and the number of those without, by reason."""
-    kept: dict[str, list[Any]] = {column: [] for column in NLI_FEATURES}
+def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
+    """The rows with one of the three labels, and how many of the others were left out, by reason."""
+    columns: dict[str, list[Any]] = {name: [] for name in NLI_FEATURES}
     left_out: Counter[str] = Counter()
-    for place, row in (row for part in parts for row in part):
-        premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], place)
+    for location, row in (row for part in parts for row in part):
+        premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], location)
         if not isinstance(premise, str) or not isinstance(hypothesis, str):
-            raise InputError(f"{place}: premise and hypothesis must be texts; found {premise!r} and {hypothesis!r}")
+            raise InputError(f"{location}: premise and hypothesis must be texts; found {premise!r} and {hypothesis!r}")
         if isinstance(label, str):
             left_out[label] += 1
-            if len(left_out) > MOST_OTHER_LABELS:
-                raise InputError(f"{place}: {label}; more than {MOST_OTHER_LABELS} such: is this the column of labels?")
+            if len(left_out) > MAX_OTHER_LABELS:
+                raise InputError(
+                    f"{location}: {label}; more than {MAX_OTHER_LABELS} different ones: is this the column of labels?"
+                )
             continue
-        kept["premise"].append(_CAPTION_ID.sub("", premise))
-        kept["hypothesis"].append(hypothesis)
-        kept["label"].append(label)
-    if not kept["label"]:
+        columns["premise"].append(_CAPTION_ID.sub("", premise))
+        columns["hypothesis"].append(hypothesis)
+        columns["label"].append(label)
+    if not columns["label"]:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
-        raise InputError(f"{name}: not one row with a gold label ({reasons or 'no row'}); expected {', '.join(LABELS)}")
-    return Dataset.from_dict(kept, features=NLI_FEATURES), left_out
+        raise InputError(f"{name}: no row has a gold label ({reasons or 'no row'}); expected {', '.join(NLI_LABELS)}")
+    return Dataset.from_dict(columns, features=NLI_FEATURES), left_out
 
 
-def _label(value: Any, place: str) -> int | str:
-    """The label's number, or why there is none."""
+def _label(value: Any, location: str) -> int | str:
+    """The label's number, or why it has none."""
     name = str(value).strip().lower()
     if name in NO_LABEL:
         return NO_GOLD
     if name in SPELLINGS:
         return SPELLINGS[name]
     if not isinstance(value, str) or name.lstrip("-").isdecimal():
-        raise InputError(f"{place}: label {value!r}; expected {', '.join(LABELS)}, or - (-1) where there is none")
-    return f"labelled {name}"
+        raise InputError(f"{location}: label {value!r}; expected {', '.join(NLI_LABELS)}, or - (-1) if there is none")
+    return f"labeled {name}"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_corpus_arguments(parser, SOURCE_HELP)
+    add_dataset_arguments(parser, SOURCE_HELP)
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-    with corpus_folder(args) as (folder, _):
+    with dataset_folder(args) as (folder, _):
         splits, report = _load(args.source)
         write_splits(splits, report, folder)
     print_report(report, args.output)

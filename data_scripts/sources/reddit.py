@@ -1,12 +1,12 @@
 """Turn dumps of Reddit comments into pairs of a comment and a reply, with the paper's filters.
 
-Every reply is joined to the comment it answers, across all files named. Both must pass the rules of Yang et al. (2018):
+Every reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
 fewer than 350 characters, more than 70 % letters, no start with https, /r/ or @, no author with "bot" in the name, not
 deleted. What each rule removes is counted, printed and written to OUTPUT/report.json.
 
 Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
-read once, into Parquet of comments; with --comments that is kept, and a rerun, or one with more dumps, reads only
-what is new. Files of such Parquet may be named in the place of dumps.
+read once, into Parquet files of comments; --comments keeps these files, so that a later run reads only dumps that are
+new. Such Parquet files may also be named in place of dumps.
 
 Examples:
   python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
@@ -23,23 +23,29 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_scripts.clean.filters import Filters, add_filter_arguments, count, filter_settings, read_filters
+from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
 from data_scripts.errors import InputError
-from data_scripts.join.engines import add_engine_arguments, bigquery_tables, connect, keep, memory_bytes, read_parquet
-from data_scripts.join.pairs import join_replies, measured
-from data_scripts.read.dumps import (
-    COMMENT_SCHEMA,
-    DUMP_FORMS,
-    TEXT_FIELDS,
-    comment_schema,
-    holds_submissions,
-    read_dumps,
+from data_scripts.join.engines import (
+    add_engine_arguments,
+    bigquery_tables,
+    connect,
+    materialize,
+    memory_bytes,
+    read_parquet,
 )
-from data_scripts.read.files import UNPACK, BrokenLines, check_file, new_folder
-from data_scripts.write.pairs import add_output_arguments, cap_repeats, check_output, push, start_report, write_pairs
+from data_scripts.join.replies import join_replies, measure_comments
+from data_scripts.read.dumps import DUMP_FORMS, comment_schema, holds_submissions
+from data_scripts.read.files import UNPACK, BrokenLines, check_file
+from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
+from data_scripts.write.comments import convert_dumps
+from data_scripts.write.folders import new_folder
+from data_scripts.write.pairs import add_output_arguments, cap_repeats, check_output, push, write_pairs
+from data_scripts.write.report import start_report
 
+COMMANDS = ("reddit",)
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
-MOST_PACKED = 20  # no dump of comments is packed to less than a 20th
+MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
+BIGQUERY_COLUMNS = (*COMMENT_TEXTS, "created_utc")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -48,31 +54,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "sources",
         nargs="+",
         metavar="FILE_OR_FOLDER",
-        help="dumps of comments, or .parquet of comments; of a folder, the files in it that are named RC_* or "
-        "*_comments; with --engine bigquery PROJECT.DATASET.TABLE",
+        help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
+        "with --engine bigquery PROJECT.DATASET.TABLE",
     )
     parser.add_argument(
         "--comments",
         type=Path,
         metavar="FOLDER",
-        help="keep the comments read, as a Parquet file for each dump, in this folder; a dump whose file is there from "
-        "an earlier run is not read again, a file of the same name from another dump is replaced (default: comments "
-        "are not kept). Without --output the dumps are read, and no more",
+        help="keep the comments in this folder, as a Parquet file for each dump; a dump that an earlier run converted "
+        "is not read again, a file of the same name from another dump is replaced (default: comments are not kept). "
+        "Without --output, only read the dumps",
     )
     parser.add_argument(
         "--submissions",
         action="store_true",
-        help="titles of submissions are inputs too: also read dumps of submissions (RS_*, *_submissions, *_posts)",
+        help="use titles of submissions as inputs too: also read dumps of submissions (RS_*, *_submissions, *_posts)",
     )
     parser.add_argument(
         "--workers",
         type=int,
         default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1,
-        help="dumps read at a time, each in a process of its own; fewer where the windows of large .zst dumps, up to 2 "
-        "GiB each, would pass --memory-limit (default: %(default)s)",
+        help="dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to 2 GiB "
+        "each, would exceed --memory-limit (default: %(default)s)",
     )
     parser.add_argument(
-        "--explain", action="store_true", help="print the SQL that the engine is given for the pairs, and do nothing"
+        "--explain", action="store_true", help="print the SQL that the engine would run for the pairs, and exit"
     )
     add_filter_arguments(parser)
     add_engine_arguments(parser)
@@ -80,15 +86,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def find_files(sources: list[str], submissions: bool) -> list[Path]:
-    """The files of comments among the files and folders named; says which are left aside.
+    """The files of comments among the sources, which are files and folders; prints which files are skipped.
 
     Raises:
-        InputError: nothing to read, a file that is no dump, or two of one name.
+        InputError: there is nothing to read, a file is not a dump, or two files have the same name.
     """
     files: list[Path] = []
     for path in map(Path, sources):
-        found = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
-        for file in found:
+        candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        for file in candidates:
             if file.suffix != ".parquet" and holds_submissions(file) and not submissions:
                 print(f"skipped {file}: submissions, not comments; --submissions reads them")
             elif path.is_dir() and not _is_dump(file):
@@ -105,7 +111,7 @@ def find_files(sources: list[str], submissions: bool) -> list[Path]:
             check_file(file, DUMP_FORMS)
         other = names.setdefault(comments_name(file), file)
         if other is not file:
-            raise InputError(f"{other} and {file}: two files of one name; leave one out, or rename it")
+            raise InputError(f"{other} and {file}: two files with the same name; leave one out, or rename it")
     return files
 
 
@@ -128,7 +134,7 @@ def _check_comments(file: Path) -> None:
 
 
 def comments_name(dump: Path) -> str:
-    """The name of the Parquet file that a dump becomes."""
+    """The name of the Parquet file that a dump is converted to."""
     plain = dump.with_suffix("") if dump.suffix in UNPACK else dump
     return (plain.stem if plain.suffix in (*DUMP_FORMS, ".parquet") else plain.name) + ".parquet"
 
@@ -142,12 +148,12 @@ def run(args: argparse.Namespace) -> None:
         print(_sql(args, filters))
         return
     if args.output is None and args.comments is None:
-        raise InputError("--output: name the folder for the pairs (or --comments, to read the dumps and no more)")
+        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
     files = [] if args.engine == "bigquery" else find_files(args.sources, args.submissions)
-    _check_made_for(files, filters)
+    _check_conversion(files, filters)
     broken = BrokenLines()
     if args.output is None:
         _read(files, args, args.comments, broken, filters)
@@ -157,16 +163,18 @@ def run(args: argparse.Namespace) -> None:
         return
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
         if args.engine == "bigquery":
-            comments = measured(bigquery_tables(args.sources, _RAW, database))
+            comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS, database))
         else:
             comments = read_parquet(database, _read(files, args, args.comments or scratch, broken, filters))
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
         if args.submissions:
             settings["submissions"] = "inputs too"
         report = start_report("reddit", [file.name for file in files] or args.sources, settings, broken)
-        replies = join_replies(comments, filters, args.submissions, lambda table, name: keep(table, scratch, name))
-        report["comments"] = count(replies.judged, replies.judged.rule, replies.rules)
-        report["kept comments"] = count(replies.found, replies.found.outcome, replies.outcomes)
+        replies = join_replies(
+            comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
+        )
+        report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
+        report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
         write_pairs(replies.pairs, folder, scratch, args, report)
     push(args)
 
@@ -174,45 +182,45 @@ def run(args: argparse.Namespace) -> None:
 def _read(
     files: list[Path], args: argparse.Namespace, folder: Path, broken: BrokenLines, filters: Filters
 ) -> list[Path]:
-    """The Parquet files of comments: those that were named, and those of the dumps, which are made if need be."""
+    """The Parquet files of comments: those among `files`, and those that the dumps are converted to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"--comments {folder}: cannot be made ({error.strerror})") from error
+        raise InputError(f"--comments {folder}: cannot be created ({error.strerror})") from error
     dumps = [file for file in files if file.suffix != ".parquet"]
-    workers = _readers(dumps, args.workers, memory_bytes(args.memory_limit))
-    made = [folder / comments_name(dump) for dump in dumps]
-    if kept := read_dumps(dumps, made, broken, workers, filters):
-        print(f"{kept} of {len(dumps)} dumps were read by an earlier run: their files in {folder} are used")
-    return [*(file for file in files if file.suffix == ".parquet"), *made]
+    workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
+    converted = [folder / comments_name(dump) for dump in dumps]
+    if reused := convert_dumps(dumps, converted, broken, workers, filters):
+        print(f"{reused} of {len(dumps)} dumps were read by an earlier run: their files in {folder} are used")
+    return [*(file for file in files if file.suffix == ".parquet"), *converted]
 
 
-def _readers(dumps: list[Path], workers: int, memory: int) -> int:
-    """How many dumps can be read at a time if each .zst may fill its window: it is no longer than its text."""
-    windows = sorted(min(WINDOW_BYTES, MOST_PACKED * dump.stat().st_size) for dump in dumps if dump.suffix == ".zst")
+def _count_workers(dumps: list[Path], workers: int, memory: int) -> int:
+    """How many dumps can be read at a time within `memory` bytes; a .zst window is no longer than the dump's text."""
+    windows = sorted(
+        min(WINDOW_BYTES, MAX_COMPRESSION * dump.stat().st_size) for dump in dumps if dump.suffix == ".zst"
+    )
     while workers > 1 and sum(windows[-workers:]) > memory:
         workers -= 1
     return workers
 
 
-def _check_made_for(files: list[Path], filters: Filters) -> None:
-    """Files of comments must have been made for what is asked of them now."""
+def _check_conversion(files: list[Path], filters: Filters) -> None:
+    """Reject files of comments that were converted without what the filters need now."""
     for file in files:
         if file.suffix != ".parquet":
             continue
         if filters.markdown:
-            raise InputError(f"--markdown: {file} is read already; name the dump that it was made of")
+            raise InputError(f"--markdown: {file} was converted already; name the dump that it was converted from")
         if set(comment_schema(filters).names) - set(pq.read_schema(file).names):
             raise InputError(
-                f"--language: {file} was made without it, and has no column language; name the dump that it was made of"
+                f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
+                "converted from"
             )
 
 
-_RAW = (*TEXT_FIELDS, "created_utc")
-
-
 def _check_bigquery(args: argparse.Namespace, filters: Filters) -> None:
-    """What needs the text in Python's hands is not to be had of a table that is elsewhere."""
+    """Reject options that need the texts in this process."""
     impossible = {
         "--comments": args.comments,
         "--submissions": args.submissions,
@@ -225,9 +233,9 @@ def _check_bigquery(args: argparse.Namespace, filters: Filters) -> None:
 
 
 def _sql(args: argparse.Namespace, filters: Filters) -> str:
-    """The engine's SQL for the distinct pairs of comments, as yet neither sorted nor split."""
+    """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
     if args.engine == "bigquery":
-        comments = measured(bigquery_tables(args.sources, _RAW))
+        comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS))
     else:
         comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
     pairs = join_replies(comments, filters, args.submissions).pairs.distinct()

@@ -1,9 +1,9 @@
-"""Read the sets of SemEval STS 2012 to 2016 from local folders or the Hub and write them as Parquet.
+"""Read the datasets of SemEval STS 2012 to 2016 from local folders or the Hub and write them as Parquet.
 
-A folder holds 2012-test ... 2016-test (and 2012-train, if wanted), in each STS.input.X.txt (two sentences, tab) and
-STS.gs.X.txt (one score a line), of 2016 STS2016.input.X.txt and STS2016.gs.X.txt, as in the official archives. A blank
-gold line means that the pair was not scored: the pair goes with it, and is counted. On the Hub a year is one set,
-named "all". SMT of 2013 may not be redistributed: put your own copy of its two files beside the others.
+A folder holds 2012-test ... 2016-test (and optionally 2012-train), each with STS.input.X.txt (two sentences, separated
+by a tab) and STS.gs.X.txt (one score per line), for 2016 STS2016.input.X.txt and STS2016.gs.X.txt, as in the official
+archives. A blank gold line means that the pair was not scored: the pair is left out and counted. On the Hub a year is
+one dataset, named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
 
 Examples: python -m data_scripts sts semeval -o data/sts
           python -m data_scripts sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
@@ -14,17 +14,23 @@ import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from datasets import Dataset, DatasetDict, Features, Value, concatenate_datasets
+from datasets import Dataset, DatasetDict, Value, concatenate_datasets
 
 from data_scripts.errors import InputError
-from data_scripts.read.files import new_folder
-from data_scripts.sources.stsb import PAIR_FEATURES, Row, score_scale, scored_dataset
-from data_scripts.write.corpora import add_output_argument, load_columns, print_report, text_lines, write_splits
+from data_scripts.features import STS_FEATURES
+from data_scripts.read.hub_datasets import load_columns
+from data_scripts.read.text_files import text_lines
+from data_scripts.sources.stsb import ScoredRow, score_scale, scored_dataset
+from data_scripts.write.datasets import add_output_argument, write_splits
+from data_scripts.write.folders import new_folder
+from data_scripts.write.report import Report, print_report
 
-STS_FEATURES = Features(PAIR_FEATURES)
-# Set names as table 1 of Siamese CBOW (Kenter et al., 2016) has them, of 2016 the files' own -> the files' names.
+COMMANDS = ("sts",)
+
+# Names of the datasets as in table 1 of Siamese CBOW (Kenter et al., 2016), for 2016 those of the files -> the files'
+# names.
 STS_SETS = {
     "2012": {
         "MSRpar": "MSRpar",
@@ -44,15 +50,17 @@ STS_SETS = {
     },
     "2016": {name: name for name in ("answer-answer", "headlines", "plagiarism", "postediting", "question-question")},
 }
-TRAIN_SETS = {"2012": ("MSRpar", "MSRvid", "SMTeuroparl")}  # later years trained on the tests of those before
+TRAIN_SETS = {"2012": ("MSRpar", "MSRvid", "SMTeuroparl")}  # later years train on the tests of earlier ones
 EXPECTED = "2012-test/STS.input.MSRpar.txt and STS.gs.MSRpar.txt"
-WHOLE_YEAR = "all"  # the set of a source that does not tell the sets apart
+WHOLE_YEAR = "all"  # the dataset of a source that does not distinguish the datasets of a year
 _YEAR = re.compile(r"sts-?(?:20)?(1[2-6])(?!\d)", re.IGNORECASE)
 
 logger = logging.getLogger(__name__)
 
 
-class _Set(NamedTuple):
+class _StsDataset(NamedTuple):
+    """One dataset of a year's task."""
+
     split: str
     year: str
     name: str
@@ -61,49 +69,54 @@ class _Set(NamedTuple):
 
 
 def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
-    """The test sets of SemEval STS 2012 to 2016: year -> set, named as in Siamese CBOW's table 1 -> scored pairs.
+    """The test sets of SemEval STS 2012 to 2016: year -> name, as in table 1 of Siamese CBOW -> scored pairs.
 
     Args:
         source: a folder of the official files, as the command's help describes it; what the command wrote; or the name
             of one year on the Hub, such as `mteb/sts12-sts`.
 
     Returns:
-        Data sets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Sets that are not there are left out and
-        logged.
+        Datasets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Missing ones are logged.
 
     Raises:
-        InputError: no set at all, a gold file of another length than its input, or a line that is not as said.
+        InputError: there is no dataset, a gold file has not as many lines as its input, or a line is not as described.
     """
     sets: dict[str, dict[str, Dataset]] = {}
-    for found in _read(source):
-        if found.split == "test":
-            sets.setdefault(found.year, {})[found.name] = found.pairs
+    for each in _read(source):
+        if each.split == "test":
+            sets.setdefault(each.year, {})[each.name] = each.pairs
     return sets
 
 
-def _read(source: str) -> list[_Set]:
+def load_evaluation(source: str) -> DatasetDict:
+    """What `leakage --against sts=SOURCE` reads: "YEAR NAME" -> scored pairs of a test set."""
+    sets = load_sts_sets(source)
+    return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})
+
+
+def _read(source: str) -> list[_StsDataset]:
     official = any((Path(source) / f"{year}-test").is_dir() for year in STS_SETS)
-    found = list(_official_sets(Path(source)) if official else _column_sets(source))
-    if not found:
-        raise InputError(f"{source}: no STS set; expected {EXPECTED} and so on")
+    sets = list(_official_sets(Path(source)) if official else _column_sets(source))
+    if not sets:
+        raise InputError(f"{source}: no STS dataset; expected {EXPECTED} and so on")
     if official:
-        there = {(each.split, each.year, each.name) for each in found}
+        available = {(each.split, each.year, each.name) for each in sets}
         for year, names in STS_SETS.items():
             for name in names:
-                if ("test", year, name) not in there:
-                    logger.warning("%s: STS %s %s is not there (STS.input and STS.gs); left out", source, year, name)
-    return found
+                if ("test", year, name) not in available:
+                    logger.warning("%s: STS %s %s is missing (STS.input and STS.gs); left out", source, year, name)
+    return sets
 
 
-def _official_sets(folder: Path) -> Iterator[_Set]:
+def _official_sets(folder: Path) -> Iterator[_StsDataset]:
     for year, names in STS_SETS.items():
-        for split, wanted in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
-            for name in wanted:
+        for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
+            for name in set_names:
                 files = _official_files(folder / f"{year}-{split}", year, names[name])
                 if files:
                     pairs, gold = files
                     rows, unscored = _scored_rows(pairs, gold, more_columns=year == "2016")
-                    yield _Set(split, year, name, scored_dataset(rows, STS_FEATURES, str(gold)), unscored)
+                    yield _StsDataset(split, year, name, scored_dataset(rows, STS_FEATURES, str(gold)), unscored)
 
 
 def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | None:
@@ -114,53 +127,53 @@ def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | N
     return None
 
 
-def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[Row], int]:
-    """The pairs with a score, and the number of those without; the files of 2016 also name the sentences' sources."""
+def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[ScoredRow], int]:
+    """The pairs with a score, and how many have none; the files of 2016 also name the sources of the sentences."""
     pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
     if len(pair_lines) != len(scores):
         raise InputError(
             f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "where a pair is not scored: fetch the two files again"
+            "if a pair is not scored: fetch the two files again"
         )
-    rows: list[Row] = []
-    for (pair_place, line), (gold_place, score) in zip(pair_lines, scores, strict=True):
+    rows: list[ScoredRow] = []
+    for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):
         sentences = line.split("\t")
         if len(sentences) < 2 or (len(sentences) > 2 and not more_columns):
-            raise InputError(f"{pair_place}: {len(sentences)} columns; expected two sentences and a tab between them")
+            raise InputError(f"{pair_location}: {len(sentences)} columns; expected two sentences separated by a tab")
         if score.strip():
-            rows.append((gold_place, sentences[0], sentences[1], score, None))
+            rows.append((gold_location, sentences[0], sentences[1], score, None))
     unscored = len(scores) - len(rows)
     if unscored:
         logger.warning("%s: %d of %d pairs are not scored; left out", gold, unscored, len(scores))
     return rows, unscored
 
 
-def _column_sets(source: str) -> Iterator[_Set]:
-    """The sets of a folder of Parquet or of a Hub data set, with columns `year` and `set` or a year in its name."""
+def _column_sets(source: str) -> Iterator[_StsDataset]:
+    """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
     try:
-        loaded = load_columns(source, tuple(PAIR_FEATURES))
+        loaded = load_columns(source, tuple(STS_FEATURES))
     except InputError as error:
         if not Path(source).is_dir():
             raise
-        raise InputError(f"{error}; no STS set such as {EXPECTED} is there either") from error
+        raise InputError(f"{error}; there is no STS dataset such as {EXPECTED} either") from error
     scale = score_scale(loaded, source)
     named = _YEAR.search(source)
     for split, pairs in loaded.items():
-        rows: dict[tuple[str, str], list[Row]] = {}
+        rows: dict[tuple[str, str], list[ScoredRow]] = {}
         if not {"year", "set"} <= set(pairs.column_names) and not named:
             raise InputError(
-                f"{source}: neither columns year and set nor a name such as mteb/sts12-sts says which STS set this is"
+                f"{source}: which STS dataset is this? Expected columns year and set, or a name such as mteb/sts12-sts"
             )
         for number, row in enumerate(pairs, start=1):
-            place = f"{source}, split {split}, row {number}"
+            location = f"{source}, split {split}, row {number}"
             sentence1, sentence2, score = row["sentence1"], row["sentence2"], row["score"]
             if not isinstance(sentence1, str) or not isinstance(sentence2, str):
-                raise InputError(f"{place}: the sentences must be texts; found {sentence1!r} and {sentence2!r}")
+                raise InputError(f"{location}: the sentences must be texts; found {sentence1!r} and {sentence2!r}")
             key = row.get("year") or (f"20{named[1]}" if named else ""), row.get("set") or WHOLE_YEAR
             scaled = score * scale if isinstance(score, float | int) else score
-            rows.setdefault(key, []).append((place, sentence1, sentence2, scaled, None))
+            rows.setdefault(key, []).append((location, sentence1, sentence2, scaled, None))
         for (year, name), scored in rows.items():
-            yield _Set(split, str(year), name, scored_dataset(scored, STS_FEATURES, source), 0)
+            yield _StsDataset(split, str(year), name, scored_dataset(scored, STS_FEATURES, source), 0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -170,21 +183,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write `test` (and `train` of 2012) as Parquet with report.json, and print the counts by set."""
+    """Write `test` (and `train` of 2012) as Parquet with report.json, and print the counts by dataset."""
     with new_folder(args.output, args.overwrite) as (folder, _):
-        splits, report = _joined(args.sources)
+        splits, report = _join_sources(args.sources)
         write_splits(splits, report, folder)
     print_report(report, args.output)
 
 
-def _joined(sources: list[str]) -> tuple[DatasetDict, dict[str, Any]]:
+def _join_sources(sources: list[str]) -> tuple[DatasetDict, Report]:
     parts: dict[str, list[Dataset]] = {}
-    report: dict[str, Any] = {}
+    report: Report = {}
     seen: set[tuple[str, str, str]] = set()
     for source in sources:
         for split, year, name, pairs, unscored in _read(source):
             if (split, year, name) in seen:
-                raise InputError(f"{source}: STS {year} {name}, {split}: a source named before has it already")
+                raise InputError(f"{source}: STS {year} {name}, {split}: an earlier source has it already")
             seen.add((split, year, name))
             columns = {"year": [year] * len(pairs), "set": [name] * len(pairs)}
             for column, values in columns.items():
@@ -199,5 +212,5 @@ def _joined(sources: list[str]) -> tuple[DatasetDict, dict[str, Any]]:
         if ("test", year, name) not in seen and ("test", year, WHOLE_YEAR) not in seen
     ]
     if missing:
-        report["not there"] = missing
+        report["missing"] = missing
     return DatasetDict({split: concatenate_datasets(datasets) for split, datasets in parts.items()}), report

@@ -1,4 +1,4 @@
-"""Read the STS Benchmark from a folder or the Hub and write it as Parquet; `sts` reads the SemEval sets."""
+"""Read the STS Benchmark from a folder or the Hub and write it as Parquet; `sts` reads the SemEval datasets."""
 
 import argparse
 import logging
@@ -7,21 +7,16 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from datasets import Dataset, DatasetDict, Features, Value
+from datasets import Dataset, DatasetDict, Features
 
 from data_scripts.errors import InputError
-from data_scripts.write.corpora import (
-    add_corpus_arguments,
-    corpus_folder,
-    find_file,
-    load_columns,
-    text_lines,
-    write_splits,
-)
+from data_scripts.features import MAX_SCORE, STS_FEATURES, STSB_FEATURES
+from data_scripts.read.hub_datasets import load_columns
+from data_scripts.read.text_files import find_file, text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 
-PAIR_FEATURES = {"sentence1": Value("string"), "sentence2": Value("string"), "score": Value("float32")}
-STSB_FEATURES = Features({**PAIR_FEATURES, "genre": Value("string")})
-MAX_SCORE = 5.0
+COMMANDS = ("stsb",)
+
 STSB_FILES = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
 GENRES = {
     "main-captions": "captions",
@@ -29,24 +24,24 @@ GENRES = {
     "main-forums": "forums",
     "main-news": "news",
 }
-Row = tuple[str, str, str, Any, str | None]  # place, two sentences, score, genre
+ScoredRow = tuple[str, str, str, Any, str | None]  # location, two sentences, score, genre
 
 logger = logging.getLogger(__name__)
 
 
 def load_stsb(source: str) -> DatasetDict:
-    """The STS Benchmark as `sentence1`, `sentence2`, `score` (float32, 0 to 5) and `genre` (captions, forums, news).
+    """Load the STS Benchmark: `sentence1`, `sentence2`, `score` (float32, 0 to 5), `genre` (captions, forums, news).
 
     Args:
-        source: a folder with the original `sts-{train,dev,test}.csv` (tab separated, never quoted), or with Parquet of
+        source: a folder with the original `sts-{train,dev,test}.csv` (tab-separated, never quoted), or with Parquet of
             the columns above; or a Hub id: `mteb/stsbenchmark-sts`, or `sentence-transformers/stsb`, which has no genre
             (None in every row, logged) and scores from 0 to 1 (multiplied by five, logged).
 
     Returns:
-        `train`, `validation` and `test`; a missing one is left out and logged.
+        `train`, `validation` and `test`, as far as they exist; missing ones are logged.
 
     Raises:
-        InputError: nothing to read, columns missing, an unknown genre, or a score that is no number from 0 to 5.
+        InputError: there is nothing to read, a column is missing, a genre is unknown, or a score is not from 0 to 5.
     """
     files = {split: find_file(Path(source), name) for split, name in STSB_FILES.items()}
     if any(files.values()):
@@ -64,28 +59,31 @@ def load_stsb(source: str) -> DatasetDict:
     return splits
 
 
-def _stsb_rows(path: Path) -> Iterator[Row]:
-    """Rows of an original file: genre, file, year, number, score, two sentences; some have two columns more."""
-    for place, line in text_lines(path):
+load_evaluation = load_stsb  # what `leakage --against stsb=SOURCE` reads
+
+
+def _stsb_rows(path: Path) -> Iterator[ScoredRow]:
+    """Rows of an original file: genre, file, year, number, score, two sentences; some have two more columns."""
+    for location, line in text_lines(path):
         columns = line.split("\t")
         if len(columns) < 7:
             raise InputError(
-                f"{place}: {len(columns)} columns; expected genre, file, year, number, score, two sentences"
+                f"{location}: {len(columns)} columns; expected genre, file, year, number, score, two sentences"
             )
-        yield place, columns[5], columns[6], columns[4], columns[0]
+        yield location, columns[5], columns[6], columns[4], columns[0]
 
 
-def _column_rows(source: str) -> dict[str, Iterator[Row]]:
-    """Rows of each split of a folder of Parquet or of a Hub data set; scores from 0 to 1 are multiplied by five."""
-    loaded = load_columns(source, tuple(PAIR_FEATURES))
+def _column_rows(source: str) -> dict[str, Iterator[ScoredRow]]:
+    """Rows of each split of a folder of Parquet or of a Hub dataset; scores from 0 to 1 are multiplied by five."""
+    loaded = load_columns(source, tuple(STS_FEATURES))
     scale = score_scale(loaded, source)
     if not all("genre" in split.column_names for split in loaded.values()):
-        logger.warning("%s: has no genre; scores by genre cannot be given", source)
+        logger.warning("%s: has no genre; scores by genre are not available", source)
     return {name: _split_rows(split, f"{source}, split {name}", scale) for name, split in loaded.items()}
 
 
 def score_scale(splits: DatasetDict, source: str) -> float:
-    """What the column `score` is multiplied by to go from 0 to 5: 5 where no score is above 1, logged; else 1."""
+    """The factor that scales the column `score` to 0 to 5: 5 if no score is above 1, which is logged; else 1."""
     scores = [score for split in splits.values() for score in split["score"] if isinstance(score, float | int)]
     if not scores or max(scores) > 1:
         return 1.0
@@ -93,56 +91,61 @@ def score_scale(splits: DatasetDict, source: str) -> float:
     return MAX_SCORE
 
 
-def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[Row]:
+def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[ScoredRow]:
     genres = split["genre"] if "genre" in split.column_names else [None] * len(split)
     columns = zip(split["sentence1"], split["sentence2"], split["score"], genres, strict=True)
     for number, (sentence1, sentence2, score, genre) in enumerate(columns, start=1):
-        place = f"{name}, row {number}"
+        location = f"{name}, row {number}"
         if not isinstance(sentence1, str) or not isinstance(sentence2, str):
-            raise InputError(f"{place}: sentence1 and sentence2 must be texts; found {sentence1!r} and {sentence2!r}")
-        yield place, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre
+            raise InputError(
+                f"{location}: sentence1 and sentence2 must be texts; found {sentence1!r} and {sentence2!r}"
+            )
+        yield location, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre
 
 
-def scored_dataset(rows: Iterable[Row], features: Features, name: str) -> Dataset:
-    """Check every score (0 to 5) and genre, and make a data set of the columns in `features`."""
-    kept: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
-    for place, sentence1, sentence2, score, genre in rows:
-        values = (sentence1, sentence2, _score(score, place), _genre(genre, place))
-        for column, value in zip(kept.values(), values, strict=True):
+def scored_dataset(rows: Iterable[ScoredRow], features: Features, name: str) -> Dataset:
+    """Check every score (0 to 5) and genre, and return the rows as a dataset of the columns in `features`."""
+    columns: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
+    for location, sentence1, sentence2, score, genre in rows:
+        values = (sentence1, sentence2, _parse_score(score, location), _parse_genre(genre, location))
+        for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
-    if not kept["score"]:
-        raise InputError(f"{name}: not one scored pair")
-    return Dataset.from_dict({column: kept[column] for column in features}, features=features)
+    if not columns["score"]:
+        raise InputError(f"{name}: contains no scored pair")
+    return Dataset.from_dict({name: columns[name] for name in features}, features=features)
 
 
-def _score(value: Any, place: str) -> float:
+def _parse_score(value: Any, location: str) -> float:
     try:
         score = float(value)
         if 0 <= score <= MAX_SCORE:
             return score
     except (TypeError, ValueError):
         pass
-    raise InputError(f"{place}: score {value!r}; expected a number from 0 to {MAX_SCORE:g}")
+    raise InputError(f"{location}: score {value!r}; expected a number from 0 to {MAX_SCORE:g}")
 
 
-def _genre(value: str | None, place: str) -> str | None:
+def _parse_genre(value: str | None, location: str) -> str | None:
     genre = GENRES.get(value, value) if value is not None else None
     if genre is not None and genre not in GENRES.values():
-        raise InputError(f"{place}: genre {value!r}; expected one of {', '.join(GENRES)}")
+        raise InputError(f"{location}: genre {value!r}; expected one of {', '.join(GENRES)}")
     return genre
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    add_corpus_arguments(parser, "folder with sts-{train,dev,test}.csv; or a Hub id, for example mteb/stsbenchmark-sts")
+    add_dataset_arguments(
+        parser, "folder with sts-{train,dev,test}.csv; or a Hub id, for example mteb/stsbenchmark-sts"
+    )
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts by genre."""
-    with corpus_folder(args) as (folder, _):
+    with dataset_folder(args) as (folder, _):
         splits = load_stsb(args.source)
         report = {
-            name: {"from": args.source, "rows": len(split), "genres": _genres(split)} for name, split in splits.items()
+            name: {"from": args.source, "rows": len(split), "genres": _count_genres(split)}
+            for name, split in splits.items()
         }
         write_splits(splits, report, folder)
     for name, counts in report.items():
@@ -151,5 +154,5 @@ def run(args: argparse.Namespace) -> None:
     print(f"saved in {args.output}")
 
 
-def _genres(split: Dataset) -> dict[str, int]:
+def _count_genres(split: Dataset) -> dict[str, int]:
     return dict(sorted(Counter(genre or "no genre" for genre in split["genre"]).items()))

@@ -1,12 +1,13 @@
-"""Take training texts that occur in evaluation sets out of a folder that the other commands wrote, and report them.
+"""Remove training texts that occur in evaluation datasets from a folder that another command wrote, and report them.
 
-A text leaks if it is the whole of an evaluation sentence, case, punctuation, white space and Unicode's forms apart. A
-row of FOLDER's train split goes if one of its texts leaks, an image with all its captions; the other splits are copied
-as they are, a card is not, for its counts are those of before. Of the sets in --against every split but train counts.
-Memory is that of the evaluation sentences and of 100,000 rows. OUTPUT/leakage.json says what was found.
+A text leaks if it equals an evaluation sentence, ignoring case, punctuation, white space and Unicode forms. A row of
+FOLDER's train split is removed if one of its texts leaks, an image with all its captions; the other splits are copied
+unchanged. The card is written again, because the counts have changed. All splits of the datasets in --against are
+used, except train. Memory holds the evaluation sentences and 100,000 rows. OUTPUT/leakage.json reports the leaks.
 
---against NAME=SOURCE: where NAME is stsb, sts, nli, snli or cqa, SOURCE is what that command reads; under another name
-it is a file, a folder or a Hub name with columns of text (sentence1, question, caption, text and the like).
+--against NAME=SOURCE: if NAME is the command of an evaluation dataset (stsb, sts, nli, snli or cqa), SOURCE is what
+that command reads; under another name it is a file, a folder or a Hub name with columns of text (sentence1, question,
+caption, text and the like).
 
 Example: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsbenchmark-sts --against snli=snli_1.0 \\
              -o data/multi30k_clean
@@ -14,11 +15,9 @@ Example: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsben
 
 import argparse
 import json
-import re
 import shutil
-import unicodedata
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,79 +28,73 @@ import pyarrow.parquet as pq
 from datasets import Dataset, DatasetDict
 from tqdm import tqdm
 
+from data_scripts.clean.text import normalize_text
+from data_scripts.commands import find_commands
 from data_scripts.errors import InputError
-from data_scripts.read.files import new_folder
-from data_scripts.write.corpora import existing_folder, load_columns, write_report
+from data_scripts.read.hub_datasets import existing_folder, load_columns
+from data_scripts.write.card import write_dataset_card
+from data_scripts.write.folders import new_folder
 from data_scripts.write.hub import read_licenses
+from data_scripts.write.report import write_report
 
+COMMANDS = ("leakage",)
 BATCH = 2_000  # rows looked up at once
 ROW_GROUP = 50 * BATCH
-EXAMPLES = 5  # leaked texts shown of each evaluation set
-# Columns of text, in what our commands write and in public sets; each holds a text or a list of texts a row.
+EXAMPLES = 5  # leaked texts reported for each evaluation dataset
+# Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
     *("input", "response", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate", "captions"),
     *("sentence", "caption", "sentences", "text", "text1", "text2", "question", "question1", "question2", "related"),
     *("anchor", "positive", "negative", "answer", "caption1", "caption2"),
 )
-_NOT_WORDS = re.compile(r"[\W_]+")
 
 
-def _letter_numbers() -> np.ndarray:
-    numbers = np.zeros(256, np.uint64)
-    drawn = np.random.default_rng(0).integers(2**64, size=256, dtype=np.uint64)
+def _letter_codes() -> np.ndarray:
+    codes = np.zeros(256, np.uint64)
+    samples = np.random.default_rng(0).integers(2**64, size=256, dtype=np.uint64)
     for letter in range(128):
         if chr(letter).isalnum():
-            numbers[letter] = drawn[ord(chr(letter).lower())]
-    return numbers
+            codes[letter] = samples[ord(chr(letter).lower())]
+    return codes
 
 
-_LETTER_NUMBERS = _letter_numbers()  # of a byte: drawn at random for letters and digits, the same for a and A, else 0
-
-
-def normalise(text: str) -> str:
-    """What two texts share that differ only in form: NFKC, case folded, punctuation out, white space folded.
-
-    Punctuation separates, so that "it's" equals the tokenised "it 's".
-    """
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
-    return _NOT_WORDS.sub(" ", text.casefold()).strip()
+_LETTER_CODES = _letter_codes()  # byte -> a random number for letters and digits, the same for a and A; else 0
 
 
 class EvaluationTexts:
-    """The sentences of evaluation sets, normalised, to look texts up in; memory is that of the sentences.
+    """The normalized sentences of evaluation datasets, in which texts are looked up; memory holds the sentences.
 
     Args:
-        evaluation: name of an evaluation set -> its sentences. One that is empty when normalised matches nothing.
+        evaluation: name of an evaluation dataset -> its sentences. One that is empty when normalized matches nothing.
     """
 
     def __init__(self, evaluation: Mapping[str, Iterable[str]]) -> None:
-        self.sets_of: defaultdict[str, set[str]] = defaultdict(set)
+        self.names_of: defaultdict[str, set[str]] = defaultdict(set)
         for name, sentences in evaluation.items():
             for sentence in sentences:
-                self.sets_of[normalise(sentence)].add(name)
-        self.sets_of.pop("", None)
-        ascii_forms = pa.array([form for form in self.sets_of if form.isascii()], pa.large_string())
+                self.names_of[normalize_text(sentence)].add(name)
+        self.names_of.pop("", None)
+        ascii_forms = pa.array([form for form in self.names_of if form.isascii()], pa.large_string())
         self.letter_sums = np.unique(np.append(_letter_sums(ascii_forms), np.uint64(0)))
 
     def find(self, texts: pa.Array) -> Iterator[tuple[int, str, set[str]]]:
-        """(index, text, names of the evaluation sets) of each text that is in one; `texts` are strings or null."""
+        """(index, text, names of the evaluation datasets) of each text that is in one; `texts` are strings or null."""
         texts = texts.cast(pa.large_string())
-        # Normalising takes long. Texts of ASCII that are equal when normalised have the same letters: few others do.
+        # Normalizing is slow. ASCII texts that are equal when normalized have the same letters; few others do.
         sums = _letter_sums(texts)
-        places = np.searchsorted(self.letter_sums, sums)
-        suspects = self.letter_sums[np.minimum(places, len(self.letter_sums) - 1)] == sums
+        positions = np.searchsorted(self.letter_sums, sums)
+        suspects = self.letter_sums[np.minimum(positions, len(self.letter_sums) - 1)] == sums
         suspects |= ~pc.fill_null(pc.string_is_ascii(texts), True).to_numpy(zero_copy_only=False)
         for index in np.flatnonzero(suspects).tolist():
             text = texts[index].as_py()
-            names = self.sets_of.get(normalise(text)) if text else None
+            names = self.names_of.get(normalize_text(text)) if text else None
             if names:
                 yield index, text, names
 
     def find_rows(self, table: pa.Table, columns: list[str]) -> Iterator[tuple[int, str, set[str]]]:
-        """(row, text, names of the evaluation sets) of each leaked text of a table's columns, texts or lists of them.
+        """(row, text, names of the evaluation datasets) of each leaked text in a table's columns of texts or lists.
 
-        A row comes once for each of its texts that leaks.
+        A row occurs once for each of its texts that leaks.
         """
         for name in columns:
             column = table[name].combine_chunks()
@@ -113,14 +106,14 @@ class EvaluationTexts:
 
 
 def _letter_sums(texts: pa.LargeStringArray) -> np.ndarray:
-    """For each text the sum of its ASCII letters' and digits' numbers, modulo 2^64: (texts,) uint64."""
+    """The sum of the codes of each text's ASCII letters and digits, modulo 2^64: (texts,) uint64."""
     if not len(texts):
         return np.zeros(0, np.uint64)
     _, offset_buffer, data_buffer = texts.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64, len(texts) + 1, 8 * texts.offset)
     data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
     sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum(_LETTER_NUMBERS[data], out=sums[1:])
+    np.cumsum(_LETTER_CODES[data], out=sums[1:])
     ends = offsets - offsets[0]
     return sums[ends[1:]] - sums[ends[:-1]]
 
@@ -128,100 +121,84 @@ def _letter_sums(texts: pa.LargeStringArray) -> np.ndarray:
 def remove_leaked(
     dataset: Dataset, columns: list[str], evaluation: Mapping[str, Iterable[str]]
 ) -> tuple[Dataset, dict[str, int]]:
-    """Drop the rows in which a column, normalised, is the whole of an evaluation sentence.
+    """Remove the rows in which a text of a column equals an evaluation sentence, both normalized.
 
     Args:
         dataset: the rows to train on.
-        columns: the columns of text to look at.
+        columns: the columns of text to check.
         evaluation: as for `EvaluationTexts`.
 
     Returns:
-        The rows that are left, in their order, and the number of rows hit by each evaluation set (a row may be hit by
-        more than one) with the number of rows dropped as "removed".
+        The remaining rows in their order, and the number of rows that leak from each evaluation dataset (a row may leak
+        from more than one), with the number of rows removed as "removed".
     """
     texts = EvaluationTexts(evaluation)
     counts = dict.fromkeys([*evaluation, "removed"], 0)
-    kept = np.ones(len(dataset), bool)
+    remaining = np.ones(len(dataset), bool)
     tables = dataset.select_columns(columns).with_format("arrow")
     with tqdm(total=len(dataset), delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for start in range(0, len(dataset), BATCH):
             table = tables[start : start + BATCH]
-            for row, names in _sets_by_row(texts.find_rows(table, columns)).items():
-                kept[start + row] = False
+            for row, names in _names_by_row(texts.find_rows(table, columns)).items():
+                remaining[start + row] = False
                 counts["removed"] += 1
                 for name in names:
                     counts[name] += 1
             bar.update(len(table))
-    return dataset.select(np.flatnonzero(kept)), counts
+    return dataset.select(np.flatnonzero(remaining)), counts
 
 
-def _sets_by_row(found: Iterable[tuple[int, str, set[str]]]) -> dict[int, set[str]]:
+def _names_by_row(leaks: Iterable[tuple[int, str, set[str]]]) -> dict[int, set[str]]:
     rows: dict[int, set[str]] = {}
-    for row, _, names in found:
+    for row, _, names in leaks:
         rows[row] = rows.get(row, set()) | names
     return rows
 
 
-def _load_sts(source: str) -> DatasetDict:
-    from data_scripts.sources.sts import load_sts_sets
-
-    sets = load_sts_sets(source)
-    return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})
-
-
-def _load_by_name(name: str, source: str) -> DatasetDict:
-    # Imported late: these modules read what this one need not.
-    from data_scripts.sources.cqa import load_cqa
-    from data_scripts.sources.nli import load_nli
-    from data_scripts.sources.stsb import load_stsb
-
-    loaders: dict[str, Callable[[str], DatasetDict]] = {
-        "stsb": load_stsb,
-        "sts": _load_sts,
-        "nli": load_nli,
-        "snli": load_nli,
-        "cqa": load_cqa,
-    }
-    return loaders[name](source) if name in loaders else load_columns(source, ())
+def _load_evaluation(name: str, source: str) -> DatasetDict:
+    """Read a source as the command of this name does, if it is one that reads evaluation datasets."""
+    command = find_commands().get(name)
+    load = getattr(command.load(), "load_evaluation", None) if command else None
+    return load(source) if load else load_columns(source, ())
 
 
-def text_columns(columns: Iterable[str], place: str) -> list[str]:
-    """Those of a table's `columns` that hold texts, or lists of them, by their names.
+def text_columns(columns: Iterable[str], location: str) -> list[str]:
+    """The columns of a table that hold texts, or lists of them, recognized by their names.
 
     Raises:
-        InputError: none does; the message begins with `place`.
+        InputError: there is none; the message begins with `location`.
     """
-    found = list(columns)
-    texts = [name for name in TEXT_COLUMNS if name in found]
+    available = list(columns)
+    texts = [name for name in TEXT_COLUMNS if name in available]
     if not texts:
         raise InputError(
-            f"{place}: no column of text; expected some of {', '.join(TEXT_COLUMNS)}; found {', '.join(found)}"
+            f"{location}: no column of text; expected some of {', '.join(TEXT_COLUMNS)}; found {', '.join(available)}"
         )
     return texts
 
 
 def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
-    """The sentences of each evaluation split of the sets named: "NAME split" -> sentences.
+    """The sentences of each evaluation split of some datasets: "NAME split" -> sentences.
 
     Args:
         against: NAME=SOURCE, as the command's help describes them.
 
     Raises:
-        InputError: not of that form, a source that cannot be read, or one without an evaluation split.
+        InputError: not NAME=SOURCE, a source that cannot be read, or one without an evaluation split.
     """
     sentences: dict[str, list[str]] = {}
     for each in against:
         name, equals, source = each.partition("=")
         if not (name and equals and source):
             raise InputError(f"--against {each}: expected NAME=SOURCE, such as stsb=mteb/stsbenchmark-sts")
-        splits = _load_by_name(name, source)
-        judged = {split: rows for split, rows in splits.items() if not split.startswith("train")}
-        if not judged:
-            raise InputError(f"--against {each}: has no split to judge on; found {', '.join(splits)}")
-        for split, rows in judged.items():
+        splits = _load_evaluation(name, source)
+        evaluation = {split: rows for split, rows in splits.items() if not split.startswith("train")}
+        if not evaluation:
+            raise InputError(f"--against {each}: has no split for evaluation; found {', '.join(splits)}")
+        for split, rows in evaluation.items():
             key = f"{name} {'dev' if split == 'validation' else split}"
             if key in sentences:
-                raise InputError(f"--against {each}: there is a set of the name {name} already; name it otherwise")
+                raise InputError(f"--against {each}: the name {name} is used twice; choose another name")
             columns = text_columns(rows.column_names, f"{source}, split {split}")
             sentences[key] = [
                 text
@@ -241,44 +218,42 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         required=True,
         metavar="NAME=SOURCE",
-        help="an evaluation set, as described above; may be given several times",
+        help="an evaluation dataset, as described above; may be given several times",
     )
     where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", type=Path, metavar="OUTPUT", help="where the data without them are written")
+    where.add_argument("-o", "--output", type=Path, metavar="OUTPUT", help="where the remaining data are written")
     where.add_argument("--report-only", action="store_true", help="print what leaks, and write nothing")
-    parser.add_argument("--overwrite", action="store_true", help="replace a folder that is there already")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Look every training text up, print what leaks, and write the rest with leakage.json and the licence."""
-    from data_scripts.write.card import write_corpus_card  # its libraries take a while
-
+    """Look up every training text, print what leaks, and write the rest with leakage.json and the license."""
     files = sorted(existing_folder(args.folder).glob("train-*.parquet"))
     if not files:
-        raise InputError(f"{args.folder}: no train-*.parquet; expected a folder that one of our commands wrote")
+        raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and args.output.resolve() == args.folder.resolve():
-        raise InputError(f"--output {args.output}: the folder that is read; name another one")
+        raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     evaluation = load_evaluation_texts(args.against)
     leaks = _Leaks(EvaluationTexts(evaluation))
     if args.report_only:
-        _strip(files, leaks, None)
+        _remove_leaks(files, leaks, None)
     else:
         with new_folder(args.output, args.overwrite) as (folder, _):
-            _strip(files, leaks, folder)
+            _remove_leaks(files, leaks, folder)
             if leaks.read == leaks.removed:
-                raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation sets?")
+                raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
             for file in sorted(set(args.folder.glob("*.parquet")) - set(files)):
                 shutil.copyfile(file, folder / file.name)
             _write_reports(leaks.report(evaluation), args.folder, folder)
             licenses = read_licenses(args.folder / "README.md")
-            write_corpus_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
-    print(_table(leaks.report(evaluation)))
+            write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
+    print(_format_leaks(leaks.report(evaluation)))
     if args.output:
         print(f"saved in {args.output}")
 
 
 class _Leaks:
-    """Counts what leaks as tables pass, and remembers the first leaked texts of each evaluation set."""
+    """Counts the leaks, table by table, and remembers the first leaked texts of each evaluation dataset."""
 
     def __init__(self, texts: EvaluationTexts) -> None:
         self.texts = texts
@@ -287,21 +262,21 @@ class _Leaks:
         self.rows: Counter[str] = Counter()
         self.examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
-    def kept(self, table: pa.Table) -> pa.Table:
-        """The rows of the next table without a text that leaks."""
-        keep = np.ones(len(table), bool)
+    def remove(self, table: pa.Table) -> pa.Table:
+        """Count the leaks in the next table; returns the rows without them."""
+        remaining = np.ones(len(table), bool)
         for start in range(0, len(table), BATCH):
-            found = list(self.texts.find_rows(table.slice(start, BATCH), self.columns))
-            for row, names in _sets_by_row(found).items():
-                keep[start + row] = False
+            leaks = list(self.texts.find_rows(table.slice(start, BATCH), self.columns))
+            for row, names in _names_by_row(leaks).items():
+                remaining[start + row] = False
                 self.rows.update(names)
-            for row, text, names in found:
+            for row, text, names in leaks:
                 for name in names:
                     if len(self.examples[name]) < EXAMPLES:
                         self.examples[name].append({"row": self.read + start + row + 1, "text": text})
         self.read += len(table)
-        self.removed += len(table) - int(keep.sum())
-        return table.filter(pa.array(keep))
+        self.removed += len(table) - int(remaining.sum())
+        return table.filter(pa.array(remaining))
 
     def report(self, evaluation: dict[str, list[str]]) -> dict[str, Any]:
         """What is written to leakage.json."""
@@ -315,8 +290,8 @@ class _Leaks:
         }
 
 
-def _strip(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
-    """Look at every row, and write those that do not leak to files of the same names in `folder`, if there is one."""
+def _remove_leaks(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
+    """Check every row, and write those that do not leak to files of the same names in `folder`, if one is given."""
     total = sum(pq.read_metadata(file).num_rows for file in files)
     with tqdm(total=total, delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for path in files:
@@ -324,25 +299,25 @@ def _strip(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
             leaks.columns = text_columns(file.schema_arrow.names, str(path))
             writer = None
             for batch in file.iter_batches(batch_size=ROW_GROUP):
-                kept = leaks.kept(pa.Table.from_batches([batch]))
-                if folder and len(kept):  # `datasets` reads no empty files
+                remaining = leaks.remove(pa.Table.from_batches([batch]))
+                if folder and len(remaining):  # `datasets` cannot read empty files
                     writer = writer or pq.ParquetWriter(folder / path.name, file.schema_arrow, compression="zstd")
-                    writer.write_table(kept)
+                    writer.write_table(remaining)
                 bar.update(len(batch))
             if writer:
                 writer.close()
 
 
 def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:
-    """leakage.json, and the report.json of the folder that was read with a section on what is no more there."""
+    """Write leakage.json, and the report.json of the source with a section on what was removed."""
     (folder / "leakage.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     path = source / "report.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     write_report(before | {"leakage": report["rows"]}, folder)
 
 
-def _table(report: dict[str, Any]) -> str:
-    lines = [f"{'evaluation set':<30} {'sentences':>10} {'rows of train that hold one':>28}"]
+def _format_leaks(report: dict[str, Any]) -> str:
+    lines = [f"{'evaluation dataset':<30} {'sentences':>10} {'training rows with one':>28}"]
     for name, leaked in report["sets"].items():
         lines.append(f"{name:<30} {leaked['sentences']:>10,} {leaked['rows']:>28,}")
         lines += [f"    row {example['row']}: {example['text']}" for example in leaked["examples"]]

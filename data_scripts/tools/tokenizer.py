@@ -1,4 +1,4 @@
-"""Train a tokenizer from the train split of pairs folders, saved so that AutoTokenizer reads it."""
+"""Train a tokenizer on the train split of pairs, and save it so that AutoTokenizer loads it."""
 
 import argparse
 import tempfile
@@ -13,43 +13,45 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources.nli import load_nli
+
+COMMANDS = ("tokenizer",)
 
 Kind = Literal["word", "bare_word", "wordpiece"]
 SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
-MAX_ALPHABET = 1000  # characters a WordPiece vocabulary may spend ids on, as BERT's trainer has it
+MAX_ALPHABET = 1000  # characters in a WordPiece vocabulary, as in BERT's trainer
 
 
 def train_tokenizer(
     texts: Iterable[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
 ) -> PreTrainedTokenizerFast:
-    """Train a lower-casing (NFKC) tokenizer that splits punctuation off and adds no token around a text.
+    """Train a lowercasing (NFKC) tokenizer that splits off punctuation and adds no special token to a text.
 
-    `word` keeps the most frequent words, ties in the order of their letters; `bare_word` is that with punctuation and
-    symbols left out; `wordpiece` learns subwords (Schuster and Nakajima, 2012) and keeps the 1,000 most frequent
-    characters at most. The same texts give the same tokenizer, bit for bit, in any order.
+    `word` keeps the most frequent words, ties in alphabetical order; `bare_word` also drops punctuation and symbols;
+    `wordpiece` learns subwords (Schuster and Nakajima, 2012) from at most the 1,000 most frequent characters. The same
+    texts give the same tokenizer, bit for bit, in any order.
 
     Args:
-        texts: what to count words in, read once.
+        texts: the texts to train on, read once.
         kind: "word", "bare_word" or "wordpiece".
-        vocab_size: ids in all, `[PAD]` (0) and `[UNK]` (1) among them; fewer where the texts have fewer words.
-        min_count: a word (a merge of two subwords) seen less often gets no id.
-        max_length: tokens kept, from its start, of a text where truncation is asked for (`model_max_length`).
+        vocab_size: the number of ids, including `[PAD]` (0) and `[UNK]` (1); fewer if the texts have fewer words.
+        min_count: a word (or a merge of two subwords) that is less frequent gets no id.
+        max_length: the number of tokens to which a text is truncated, if truncation is enabled (`model_max_length`).
 
     Raises:
-        InputError: an option out of range, a text that is no string, or no word seen `min_count` times.
+        InputError: an option is out of range, a text is not a string, or no word occurs `min_count` times.
     """
     _check_options(kind, vocab_size, min_count, max_length)
-    checked = _strings(texts)
+    strings = _require_strings(texts)
     tokenizer = (
-        _train_subwords(checked, vocab_size, min_count)
+        _train_subwords(strings, vocab_size, min_count)
         if kind == "wordpiece"
-        else _train_words(checked, vocab_size, min_count, bare=kind == "bare_word")
+        else _train_words(strings, vocab_size, min_count, bare=kind == "bare_word")
     )
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise InputError(
-            f"tokenizer: no word occurs {min_count} times or more in the texts: give more text or a lower --min-count"
+            f"tokenizer: no word occurs {min_count} times or more in the texts: use more text or a lower --min-count"
         )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -59,7 +61,7 @@ def train_tokenizer(
         padding_side="right",
         truncation_side="right",
         model_input_names=["input_ids", "attention_mask"],
-        # A text that spells "[PAD]" is three words like any other, never padding.
+        # "[PAD]" in a text is three ordinary tokens, never padding.
         split_special_tokens=True,
     )
 
@@ -74,7 +76,7 @@ def _check_options(kind: str, vocab_size: int, min_count: int, max_length: int) 
             raise InputError(f"{option} {value}: expected 1 or more")
 
 
-def _strings(texts: Iterable[str]) -> Iterator[str]:
+def _require_strings(texts: Iterable[str]) -> Iterator[str]:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise InputError(
@@ -83,7 +85,7 @@ def _strings(texts: Iterable[str]) -> Iterator[str]:
         yield text
 
 
-def _untrained(model: models.Model) -> Tokenizer:
+def _untrained_tokenizer(model: models.Model) -> Tokenizer:
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -91,7 +93,7 @@ def _untrained(model: models.Model) -> Tokenizer:
 
 
 def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bool) -> Tokenizer:
-    tokenizer = _untrained(models.WordLevel(unk_token="[UNK]"))
+    tokenizer = _untrained_tokenizer(models.WordLevel(unk_token="[UNK]"))
     if bare:
         leave_out = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}]+"), "removed")
         tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, leave_out])
@@ -104,9 +106,10 @@ def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bo
 
 def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> Tokenizer:
     texts = list(texts)  # read twice: characters, then merges
-    tokenizer = _untrained(models.WordPiece(unk_token="[UNK]"))
-    # The trainer numbers characters in the order of a hash table, which differs from run to run and then decides ties
-    # between merges. Passing every character as a reserved token fixes the numbers; the model is rebuilt without them.
+    tokenizer = _untrained_tokenizer(models.WordPiece(unk_token="[UNK]"))
+    # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
+    # between merges by these numbers. Passing every character as a special token fixes the numbers; afterwards the
+    # model is rebuilt without these special tokens.
     alphabet = _alphabet(texts, tokenizer, limit=min(MAX_ALPHABET, vocab_size // 4), min_count=min_count)
     trainer = trainers.WordPieceTrainer(
         vocab_size=vocab_size,
@@ -117,13 +120,13 @@ def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> To
         show_progress=False,
     )
     tokenizer.train_from_iterator(tqdm(texts, desc="counting words", unit=" texts", unit_scale=True), trainer)
-    rebuilt = _untrained(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
+    rebuilt = _untrained_tokenizer(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
     rebuilt.decoder = decoders.WordPiece()
     return rebuilt
 
 
 def _alphabet(texts: list[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
-    """The `limit` most frequent characters after normalisation, in the order of their code points."""
+    """The `limit` most frequent characters after normalization, sorted by code point."""
     counts: Counter[str] = Counter()
     for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
         counts.update(tokenizer.normalizer.normalize_str(text))
@@ -135,7 +138,7 @@ def _alphabet(texts: list[str], tokenizer: Tokenizer, limit: int, min_count: int
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
-    """Write tokenizer.json and tokenizer_config.json into `output`; each appears whole or not at all."""
+    """Write tokenizer.json and tokenizer_config.json into `output`; each appears complete or not at all."""
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=output, prefix=".writing-") as folder:
         tokenizer.save_pretrained(folder)
@@ -145,7 +148,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("pairs", nargs="+", help="pairs folders or Hub ids; their train split is read, nothing else")
+    parser.add_argument("pairs", nargs="+", help="folders of pairs or Hub ids; only their train split is read")
     parser.add_argument(
         "-o", "--output", type=Path, required=True, help="folder to save to, for example data/tokenizer"
     )
@@ -156,11 +159,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="whole words, those without punctuation, or subwords (default: word)",
     )
     parser.add_argument(
-        "--vocab-size", type=int, default=30000, help="ids in all, [PAD] and [UNK] included (default: 30000)"
+        "--vocab-size", type=int, default=30000, help="number of ids, including [PAD] and [UNK] (default: 30000)"
     )
-    parser.add_argument("--min-count", type=int, default=2, help="a word seen less often is unknown (default: 2)")
-    parser.add_argument("--max-length", type=int, default=64, help="tokens kept of a longer text (default: 64)")
-    parser.add_argument("--snli", metavar="SOURCE", help="add the sentences of SNLI's train split (folder or Hub id)")
+    parser.add_argument("--min-count", type=int, default=2, help="less frequent words are unknown (default: 2)")
+    parser.add_argument("--max-length", type=int, default=64, help="tokens to which a text is truncated (default: 64)")
+    parser.add_argument("--snli", metavar="SOURCE", help="also train on SNLI's train split (folder or Hub id)")
 
 
 def _texts(columns: list[Dataset]) -> Iterator[str]:
@@ -171,21 +174,21 @@ def _texts(columns: list[Dataset]) -> Iterator[str]:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Train on the train splits named, save, and print the size."""
+    """Train on the train splits, save the tokenizer, and print its size."""
     _check_options(args.kind, args.vocab_size, args.min_count, args.max_length)
     if args.output.exists() and not args.output.is_dir():
-        raise InputError(f"--output {args.output}: a file, expected a folder: name another one")
+        raise InputError(f"--output {args.output}: a file, expected a folder; name another one")
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
     if args.snli is not None:
         sources.append((load_nli(args.snli), ["premise", "hypothesis"], args.snli))
     for splits, _, source in sources:
         if "train" not in splits:
             raise InputError(
-                f"{source}: has no train split (it has {', '.join(splits)}); a tokenizer is trained on train alone"
+                f"{source}: has no train split (it has {', '.join(splits)}); a tokenizer is trained on train only"
             )
     columns = [splits["train"].select_columns(names) for splits, names, _ in sources]
     total = sum(column.num_rows * column.num_columns for column in columns)
     texts = tqdm(_texts(columns), desc="reading", total=total, unit=" texts", unit_scale=True)
     tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count, args.max_length)
     save_tokenizer(tokenizer, args.output)
-    print(f"{len(tokenizer):,} {args.kind} tokens, [PAD] and [UNK] included, saved in {args.output}")
+    print(f"{len(tokenizer):,} {args.kind} tokens, including [PAD] and [UNK], saved in {args.output}")

@@ -1,4 +1,4 @@
-"""Uploads a folder to the Hub, and says in words what went wrong; checks what the Hub will be told."""
+"""Uploads a folder to the Hub with clear error messages; checks repository ids and licenses before that."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from data_scripts.errors import InputError
 
 
 def check_repository_id(repository_id: str) -> None:
-    """Refuse what cannot be a repository's name, before any work is done for it.
+    """Reject an invalid repository id before any work is done.
 
     Raises:
         InputError: if it is not of the form OWNER/NAME.
@@ -23,27 +23,31 @@ def check_repository_id(repository_id: str) -> None:
     except HFValidationError as error:
         raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: {error}") from error
     if repository_id.count("/") != 1:
-        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: OWNER/NAME was expected")
+        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: expected OWNER/NAME")
 
 
 def check_license(option: str, value: str) -> None:
-    """Refuse what cannot be a licence in the Hub's spelling: its list is on the Hub alone, but has words of one form.
+    """Reject what cannot be a license id: only the Hub has the list of them, but they all have one form.
+
+    Args:
+        option: where the license was given, for the message.
+        value: the license.
 
     Raises:
-        InputError: if it is not of this form; `option` is where it was given.
+        InputError: if it does not have this form.
     """
     if not re.fullmatch(r"[a-z0-9]+([.-][a-z0-9]+)*", value):
         raise InputError(
-            f"{option} is '{value}'; expected a licence as the Hub spells it, in small letters, such as apache-2.0, "
+            f"{option} is '{value}'; expected a license as the Hub spells it, in lowercase, such as apache-2.0, "
             "cc-by-sa-4.0 or other"
         )
 
 
 def read_licenses(card: Path) -> list[str]:
-    """The licences that the README.md of a data set states; none where it is no card, or says `unknown`."""
+    """The licenses that the README.md of a dataset states; none if it is not a card, or says `unknown`."""
     try:
         stated = (metadata_load(card) or {}).get("license") if card.is_file() else None
-    except (OSError, ValueError, yaml.YAMLError):  # somebody else's file, which need not be a card
+    except (OSError, ValueError, yaml.YAMLError):  # a README.md from elsewhere need not be a card
         return []
     return [str(each) for each in (stated if isinstance(stated, list) else [stated]) if each and each != "unknown"]
 
@@ -51,18 +55,18 @@ def read_licenses(card: Path) -> list[str]:
 def upload(
     folder: Path, repository_id: str, *, failed: str, private: bool, repo_type: str = "model", **options: Any
 ) -> str:
-    """Make the repository where there is none, and upload a folder to it in one commit; the commit's address.
+    """Create the repository if it does not exist, and upload a folder to it in one commit; returns the commit's URL.
 
     Args:
         folder: what is uploaded.
         repository_id: OWNER/NAME.
-        failed: what the message of a failure ends with: how the user does it again.
-        private: make the repository, if it is not there, a private one.
+        failed: the end of the error message: how the user can upload it again.
+        private: whether a new repository is private.
         repo_type: "model", "dataset" or "space".
         options: those of `HfApi.upload_folder`.
 
     Raises:
-        InputError: no token, no connection, or the Hub does not take it.
+        InputError: no token, no connection, or the Hub rejects it.
     """
     problem = f"nothing was pushed to {repository_id}: "
     if get_token() is None:

@@ -13,9 +13,9 @@ from datasets import Dataset, load_dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
+from data_scripts.read.text_files import text_lines
 from data_scripts.sources.sts import STS_SETS
 from data_scripts.tools.tokenizer import train_tokenizer
-from data_scripts.write.corpora import text_lines
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.token_cache import TokenColumn, token_columns

@@ -134,9 +134,9 @@ def _serve() -> None:
 
     import data_scripts.sources.reddit  # noqa: F401, what is forked has it
     from data_scripts.__main__ import main
-    from data_scripts.read import dumps
+    from data_scripts.write import comments
 
-    dumps.WORTH_WORKERS = 0  # small dumps are otherwise read without workers
+    comments.WORTH_WORKERS = 0  # small dumps are otherwise read without workers
     for line in sys.stdin:
         arguments, kill_after = json.loads(line)
         started = time.monotonic()

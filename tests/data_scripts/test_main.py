@@ -1,12 +1,29 @@
+import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.__main__ import COMMANDS, main
+from data_scripts.__main__ import main
+from data_scripts.commands import find_commands
+from data_scripts.features import NLI_FEATURES
+from data_scripts.read.hub_datasets import load_columns
 
+COMMANDS = find_commands()
+MAIN_NAMES = sorted({command.names[0] for command in COMMANDS.values()})
 HEAVY = ("torch", "transformers", "datasets", "ibis", "duckdb", "pyarrow", "numpy", "tokenizers")
+
+
+def test_every_module_of_a_command_is_found_and_has_what_a_command_needs():
+    expected = "books captions conversations cqa leakage nli paraphrases reddit sample sts stsb tokenizer".split()
+    assert expected == MAIN_NAMES and set(COMMANDS) - {*expected} == {"snli"}
+    for command in COMMANDS.values():
+        module = command.load()
+        assert module.__doc__.startswith(command.docstring.splitlines()[0])
+        assert command.names == module.COMMANDS and callable(module.add_arguments) and callable(module.run)
 
 
 def test_help_lists_every_command_with_its_line(capsys):
@@ -14,8 +31,9 @@ def test_help_lists_every_command_with_its_line(capsys):
         main(["--help"])
     assert stopped.value.code == 0
     printed = capsys.readouterr().out
-    for command in COMMANDS:
-        assert re.search(rf"^    {command}\s+\w+ \w+ \w+", printed, re.MULTILINE), command
+    for command in MAIN_NAMES:
+        assert re.search(rf"^    {command}( \(.*\))?\s+\w+ \w+ \w+", printed, re.MULTILINE), command
+    assert "nli (snli)" in printed
 
 
 def test_help_imports_no_heavy_library():
@@ -50,3 +68,112 @@ def test_a_users_mistake_is_one_line_without_traceback(tmp_path):
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
     assert finished.returncode == 2
     assert finished.stderr == f"error: {dump}: cannot be read (No such file or directory); check the path\n"
+
+
+TOY_SOURCE = '''"""Read a toy dataset: lines of a premise, a hypothesis and a label, with | between them.
+
+A second paragraph with 100 % of the details.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from datasets import Dataset, DatasetDict
+
+from data_scripts.errors import InputError
+from data_scripts.features import NLI_FEATURES, NLI_LABELS
+from data_scripts.read.text_files import text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+
+COMMANDS = ("toy", "plaything")
+
+
+@dataclass
+class Example:
+    premise: str
+    hypothesis: str
+    label: int
+
+
+def add_arguments(parser):
+    add_dataset_arguments(parser, "a .txt file")
+
+
+def parse(location, line):
+    premise, hypothesis, label = line.split("|")
+    if label not in NLI_LABELS:
+        raise InputError(f"{location}: label {label!r}; expected one of {', '.join(NLI_LABELS)}")
+    return Example(premise, hypothesis, NLI_LABELS.index(label))
+
+
+def run(args):
+    with dataset_folder(args) as (folder, _):
+        examples = [vars(parse(*line)) for line in text_lines(Path(args.source))]
+        splits = DatasetDict({"train": Dataset.from_list(examples, features=NLI_FEATURES)})
+        write_splits(splits, {"train": {"rows": len(examples)}}, folder)
+'''
+
+
+@pytest.fixture
+def toy_source(tmp_path) -> str:
+    path = tmp_path / "elsewhere" / "my_source.py"
+    path.parent.mkdir()
+    path.write_text(TOY_SOURCE, encoding="utf-8")
+    return str(path)
+
+
+def test_a_source_in_one_file_outside_of_the_package_runs_as_a_command(toy_source, tmp_path):
+    (tmp_path / "toy.txt").write_text("A cat.|An animal.|entailment\nA cat.|A dog.|contradiction\n", encoding="utf-8")
+    command = [sys.executable, "-m", "data_scripts", toy_source, str(tmp_path / "toy.txt"), "--license", "cc0-1.0"]
+    finished = subprocess.run([*command, "-o", str(tmp_path / "out")], capture_output=True, text=True, check=False)
+    assert finished.returncode == 0, finished.stderr
+    train = load_columns(str(tmp_path / "out"), tuple(NLI_FEATURES))["train"]
+    assert train.features == NLI_FEATURES
+    assert train.to_list() == [
+        {"premise": "A cat.", "hypothesis": "An animal.", "label": 0},
+        {"premise": "A cat.", "hypothesis": "A dog.", "label": 2},
+    ]
+    assert json.loads((tmp_path / "out" / "report.json").read_text()) == {"train": {"rows": 2}}
+    assert "license: cc0-1.0" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_the_dataset_of_such_a_source_passes_through_the_other_commands(toy_source, tmp_path):
+    (tmp_path / "toy.txt").write_text("A cat.|An animal.|entailment\nA dog.|A cat.|contradiction\n", encoding="utf-8")
+    assert main([toy_source, str(tmp_path / "toy.txt"), "-o", str(tmp_path / "toy")]) == 0
+    (tmp_path / "test.tsv").write_text("premise\thypothesis\tlabel\nA dog.\tWho?\tn\n", encoding="utf-8")
+    against = ["--against", f"nli={tmp_path / 'test.tsv'}", "-o", str(tmp_path / "clean")]
+    assert main(["leakage", str(tmp_path / "toy"), *against]) == 0
+    (file,) = (tmp_path / "clean").glob("*.parquet")
+    assert pq.read_table(file)["premise"].to_pylist() == ["A cat."]
+
+
+def test_such_a_source_explains_itself(toy_source, capsys):
+    with pytest.raises(SystemExit) as stopped:
+        main([toy_source, "--help"])
+    assert stopped.value.code == 0
+    printed = capsys.readouterr().out
+    assert "Read a toy dataset" in printed and "100 % of the details" in printed and "--overwrite" in printed
+
+
+def test_mistakes_in_such_a_source_are_named(toy_source, tmp_path, capsys):
+    (tmp_path / "toy.txt").write_text("A cat.|An animal.|perhaps\n", encoding="utf-8")
+    assert main([toy_source, str(tmp_path / "toy.txt"), "-o", str(tmp_path / "out")]) == 2
+    assert "toy.txt:1: label 'perhaps'; expected one of entailment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "cannot be read (No such file or directory)"),
+        ("def run(:", "not a Python file"),
+        ('"""A docstring."""', 'expected a docstring, COMMANDS = ("name",)'),
+        ('COMMANDS = ("name",)', 'expected a docstring, COMMANDS = ("name",)'),
+        ('"""A command."""\nCOMMANDS = ("name",)\ndef run(args): ...', "has no function add_arguments"),
+    ],
+)
+def test_a_file_that_is_not_a_command_is_rejected(tmp_path: Path, capsys, content, message):
+    path = tmp_path / "my_source.py"
+    if content is not None:
+        path.write_text(content, encoding="utf-8")
+    assert main([str(path), "--help"]) == 2
+    assert f"error: {path}: " in (printed := capsys.readouterr().err) and message in printed

@@ -3,12 +3,12 @@
 import argparse
 from pathlib import Path
 
-from data_scripts.read.text_files import text_lines
-from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
-from data_scripts.write.report import print_report
 from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
+from data_scripts.read.text_files import text_lines
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+from data_scripts.write.report import print_report
 
 COMMANDS = ("rhymes",)
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from data_scripts.read.hub_datasets import load_columns
 from torch import Tensor, nn
 
+from data_scripts.read.hub_datasets import load_columns
 from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.data.token_cache import TokenColumn

@@ -11,13 +11,12 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_columns, load_pairs
 from data_scripts.sources.cqa import load_cqa
 from data_scripts.sources.nli import load_nli
 from data_scripts.sources.sts import load_sts_sets
 from data_scripts.sources.stsb import load_stsb
 from data_scripts.tools.leakage import remove_leaked, text_columns
-from data_scripts.write.corpora import load_columns
 from trainer.arguments import Arguments
 
 EvaluationData = dict[str, Any]

@@ -16,7 +16,7 @@ from datasets import Dataset, DatasetDict
 from sentence_transformers import SentenceTransformer
 
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources.stsb import load_stsb
 from trainer.encoders.loading import load_encoder
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction

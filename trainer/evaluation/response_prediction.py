@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources.stsb import load_stsb
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import cosine

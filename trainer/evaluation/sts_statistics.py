@@ -7,7 +7,7 @@ import numpy as np
 from datasets import Dataset
 from scipy import stats
 
-from data_scripts.tools.leakage import normalise
+from data_scripts.clean.text import normalize_text
 from trainer.evaluation.sts_sets import StsSets
 
 _PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
@@ -62,8 +62,8 @@ def wilcoxon(scores: np.ndarray, others: np.ndarray) -> float:
 def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, dict[str, int]]:
     """Count the pairs of STS-B's dev and test splits that are in SNLI's training split.
 
-    Yang et al. (2018), footnote 9, count 4 and 5 pairs. Sentences are compared after the normalization of
-    `data_scripts.tools.leakage`.
+    Yang et al. (2018), footnote 9, count 4 and 5 pairs. Sentences are compared after
+    `data_scripts.clean.text.normalize_text`.
 
     Args:
         stsb: splits with `sentence1` and `sentence2`; missing splits are omitted.
@@ -90,4 +90,4 @@ def snli_overlap(stsb: Mapping[str, Dataset], snli_train: Dataset) -> dict[str, 
 def _normalized_pairs(rows: Dataset, first: str, second: str) -> Iterator[tuple[str, ...]]:
     """The two texts of each row, normalized, in alphabetical order."""
     for pair in zip(rows[first], rows[second], strict=True):
-        yield tuple(sorted(map(normalise, pair)))
+        yield tuple(sorted(map(normalize_text, pair)))

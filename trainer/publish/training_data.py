@@ -21,7 +21,8 @@ def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
 
 def trained_heads(settings: Mapping[str, Any]) -> set[str]:
     """The evaluators that measure what the trained tasks train, such as `snli`."""
-    return {TASKS[task].evaluator for task in trained_tasks(settings) if task in TASKS} - {None}
+    known = [TASKS[task] for task in trained_tasks(settings) if task in TASKS]
+    return {task.evaluator for task in known if task.evaluator}
 
 
 def task_lines(settings: Mapping[str, Any]) -> list[str]:

@@ -80,13 +80,13 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     # Imported here because it takes seconds, and a mistake on the command line should show before.
     from transformers.utils.logging import disable_progress_bar
 
+    from trainer.data.datasets import load_evaluation_data
     from trainer.report.claims import write_claims
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
     from trainer.report.siamese import write_siamese
     from trainer.report.systems import open_folders
-    from trainer.data.datasets import load_evaluation_data
     from trainer.report.yang import write_yang
 
     disable_progress_bar()

@@ -8,14 +8,14 @@ from typing import Any
 import numpy as np
 
 from data_scripts.errors import InputError
+from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
+from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.report.systems import System
-from trainer.data.datasets import EvaluationData
-from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.tasks import TASKS
 
 # Evaluators of a head, which a model may lack.

@@ -8,8 +8,8 @@ from scipy.sparse import csr_array
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from trainer.data.token_cache import TokenColumn
 from trainer.data.skip_gram import fit
+from trainer.data.token_cache import TokenColumn
 from trainer.data.token_weights import sif_weights
 
 METHODS: dict[str, tuple[type[Word2Vec], dict[str, Any]]] = {

@@ -20,8 +20,8 @@ from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns
-from trainer.evaluation.results import read_results, write_results
 from trainer.encoders.pv_dbow import PvDbowEncoder
+from trainer.evaluation.results import read_results, write_results
 from trainer.report.word2vec import embedding_matrix, sif_matrix, train_gensim
 from trainer.report.word2vec_texts import drop_token, load_tokenizer, read_texts, train_word_tokenizer
 

@@ -12,9 +12,9 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from data_scripts.read.hub_datasets import load_columns
 from data_scripts.tools.leakage import load_evaluation_texts, remove_leaked, text_columns
 from data_scripts.tools.tokenizer import train_tokenizer
-from data_scripts.write.corpora import load_columns
 from trainer.data.token_cache import TokenColumn
 
 

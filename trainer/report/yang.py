@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from trainer.evaluation.baselines import BASELINES
+from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_statistics import snli_overlap
 from trainer.report.labels import NEIGHBORS, TRANSFORMER, WORDS
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page, format_score
 from trainer.report.systems import Sweep, System
-from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.report.yang_figures import write_attention, write_scatter, write_snli_shares
 
 PAPER = "the paper:"

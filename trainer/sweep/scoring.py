@@ -59,7 +59,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
     if "stsb" in results:
         scores |= _score_stsb(encoder, str(run.arguments.stsb))
     if "response_prediction" in results:
-        scores |= _score_responses(encoder, run.arguments.pairs)
+        scores |= _score_responses(encoder, vars(run.arguments)["pairs"])
     return scores
 
 
@@ -73,7 +73,7 @@ def _score_stsb(encoder: Any, source: str) -> dict[str, np.ndarray]:
 
 
 def _score_responses(encoder: Any, sources: list[str]) -> dict[str, np.ndarray]:
-    from data_scripts.join.pairs import load_pairs
+    from data_scripts.read.hub_datasets import load_pairs
     from trainer.evaluation.response_prediction import build_queries, score_candidates
 
     pairs = _dev_columns(load_pairs, *sources)

@@ -12,8 +12,9 @@ from safetensors.torch import load_file
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
-from trainer.publish.folder import build_folder, publish
-from trainer.publish.model_card import find_licences
+from trainer.publish.folder import build_folder
+from trainer.publish.training_data import find_licenses
+from trainer.publish.upload import publish
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext
 from trainer.training.model_evaluator import ModelEvaluator
@@ -48,7 +49,7 @@ def finish_run(
         _load_best(evaluator.model, context.folder, progress)
         results = _final_results(context, evaluator)
         results["run"] = _describe_run(context, evaluator, progress, rows)
-        results["licences"] = find_licences(asdict(context.arguments))
+        results["licenses"] = find_licenses(asdict(context.arguments))
         results["leakage"] = leakage
         _write(context, evaluator, results)
     context.accelerator.wait_for_everyone()

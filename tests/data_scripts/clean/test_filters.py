@@ -12,42 +12,40 @@ from data_scripts.clean.filters import (
     PAPER,
     Filters,
     add_filter_arguments,
-    count,
+    count_values,
     first_rule,
-    language_of,
-    measure,
-    measure_column,
     read_filters,
-    rules,
+    removal_rules,
 )
+from data_scripts.clean.measures import measure, measure_column, measure_language
 from data_scripts.errors import InputError
 
 NONE = Filters(paper=False)
 
 
-def judge(texts: list[str], authors: list[str] | None = None, filters: Filters = PAPER) -> list[str]:
+def removed_by(texts: list[str], authors: list[str] | None = None, filters: Filters = PAPER) -> list[str]:
     """The first rule that removes each text, by way of the engine."""
     rows = []
     for position, (text, author) in enumerate(zip(texts, authors or ["someone"] * len(texts), strict=True)):
         body, characters, alphabetic = measure(text, filters)
         row = {"position": position, "body": body, "characters": characters, "alphabetic": alphabetic, "author": author}
-        rows.append(row | {"language": language_of(*list(row.values())[1:4], filters) if filters.language else ""})
+        rows.append(row | {"language": measure_language(*list(row.values())[1:4], filters) if filters.language else ""})
     table = ibis.memtable(rows)
     author = table.author if authors else None
-    removed = rules(table.body, table.characters, table.alphabetic, author, table.language, filters)
+    removed = removal_rules(table.body, table.characters, table.alphabetic, author, table.language, filters)
     return table.mutate(rule=first_rule(removed)).order_by("position").to_pyarrow()["rule"].to_pylist()
 
 
 def test_350_characters_are_removed_and_349_are_kept():
-    assert judge(["a" * 349, "a" * 350]) == [KEPT, "350 characters or more"]
+    assert removed_by(["a" * 349, "a" * 350]) == [KEPT, "350 characters or more"]
 
 
 def test_characters_are_unicode_characters_not_bytes():
-    assert judge(["é" * 349]) == [KEPT]
+    assert removed_by(["é" * 349]) == [KEPT]
 
 
 def test_exactly_70_percent_letters_are_removed_and_one_more_letter_is_kept():
-    assert judge(["I am a man", "I am amanx"]) == ["70 % letters or fewer", KEPT]
+    assert removed_by(["I am a man", "I am amanx"]) == ["70 % letters or fewer", KEPT]
 
 
 @pytest.mark.parametrize("characters", range(10, 350, 10))
@@ -55,34 +53,34 @@ def test_70_percent_is_exact_at_every_length(characters):
     letters = characters * 7 // 10
     at_limit = "a" * letters + "." * (characters - letters)
     above = "a" * (letters + 1) + "." * (characters - letters - 1)
-    assert judge([at_limit, above]) == ["70 % letters or fewer", KEPT]
+    assert removed_by([at_limit, above]) == ["70 % letters or fewer", KEPT]
 
 
 def test_letters_of_every_script_count():
-    assert judge(["Привет", "こんにちは"]) == [KEPT, KEPT]
+    assert removed_by(["Привет", "こんにちは"]) == [KEPT, KEPT]
 
 
 @pytest.mark.parametrize("text", ["https about this", "/r/something said", "@somebody said"])
 def test_links_and_mentions_at_the_start_are_removed_and_elsewhere_kept(text):
-    assert judge([text, f"look {text}"]) == ["starts with https, /r/, @", KEPT]
+    assert removed_by([text, f"look {text}"]) == ["starts with https, /r/, @", KEPT]
 
 
 @pytest.mark.parametrize("author", ["bot", "AutoBot", "robOTics"])
 def test_authors_with_bot_in_any_case_are_removed(author):
-    assert judge(["an ordinary text"], [author]) == ["author contains bot"]
+    assert removed_by(["an ordinary text"], [author]) == ["author contains bot"]
 
 
 def test_other_authors_are_kept():
-    assert judge(["an ordinary text"], ["bo_t"]) == [KEPT]
+    assert removed_by(["an ordinary text"], ["bo_t"]) == [KEPT]
 
 
 @pytest.mark.parametrize("text", ["", "[deleted]", "[removed]"])
 def test_deleted_and_empty_texts_are_always_removed(text):
-    assert judge([text], filters=NONE) == ["deleted or empty"]
+    assert removed_by([text], filters=NONE) == ["deleted or empty"]
 
 
 def test_without_the_papers_rules_all_else_is_kept():
-    assert judge(["a" * 400, "12345", "https"], ["bot"] * 3, NONE) == [KEPT] * 3
+    assert removed_by(["a" * 400, "12345", "https"], ["bot"] * 3, NONE) == [KEPT] * 3
 
 
 def test_html_entities_are_unescaped_before_they_are_measured():
@@ -96,8 +94,8 @@ def test_a_text_is_counted_under_the_first_rule_only():
             *[{"body": "fine", "characters": 4, "alphabetic": 4}] * 3,
         ]
     )
-    removed = rules(table.body, table.characters, table.alphabetic)
-    counts = count(table, first_rule(removed), [*removed, KEPT])
+    removed = removal_rules(table.body, table.characters, table.alphabetic)
+    counts = count_values(table, first_rule(removed), [*removed, KEPT])
     assert counts["350 characters or more"] == 1
     assert counts[KEPT] == 3
     assert sum(counts.values()) == 4
@@ -137,12 +135,12 @@ def test_markdown_is_stripped_from_a_column_as_from_its_texts():
 
 
 def test_a_minimum_of_characters_is_one():
-    assert judge(["four", "three"], filters=Filters(min_characters=5)) == ["fewer than 5 characters", KEPT]
+    assert removed_by(["four", "three"], filters=Filters(min_characters=5)) == ["fewer than 5 characters", KEPT]
 
 
 def test_the_list_of_bots_holds_in_any_case_and_without_the_papers_rules_too():
     filters = Filters(paper=False, bots=("automoderator",))
-    assert judge(["hello there"] * 2, ["AutoModerator", "bot"], filters) == ["author on the list of bots", KEPT]
+    assert removed_by(["hello there"] * 2, ["AutoModerator", "bot"], filters) == ["author on the list of bots", KEPT]
 
 
 def test_texts_surely_of_another_language_are_removed_and_short_ones_stay():
@@ -153,7 +151,7 @@ def test_texts_surely_of_another_language_are_removed_and_short_ones_stay():
         "ok",
     ]
     other = "not in language en"
-    assert judge(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]
+    assert removed_by(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]
 
 
 def options(*arguments: str) -> Filters:

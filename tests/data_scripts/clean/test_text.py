@@ -1,7 +1,9 @@
 import pyarrow as pa
 import pytest
 
-from data_scripts.clean.text import detect_language, languages, mask, strip_markdown
+from data_scripts.clean.language import detect_language, languages
+from data_scripts.clean.masking import mask_personal_data
+from data_scripts.clean.text import strip_markdown
 
 
 @pytest.mark.parametrize(
@@ -39,7 +41,7 @@ def test_languages_are_detected_where_there_is_enough_text():
     ],
 )
 def test_personal_data_are_masked_and_counted(text, masked, kind):
-    texts, counts = mask(pa.array(["nothing to hide", text]))
+    texts, counts = mask_personal_data(pa.array(["nothing to hide", text]))
     assert texts.to_pylist() == ["nothing to hide", masked]
     assert {name: number for name, number in counts.items() if number} == {kind: 1}
 
@@ -48,11 +50,11 @@ def test_personal_data_are_masked_and_counted(text, masked, kind):
     "text", ["in 1984 or 2001", "on 2015-01-02", "3.14159265", "meet @ noon", "me/you/us", "10,000,000 people", "a @ b"]
 )
 def test_what_is_no_personal_data_stays(text):
-    texts, counts = mask(pa.array([text]))
+    texts, counts = mask_personal_data(pa.array([text]))
     assert texts.to_pylist() == [text] and not any(counts.values())
 
 
 def test_several_in_one_text_are_all_masked():
-    texts, counts = mask(pa.array(["@a_b and u/cd: 555-123-4567, 555-765-4321, x@y.zz"]))
+    texts, counts = mask_personal_data(pa.array(["@a_b and u/cd: 555-123-4567, 555-765-4321, x@y.zz"]))
     assert texts.to_pylist() == ["[USER] and [USER]: [PHONE], [PHONE], [EMAIL]"]
     assert counts == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}

@@ -13,10 +13,10 @@ import pytest
 import sqlglot
 
 from data_scripts.__main__ import main
-from data_scripts.clean.filters import measure
+from data_scripts.clean.measures import measure
 from data_scripts.join import engines
-from data_scripts.join.pairs import measured
-from data_scripts.read.dumps import TEXT_FIELDS
+from data_scripts.join.replies import measure_comments
+from data_scripts.schemas import COMMENT_TEXTS
 
 SPLITS = ("train", "validation", "test")
 
@@ -68,7 +68,7 @@ def raw_table(real_dumps: list[str]) -> pa.Table:
     """Comments as the public tables have them: as Reddit gives them out, more columns, another order."""
     rows = [json.loads(line) for dump in real_dumps for line in bz2.decompress(Path(dump).read_bytes()).splitlines()]
     columns = {"score": [row["score"] for row in rows], "created_utc": [int(row["created_utc"]) for row in rows]}
-    return pa.table(columns | {name: [row[name] for row in rows] for name in reversed(TEXT_FIELDS)})
+    return pa.table(columns | {name: [row[name] for row in rows] for name in reversed(COMMENT_TEXTS)})
 
 
 def test_bigquerys_sql_gives_the_pairs_that_duckdb_gives(real_dumps, by_duckdb, capsys):
@@ -91,7 +91,7 @@ def test_bigquerys_sql_gives_the_pairs_that_duckdb_gives(real_dumps, by_duckdb, 
 def test_measures_in_sql_are_those_of_the_reader(real_dumps):
     raw = raw_table(real_dumps)
     table = ibis.duckdb.connect().create_table("raw", raw.append_column("row", pa.array(range(len(raw)))))
-    found = measured(table).order_by("row").select("body", "characters", "alphabetic").to_pyarrow().to_pylist()
+    found = measure_comments(table).order_by("row").select("body", "characters", "alphabetic").to_pyarrow().to_pylist()
     differ = 0
     for text, row in zip(raw["body"].to_pylist(), found, strict=True):
         if html.unescape(text) == text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"):

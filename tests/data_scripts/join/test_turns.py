@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from data_scripts.join.turns import make_turns, thread_names
-from data_scripts.sources.conversations import MESSAGE_SCHEMA
+from data_scripts.schemas import MESSAGE_SCHEMA
 
 
 def random_messages(seed: int, number: int = 120) -> list[dict]:
@@ -58,13 +58,13 @@ def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
             holder[row["source"], row["id"]] = turns[-1]
     for turn in turns:
         turn["key"] = min(row["row"] for row in turn["rows"])
-    found, neighbours = {}, defaultdict(set)
+    found, neighbors = {}, defaultdict(set)
     for turn in turns:
         head, texts = turn["rows"][0], [row["text"] for row in turn["rows"] if row["text"]]
         answered = turn["previous"] if head["parent"] is None else holder.get((head["source"], head["parent"]))
         if answered:
-            neighbours[turn["key"]].add(answered["key"])
-            neighbours[answered["key"]].add(turn["key"])
+            neighbors[turn["key"]].add(answered["key"])
+            neighbors[answered["key"]].add(turn["key"])
         text = " ".join(texts)
         found[turn["key"]] = {
             "id": head["id"],
@@ -79,10 +79,10 @@ def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
             "characters": len(text),
             "alphabetic": sum(map(str.isalpha, text)),
         }
-    return found, {key: thread_name(key, found, neighbours) for key in found}
+    return found, {key: thread_name(key, found, neighbors) for key in found}
 
 
-def thread_name(key: int, found: dict[int, dict], neighbours: dict[int, set[int]]) -> str:
+def thread_name(key: int, found: dict[int, dict], neighbors: dict[int, set[int]]) -> str:
     def divided(turn: int) -> bool:
         return found[turn]["thread"] is None or found[turn]["gap"] is not None
 
@@ -92,7 +92,7 @@ def thread_name(key: int, found: dict[int, dict], neighbours: dict[int, set[int]
     reached, todo = {key}, [key]
     while todo:
         turn = todo.pop()
-        for other in neighbours[turn] - reached:
+        for other in neighbors[turn] - reached:
             linked = (found[turn]["answers"] == other and divided(turn)) or (
                 found[other]["answers"] == turn and divided(other)
             )

@@ -94,7 +94,7 @@ def test_truncated_at_any_byte_it_is_refused_and_the_advice_saves_every_whole_li
     for end in [*ends, len(packed) - 1]:
         message = refuse(tmp_path / str(end), packed[:end], f"RC_2001-01{suffix}", capsys)
         assert "the archive is truncated, after " in message
-        assert "download it again, or unpack what is there" in message
+        assert "download it again, or unpack its readable part" in message
     # What an unpacker gives of the longest part; then the plain file is truncated within a line.
     part = b"".join(GOOD_LINES)[: random.Random(suffix).randrange(500_000, 600_000)]
     whole = part.count(b"\n")
@@ -166,7 +166,7 @@ def test_lines_in_other_encodings_are_counted(tmp_path):
 def test_a_dump_in_another_encoding_is_refused(tmp_path, capsys):
     data = b"".join(GOOD_LINES).decode().encode("utf-16")
     message = refuse(tmp_path, data, "RC_2001-01.jsonl", capsys)
-    assert "no comment in it; expected Pushshift's JSON lines of comments" in message
+    assert "contains no comment; expected Pushshift's JSON lines of comments" in message
     assert "RC_2001-01.jsonl:1: not UTF-8 (byte 0xff at 1)" in message
 
 
@@ -200,10 +200,10 @@ def test_an_empty_file_is_refused(tmp_path, capsys, name):
 @pytest.mark.parametrize("content", [b"", b"\n", b"\n\n \n"])
 @pytest.mark.parametrize("suffix", PACKERS)
 def test_an_archive_of_nothing_is_refused(tmp_path, capsys, suffix, content):
-    assert "no comment in it" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
+    assert "contains no comment" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
 
 
-NO_COMMENT = "no comment in it; expected Pushshift's JSON lines of comments"
+NO_COMMENT = "contains no comment; expected Pushshift's JSON lines of comments"
 
 
 @pytest.mark.parametrize(

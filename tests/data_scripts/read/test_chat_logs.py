@@ -9,9 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.errors import InputError
-from data_scripts.read.chat_logs import CHANNEL_GAP, check_log, read_log
+from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import BrokenLines
-from data_scripts.read.tables import ChatLog, Message, Pair
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message, Pair
 
 
 def log(path: Path, gap: float | None = None, **columns: str) -> ChatLog:
@@ -370,25 +370,25 @@ def test_a_csv_quote_that_is_never_closed_does_not_hold_the_file(tmp_path):
         (
             lambda at: write(at / "c.jsonl", {"id": 1, "parent": 2, "text": "x"}),
             {"speaker": "author.name"},
-            "--columns speaker=author.name: nothing of that name in",
+            "--columns speaker=author.name: no such column in",
         ),
         (
             lambda at: bytes_of(at / "c.csv", b"id,parent,body\n"),
             {"text": "bdy"},
-            "--columns text=bdy: nothing of that",
+            "--columns text=bdy: no such column in",
         ),
         (
             lambda at: bytes_of(at / "c.json", b'[{"input": "a", "response": "b"}, {'),
             {},
-            "not JSON, after 1 whole record",
+            "not JSON, after 1 complete record",
         ),
         (lambda at: bytes_of(at / "c.json", b'{"input": \n "a"'), {}, "c.json: neither one JSON value nor JSON lines"),
         (lambda at: bytes_of(at / "c.json.gz", b"[]"), {}, "c.json.gz: not readable to its end (Not a gzipped file"),
         (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: not readable to its end as a tar archive"),
         (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
-        (lambda at: at, {}, "no Slack export: none of users.json"),
-        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name does not say what is in it"),
-        (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: no message and no pair in it"),
+        (lambda at: at, {}, "not a Slack export: it contains none of users.json"),
+        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name does not tell its form"),
+        (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: contains no message and no pair"),
     ],
 )
 def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, message):
@@ -398,5 +398,5 @@ def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, 
 
 
 def test_a_gap_needs_times(tmp_path):
-    with pytest.raises(InputError, match=r"--gap: .*c.jsonl says no time"):
+    with pytest.raises(InputError, match=r"--gap: .*c.jsonl has no times"):
         read(log(write(tmp_path / "c.jsonl", {"thread": 1, "text": "x"}), gap=60))

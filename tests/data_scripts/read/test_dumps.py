@@ -11,8 +11,10 @@ import zstandard
 from data_scripts.clean.filters import PAPER
 from data_scripts.errors import InputError
 from data_scripts.read import dumps, files
-from data_scripts.read.dumps import COMMENT_SCHEMA, write_comments
 from data_scripts.read.files import BrokenLines, check_file
+from data_scripts.schemas import COMMENT_SCHEMA
+from data_scripts.write import parquet
+from data_scripts.write.comments import write_comments
 
 
 def comment(number: int, **changes: object) -> dict:
@@ -95,7 +97,7 @@ def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
     block = jsonl(*comments)
     parsed = dumps.BlockParser(False, PAPER).parse(memoryview(block), 200)
     assert parsed is not None  # not left to the slow way
-    lines = [dumps._comment(line, False, PAPER) for line in block.splitlines()]
+    lines = [dumps.parse_comment(line, False, PAPER) for line in block.splitlines()]
     expected = [dict(zip(COMMENT_SCHEMA.names, row, strict=True)) for row in lines]
     assert parsed.schema == COMMENT_SCHEMA and parsed.to_pylist() == expected
 
@@ -117,7 +119,7 @@ def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
 
 def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
     small_blocks(monkeypatch)
-    monkeypatch.setattr(files, "BATCH_BYTES", 2000)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 2000)
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(*(comment(number) for number in range(100))))
     rows, _ = read(dump)
@@ -198,7 +200,7 @@ def test_an_archive_of_another_kind_is_an_error_that_names_it(tmp_path, suffix):
 def test_a_dump_without_a_comment_is_an_error_that_shows_its_first_line(tmp_path):
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(b'{"title": "no comment"}\n')
-    with pytest.raises(InputError, match=r"no comment in it.*RC\.jsonl:1: missing field"):
+    with pytest.raises(InputError, match=r"contains no comment.*RC\.jsonl:1: missing field"):
         read(dump)
 
 

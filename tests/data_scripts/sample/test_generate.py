@@ -10,7 +10,7 @@ from datasets import DatasetDict, load_dataset
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
-from data_scripts.join.pairs import load_pairs
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sample.generate import read_premises, read_situations
 from data_scripts.sources.nli import load_nli
 from data_scripts.sources.stsb import load_stsb
@@ -192,15 +192,15 @@ def test_report_counts_what_is_written(sample: Path, pairs: DatasetDict) -> None
     ("content", "line", "message"),
     [
         ("= a/b\n? one\n* two\n", 3, "expected a line that starts with"),
-        ("? one\n", 1, "stands under nothing"),
+        ("? one\n", 1, "follows no title"),
         ("= a/b\n? in {city}\n", 2, "not defined above"),
         ("{city} = Lisbon | Oslo\n", 1, "needs 6 or more values"),
         ("{city}: Lisbon, Oslo\n", 1, "expected a slot"),
         (SLOTS + SLOTS, 2, "defined twice"),
         (SITUATION.replace("= a/b", "= ab"), 1, "expected a domain, a slash and a name"),
         (SITUATION.replace("! six\n", ""), 1, "2 lines with !"),
-        (SITUATION + SITUATION.replace("a/b", "a/c").replace("two", "One!"), 8, "there before"),
-        (SITUATION.replace("three", "Two."), 1, "there before"),
+        (SITUATION + SITUATION.replace("a/b", "a/c").replace("two", "One!"), 8, "is a repetition"),
+        (SITUATION.replace("three", "Two."), 1, "is a repetition"),
     ],
 )
 def test_a_mistake_in_the_situations_is_named_with_its_line(
@@ -217,7 +217,7 @@ def test_a_mistake_in_the_situations_is_named_with_its_line(
     ("content", "message"),
     [
         ("= a dog runs\n+ an animal runs\n- no dog runs\n", "1 lines with [+], 0 with ~ and 1 with -"),
-        ("= a dog runs\n+ b\n~ c\n- d\n= A dog runs.\n+ b\n~ c\n- d\n", "there before"),
+        ("= a dog runs\n+ b\n~ c\n- d\n= A dog runs.\n+ b\n~ c\n- d\n", "is a repetition"),
     ],
 )
 def test_a_mistake_in_the_premises_is_named(tmp_path: Path, content: str, message: str) -> None:

@@ -85,7 +85,7 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("tales.txt", b"=== A\n\n", "not one sentence"),
+        ("tales.txt", b"=== A\n\n", "contains no sentence"),
         ("tales.txt", b"Caf\xe9\n", "tales.txt:1: not UTF-8"),
         ("tales.jsonl", b'{"sentence": 5}\n', "tales.jsonl:1: sentence is 5; expected a text"),
         ("tales.tsv", b"line\nOne.\n", "tales.tsv:1: no column sentence; expected sentence (or text); found line"),

@@ -101,11 +101,11 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
         ),
         ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not COCO's JSON, after 0 annotations"),
         ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
-        ({"captions_train.json": '{"images": []}'}, 'no caption; expected {"annotations": [{"image_id": …'),
-        ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that names its image"),
+        ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
+        ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
         ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
         ({"scenes.tsv": "image\ttitle\n1\tA dog.\n"}, "no column captions; expected captions (or caption, sentences)"),
-        ({"scenes.tsv": "image_id\tcaption\n1\t \n"}, "split train: not one caption"),
+        ({"scenes.tsv": "image_id\tcaption\n1\t \n"}, "split train: contains no caption"),
     ],
 )
 def test_a_wrong_source_is_refused(

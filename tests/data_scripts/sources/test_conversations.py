@@ -273,10 +273,10 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
     ("options", "message"),
     [
         (["--gap", "soon"], "--gap soon: expected a number and a unit"),
-        (["--gap", "1h"], "says no time; name its column"),
+        (["--gap", "1h"], "has no times; name their column"),
         (["--columns", "text"], "--columns text: expected ROLE=NAME"),
         (["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
-        (["--columns", "text=body"], "--columns text=body: nothing of that name in"),
+        (["--columns", "text=body"], "--columns text=body: no such column in"),
     ],
 )
 def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
@@ -294,11 +294,11 @@ def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
             "c.tsv:1: the columns are question, answer; expected",
         ),
         (lambda at: parquet(at / "c.parquet", question=["a"]), "c.parquet: the columns are question; expected"),
-        (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: no message and no pair in it"),
+        (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: contains no message and no pair"),
         (lambda at: raw(at / "c.parquet", b"not Parquet"), "c.parquet: not a readable Parquet file"),
-        (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: no message and no pair in it"),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: contains no message and no pair"),
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
-        (lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"), "c.tsv: no message and no pair in it"),
+        (lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"), "c.tsv: contains no message and no pair"),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
         (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: unknown kind of file"),
         (

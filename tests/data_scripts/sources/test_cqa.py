@@ -107,7 +107,7 @@ def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:
             xml([{**RELATED_ROWS[0], "subject": ""}]).replace(b"Is there a shop?", b""),
             r"Q1_R3: relq is ''; expected a text",
         ),
-        (b"<xml></xml>", r"QL-dev.xml: not one related question"),
+        (b"<xml></xml>", r"QL-dev.xml: contains no related question"),
     ],
 )
 def test_damaged_xml_is_refused_with_its_place(tmp_path: Path, content: bytes, message: str) -> None:

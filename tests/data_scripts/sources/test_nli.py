@@ -108,9 +108,9 @@ def test_a_wrong_label_or_field_is_refused_with_file_and_line(tmp_path: Path, li
         load_nli(str(write_official(tmp_path, line)))
 
 
-def test_a_file_without_one_labelled_row_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_one_labeled_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
-    with pytest.raises(InputError, match="not one row with a gold label"):
+    with pytest.raises(InputError, match="no row has a gold label"):
         load_nli(str(tmp_path))
 
 
@@ -143,7 +143,7 @@ def columns(labels: list[Any], label: Any) -> Dataset:
     return Dataset.from_dict(data, features=features)
 
 
-def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabelled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabeled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     label = ClassLabel(names=["entailment", "neutral", "contradiction"])
     asked = []
 
@@ -168,7 +168,7 @@ def test_a_name_that_the_hub_does_not_give_is_said(monkeypatch: pytest.MonkeyPat
         raise ConnectionError("could not reach the Hub")
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    with pytest.raises(InputError, match=r"some/snli: no such folder here, and the Hub does not .* reach"):
+    with pytest.raises(InputError, match=r"some/snli: no such folder here, and the Hub has no dataset .* reach"):
         load_nli("some/snli")
 
 
@@ -289,14 +289,14 @@ def test_labels_of_another_scheme_are_left_out_and_counted_by_name(
     write_official(tmp_path, official("One.", "Two.", "not_entailment") * 3)
     run_command(str(tmp_path), "--output", str(tmp_path / "out"))
     report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["validation"]["rows"] == 3 and report["validation"]["labelled not_entailment"] == 3
-    assert "labelled not_entailment" in caplog.text
+    assert report["validation"]["rows"] == 3 and report["validation"]["labeled not_entailment"] == 3
+    assert "labeled not_entailment" in caplog.text
 
 
 def test_a_column_of_texts_is_no_label(tmp_path: Path) -> None:
     lines = b"".join(official("One.", "Two.", f"text {number}") for number in range(200))
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(lines)
-    with pytest.raises(InputError, match="more than 100 such: is this the column of labels"):
+    with pytest.raises(InputError, match="more than 100 different ones: is this the column of labels"):
         load_nli(str(tmp_path))
 
 

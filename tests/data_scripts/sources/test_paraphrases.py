@@ -81,7 +81,7 @@ def test_empty_sentences_and_broken_lines_are_counted(tmp_path: Path, capsys: py
         ("left\tright\nOne.\t1.\n", "pairs.tsv:1: no column sentence1, sentence2; expected sentence1 (or anchor,"),
         ("a\tb\tscore\nOne.\t1.\thigh\n", "pairs.tsv:2: score 'high'; expected a number"),
         ("a\tb\tscore\nOne.\t1.\tnan\n", "pairs.tsv:2: score 'nan'; expected a number"),
-        ("a\tb\n\t1.\n", "split train: not one pair of sentences"),
+        ("a\tb\n\t1.\n", "split train: contains no pair of sentences"),
         ("", "pairs.tsv: the file is empty"),
     ],
 )

@@ -10,9 +10,9 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.join.engines import memory_bytes
-from data_scripts.join.pairs import load_pairs
-from data_scripts.read import dumps
+from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources import reddit
+from data_scripts.write import comments
 
 SPLITS = ("train", "validation", "test")
 
@@ -287,7 +287,7 @@ def test_a_language_is_asked_of_dumps_and_of_files_that_name_it(tmp_path, capsys
     assert "no pair is left" in capsys.readouterr().err
     assert run(dump, "--comments", tmp_path / "without") == 0
     assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
-    assert "--language: " in (error := capsys.readouterr().err) and "was made without it" in error
+    assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
 
 
 def test_comments_are_kept_where_asked_for(tmp_path):
@@ -298,7 +298,7 @@ def test_comments_are_kept_where_asked_for(tmp_path):
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
-    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     files = [
         write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
         write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}),
@@ -334,11 +334,11 @@ def test_dumps_are_read_so_many_at_a_time_as_their_windows_fit_in_memory(tmp_pat
     for dump, size in zip(dumps, sizes, strict=True):
         with dump.open("wb") as file:
             file.truncate(size)  # takes no room on disk
-    assert reddit._readers(dumps, 8, memory_bytes(limit)) == readers
+    assert reddit._count_workers(dumps, 8, memory_bytes(limit)) == readers
 
 
 def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(dumps, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     (tmp_path / "in").mkdir()
     good = write_dump(tmp_path / "RC_2.bz2", comment("a"), comment("b", "t1_a"))
     options = "--output", tmp_path / "out", "--workers", 2, "--comments", tmp_path / "comments"
@@ -353,7 +353,7 @@ def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsy
     assert run(dump, "--output", tmp_path / "out", "--memory-limit", "200MiB") == 0
     assert len(read(tmp_path / "out")) == 59_999
     assert run(dump, "--output", tmp_path / "less", "--memory-limit", "10MiB") == 2
-    assert "error: --memory-limit 10MiB: too little for the join and the sort" in capsys.readouterr().err
+    assert "error: --memory-limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
     assert not (tmp_path / "less").exists()
 
 
@@ -383,13 +383,13 @@ def pairs_for_comments(folder: Path) -> Path:
     [
         (truncated, "RC_1.bz2: the archive is truncated"),
         (empty, "RC_1.zst: the file is empty"),
-        (twins, "two files of one name"),
+        (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
         (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
         (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
-        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: no comment in it"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
         (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
     ],
 )

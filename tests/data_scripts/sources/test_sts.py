@@ -47,7 +47,7 @@ def test_a_gold_file_of_another_length_is_refused_by_its_count(tmp_path: Path, g
     [
         ("Red barn\tA barn\nOld oak\n", "1\n2\n", r"STS.input.images.txt:2: 1 columns; expected two sentences"),
         ("Red barn\tA barn\nOld oak\tA tree\n", "1\n7\n", r"STS.gs.images.txt:2: score '7'"),
-        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: not one scored pair"),
+        ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: contains no scored pair"),
     ],
 )
 def test_a_wrong_line_of_a_set_is_refused_with_file_and_line(
@@ -62,11 +62,11 @@ def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
 ) -> None:
     loaded = load_sts_sets(write_set(tmp_path, "2013", "SMT", PAIRS, "1\n2\n3\n4\n5\n"))
     assert {year: list(sets) for year, sets in loaded.items()} == {"2013": ["SMT"]}
-    assert "STS 2013 FNWN is not there" in caplog.text and "SMT is" not in caplog.text
+    assert "STS 2013 FNWN is missing" in caplog.text and "SMT is" not in caplog.text
 
 
 def test_a_folder_without_any_set_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no STS set"):
+    with pytest.raises(InputError, match="no STS dataset"):
         load_sts_sets(str(tmp_path))
     with pytest.raises(InputError, match="no such folder"):
         load_sts_sets(str(tmp_path / "nowhere"))
@@ -82,7 +82,7 @@ def test_real_sets_have_the_papers_names_and_every_scored_pair(
         "2014": {"OnWN", "deft-forum", "deft-news", "headlines", "images", "tweet-news"},
         "2015": {"answ-forums", "answ-students", "belief", "headlines", "images"},
     }
-    assert "STS 2013 SMT is not there" in caplog.text
+    assert "STS 2013 SMT is missing" in caplog.text
     assert sum(len(split) for sets in loaded.values() for split in sets.values()) == 11_358
     inputs = [path for path in (data_dir / "sts").glob("201?-test/STS.input.*.txt") if "ALL" not in path.name]
     assert len(inputs) == 19 and sum(path.read_bytes().count(b"\n") for path in inputs) == 16_858
@@ -166,7 +166,7 @@ def test_a_wrong_row_of_the_hub_is_refused(
 
 def test_a_source_that_does_not_say_its_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     hub_year(monkeypatch)
-    with pytest.raises(InputError, match="neither columns year and set nor a name such as mteb/sts12-sts"):
+    with pytest.raises(InputError, match="Expected columns year and set, or a name such as mteb/sts12-sts"):
         load_sts_sets("mteb/stsbenchmark-sts")
 
 
@@ -191,12 +191,12 @@ def test_command_writes_all_sets_with_the_blank_lines_counted_and_the_missing_se
     report = json.loads((output / "report.json").read_text())
     assert report["test 2015 belief"] == {"from": source, "pairs": 3, "not scored": 2}
     assert report["train 2012 MSRpar"]["pairs"] == 5
-    assert "2013 SMT (may not be redistributed: needs your own copy)" in report["not there"]
-    assert len(report["not there"]) == 25 - 2
+    assert "2013 SMT (may not be redistributed: needs your own copy)" in report["missing"]
+    assert len(report["missing"]) == 25 - 2
     assert "test 2015 belief: from" in capsys.readouterr().out
 
 
 def test_a_set_in_two_sources_is_refused(tmp_path: Path) -> None:
     source = write_set(tmp_path, "2014", "images", PAIRS, "1\n2\n3\n4\n5\n")
-    with pytest.raises(InputError, match="STS 2014 images, test: a source named before has it already"):
+    with pytest.raises(InputError, match="STS 2014 images, test: an earlier source has it already"):
         run_command(source, source, "--output", str(tmp_path / "out"))

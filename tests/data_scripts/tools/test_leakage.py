@@ -7,7 +7,8 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.tools.leakage import EvaluationTexts, normalise, remove_leaked
+from data_scripts.clean.text import normalize_text
+from data_scripts.tools.leakage import EvaluationTexts, remove_leaked
 
 
 @pytest.mark.parametrize(
@@ -21,11 +22,11 @@ from data_scripts.tools.leakage import EvaluationTexts, normalise, remove_leaked
     ],
 )
 def test_texts_that_differ_in_form_only_are_equal(one, other):
-    assert normalise(one) == normalise(other)
+    assert normalize_text(one) == normalize_text(other)
 
 
 def test_texts_of_other_words_differ():
-    assert normalise("a man is riding") != normalise("a man was riding")
+    assert normalize_text("a man is riding") != normalize_text("a man was riding")
 
 
 def test_rows_dropped_are_those_of_a_brute_force_comparison():
@@ -72,7 +73,7 @@ def test_an_evaluation_text_without_words_matches_nothing():
     assert counts == {"set": 0, "removed": 0}
 
 
-def test_texts_found_are_those_that_are_equal_when_normalised_whatever_their_letters():
+def test_texts_found_are_those_that_are_equal_when_normalized_whatever_their_letters():
     """Against normalising every text: long and short, ASCII and not, null, slices of arrays, hits at both ends."""
     draw = random.Random(0)
 
@@ -86,8 +87,8 @@ def test_texts_found_are_those_that_are_equal_when_normalised_whatever_their_let
 
     sentences = [text() or "" for _ in range(60)]
     texts = [text() for _ in range(3000)]
-    forms = {normalise(sentence) for sentence in sentences} - {""}
-    expected = [(i, each) for i, each in enumerate(texts) if each and normalise(each) in forms]
+    forms = {normalize_text(sentence) for sentence in sentences} - {""}
+    expected = [(i, each) for i, each in enumerate(texts) if each and normalize_text(each) in forms]
     evaluation = EvaluationTexts({"set": sentences})
     found = [(index, each) for index, each, _ in evaluation.find(pa.array(texts, pa.string()))]
     assert found == expected and 0 < len(found) < 3000
@@ -208,7 +209,7 @@ def test_inference_and_sets_by_year_are_read_as_their_commands_read_them(tmp_pat
     ("against", "message"),
     [
         ("stsb", "--against stsb: expected NAME=SOURCE"),
-        ("mine={folder}/train_only", "has no split to judge on; found train"),
+        ("mine={folder}/train_only", "has no split for evaluation; found train"),
         ("mine={folder}/numbers", "split test: no column of text; expected some of input"),
         ("mine={folder}/source", "every row leaks"),
         ("mine={folder}/nowhere", "nowhere: no such folder"),
@@ -230,7 +231,7 @@ def test_a_folder_without_a_train_split_and_its_own_place_are_refused(tmp_path, 
     assert "no train-*.parquet" in capsys.readouterr().err
     source = write(tmp_path / "source", train={"sentence": ["Fine."]})
     assert main(["leakage", source, "--against", judged, "--output", source, "--overwrite"]) == 2
-    assert "the folder that is read" in capsys.readouterr().err
+    assert "this folder is the one that is read" in capsys.readouterr().err
 
 
 def test_real_captions_lose_the_images_that_a_plain_reader_finds(data_dir, tmp_path):
@@ -241,8 +242,8 @@ def test_real_captions_lose_the_images_that_a_plain_reader_finds(data_dir, tmp_p
     sentences = set()
     for name in ("dev", "test"):
         for line in (data_dir / "stsb" / f"sts-{name}.csv").read_text(encoding="utf-8").split("\n")[:-1]:
-            sentences |= {normalise(text) for text in line.split("\t")[5:7]}
+            sentences |= {normalize_text(text) for text in line.split("\t")[5:7]}
     train = load_dataset("parquet", data_files=f"{captions}/train-*.parquet")["train"]
-    expected = [row["group"] for row in train if not sentences & {normalise(text) for text in row["captions"]}]
+    expected = [row["group"] for row in train if not sentences & {normalize_text(text) for text in row["captions"]}]
     left = load_dataset("parquet", data_files=f"{output}/train-*.parquet")["train"]
     assert left["group"] == expected and len(train) - len(left) == 504

@@ -22,9 +22,12 @@ from huggingface_hub.utils import close_session
 
 from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
-from data_scripts.join.pairs import PAIR_SCHEMA, load_pairs
+from data_scripts.read.hub_datasets import load_pairs
+from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import pairs as output
+from data_scripts.write import shards
 from data_scripts.write.pairs import add_output_arguments, write_pairs
+from data_scripts.write.splits import hash_splits
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
 Pair = tuple[str, str, str, str]
@@ -71,12 +74,12 @@ def draw_pairs(number: int, seed: int = 0) -> list[Pair]:
 
 def test_split_is_the_hash_of_the_thread_modulo_100():
     keys = [f"t3_{number}" for number in range(1000)]
-    assert [output.SPLITS[place] for place in output.splits_of(keys)] == list(map(split_of, keys))
+    assert [SPLITS[index] for index in hash_splits(keys)] == list(map(split_of, keys))
 
 
 @pytest.mark.parametrize("batch", [1, 7, 100_000])
 def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(output, "BATCH_ROWS", batch)
+    monkeypatch.setattr(shards, "BATCH_ROWS", batch)
     pairs = draw_pairs(1_000)
     pairs += pairs[:50]
     report = written(tmp_path / "out", pairs)
@@ -92,7 +95,7 @@ def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, mo
     pairs = draw_pairs(1_000)
     reports = []
     for name, batch in (("whole", 100_000), ("small", 3)):
-        monkeypatch.setattr(output, "BATCH_ROWS", batch)
+        monkeypatch.setattr(shards, "BATCH_ROWS", batch)
         reports.append(written(tmp_path / name, pairs))
     assert reports[0] == reports[1]
     distinct = set(pairs)
@@ -102,7 +105,7 @@ def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, mo
         "threads": len(threads),
         "pairs in the largest": max(threads.values()),
         "share of the largest": round(max(threads.values()) / len(distinct), 4),
-        "pairs for each input": round(len(distinct) / len(inputs), 2),
+        "pairs per input": round(len(distinct) / len(inputs), 2),
     }
     lengths = [len(pair[1]) for pair in distinct]
     median = int(np.quantile(lengths, 0.5, method="inverted_cdf"))
@@ -110,8 +113,8 @@ def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, mo
 
 
 def test_large_splits_are_sharded_and_read_back_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "BATCH_ROWS", 10)
-    monkeypatch.setattr(output, "SHARD_BYTES", 2_000)
+    monkeypatch.setattr(shards, "BATCH_ROWS", 10)
+    monkeypatch.setattr(shards, "SHARD_BYTES", 2_000)
     pairs = draw_pairs(500)
     report = written(tmp_path / "out", pairs)
     train = sorted(path.name for path in (tmp_path / "out").glob("train-*"))
@@ -129,7 +132,7 @@ def test_a_response_is_kept_so_many_times_whatever_its_case_and_signs(tmp_path):
     report = written(tmp_path / "out", pairs, "--max-repeats", "2")
     found = [pair for split in rows(tmp_path / "out").values() for pair in split]
     assert sorted(pair[2] for pair in found) == ["t0", "t1", "u1", "u2", "u3"]
-    assert report["pairs"] == {"repeated in their thread": 0, "response held by 2 others already": 3, "written": 5}
+    assert report["pairs"] == {"repeated in their thread": 0, "response already in 2 pairs": 3, "written": 5}
 
 
 def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
@@ -158,7 +161,7 @@ def test_the_card_says_what_datasets_needs_and_what_was_counted(tmp_path):
         assert (tmp_path / "out" / "plots" / f"{plot}.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_a_card_without_a_licence_says_that_it_is_missing(tmp_path):
+def test_a_card_without_a_license_says_that_it_is_missing(tmp_path):
     written(tmp_path / "out", draw_pairs(100))
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "unknown" and "NOT STATED" in text
@@ -192,7 +195,7 @@ def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
 def test_the_card_says_what_was_done_about_language_and_personal_data(tmp_path):
     written(tmp_path / "plain", draw_pairs(100))
     metadata, text = card(tmp_path / "plain")
-    assert "language" not in metadata and "- Language: not looked at" in text and "data: not masked" in text
+    assert "language" not in metadata and "- Language: not checked" in text and "data: not masked" in text
     written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
     metadata, text = card(tmp_path / "masked")
     assert metadata["language"] == "de" and "another language than `de`" in text and "phone numbers were masked" in text
@@ -206,8 +209,8 @@ def chats(tmp_path) -> Path:
 
 
 def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypatch):
-    pairs, whole = draw_pairs(1_000), output.batches
-    monkeypatch.setattr(output, "SHARD_BYTES", 5_000)
+    pairs, whole = draw_pairs(1_000), output.stream_rows
+    monkeypatch.setattr(shards, "SHARD_BYTES", 5_000)
     folders = []
     for size in (1, 7, 64, 1_000):
 
@@ -215,8 +218,8 @@ def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypat
             for part in whole(table, folder, label, rows):
                 yield from (part.slice(start, size) for start in range(0, len(part), size))
 
-        monkeypatch.setattr(output, "batches", some)
-        monkeypatch.setattr(output, "BATCH_ROWS", 100)
+        monkeypatch.setattr(output, "stream_rows", some)
+        monkeypatch.setattr(shards, "BATCH_ROWS", 100)
         written(tmp_path / str(size), pairs)
         folders.append({file.name: file.read_bytes() for file in (tmp_path / str(size)).glob("*.parquet")})
     assert all(files == folders[0] for files in folders) and len(folders[0]) > 5
@@ -225,8 +228,8 @@ def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--push_to_hub", "me/chats"], "--push_to_hub: name the data's licence with --license"),
-        (["--push_to_hub", "chats", "--license", "other"], "OWNER/NAME was expected"),
+        (["--push_to_hub", "me/chats"], "--push_to_hub: name the data's license with --license"),
+        (["--push_to_hub", "chats", "--license", "other"], "expected OWNER/NAME"),
     ],
 )
 def test_a_push_that_cannot_end_well_is_refused_before_anything_is_read(chats, capsys, options, message):

@@ -92,7 +92,8 @@ def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path
     rows = pairs("train").to_list()
     rows[4]["input"], rows[7]["response"] = "SemEval: a red CAR!", "dictionary - the house is big"
     Dataset.from_list(rows).to_parquet(folder / "pairs" / "train-00000-of-00001.parquet")
-    arguments = build_arguments(pairs=[str(folder / "pairs")], sts=str(folder / "sts"), tasks={"response_prediction": 1})
+    sources = {"pairs": [str(folder / "pairs")], "sts": str(folder / "sts")}
+    arguments = build_arguments(**sources, tasks={"response_prediction": 1})
     data = load_run_data(arguments)
     assert data.training["pairs"].to_list() == [row for number, row in enumerate(rows) if number not in (4, 7)]
     assert data.leakage["pairs"] == {"sts 2012 MSRpar": 1, "sts 2012 OnWN": 0, "sts 2014 OnWN": 1, "removed": 2}

@@ -11,11 +11,11 @@ import pytest
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.report.data import evaluation_data
 from tests.trainer.report.folders import write_model, write_run
+from trainer.data.datasets import EvaluationData
+from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.report import measurements as module
 from trainer.report.measurements import Measurements
 from trainer.report.systems import open_system
-from trainer.data.datasets import EvaluationData
-from trainer.evaluation.evaluators import evaluate_encoder
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}
 TALK = {"response_prediction": 1.0}

@@ -12,8 +12,8 @@ from gensim.models import FastText, Word2Vec
 from modeling_convsim.encoding import Encoder
 from trainer.data.skip_gram import fit
 from trainer.encoders.loading import load_encoder
-from trainer.report import word2vec
 from trainer.encoders.pv_dbow import PvDbowEncoder
+from trainer.report import word2vec
 from trainer.report.word2vec_command import main
 from trainer.report.word2vec_texts import read_texts
 

@@ -15,13 +15,13 @@ from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.report.data import evaluation_data
 from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
+from trainer.data.datasets import EvaluationData
 from trainer.report import measurements as module
 from trainer.report import yang_figures
 from trainer.report.__main__ import PUBLISHED
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
 from trainer.report.systems import open_folders, open_system
-from trainer.data.datasets import EvaluationData
 from trainer.report.yang import GENRES, write_yang
 
 SOURCES = {name: f"data/{name}" for name in ("stsb", "snli", "cqa", "sts")} | {"pairs": ["data/pairs"]}

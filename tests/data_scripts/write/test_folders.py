@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.errors import InputError
-from data_scripts.read.files import new_folder
+from data_scripts.write.folders import new_folder
 
 
 def write_folder(folder: Path) -> None:
@@ -43,7 +43,7 @@ def test_what_an_interrupted_run_left_is_removed(tmp_path):
 
 def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
     write_folder(tmp_path / "pairs")
-    with pytest.raises(InputError, match="there already; name another one, or replace it with --overwrite"):
+    with pytest.raises(InputError, match="exists already; name another folder, or replace it with --overwrite"):
         new_folder(tmp_path / "pairs", overwrite=False).__enter__()
     with new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
         (folder / "report.json").write_text(json.dumps({"new": 1}))
@@ -52,6 +52,6 @@ def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
 
 def test_a_folder_of_other_things_is_never_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="not a folder of pairs"):
+    with pytest.raises(InputError, match="is not a dataset that a command wrote"):
         new_folder(tmp_path, overwrite=True).__enter__()
     assert (tmp_path / "thesis.tex").exists()

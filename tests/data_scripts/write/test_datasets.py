@@ -1,4 +1,4 @@
-"""What the commands for public corpora share: their folders have a card that states the licence."""
+"""What the commands for public datasets share: their folders have a card that states the license."""
 
 from pathlib import Path
 
@@ -7,11 +7,11 @@ from datasets import Dataset, load_dataset
 from huggingface_hub import DatasetCard
 
 from data_scripts.__main__ import main
-from data_scripts.write.card import write_corpus_card
+from data_scripts.write.card import write_dataset_card
 from data_scripts.write.hub import read_licenses
 
 # Command -> a file's name, its text, and the rows of its splits.
-CORPORA = {
+DATASETS = {
     "nli": ("train.tsv", "premise\thypothesis\tlabel\nA cat.\tAn animal.\te\nA cat.\tA dog.\tc\n", {"train": 2}),
     "captions": ("dev.csv", "image_id,caption\n1,A dog.\n1,A hound.\n2,A cat.\n", {"validation": 2}),
     "paraphrases": ("test.tsv", "a\tb\nOne.\t1.\nTwo.\t2.\nThree.\t3.\n", {"test": 3}),
@@ -21,13 +21,13 @@ CORPORA = {
 
 
 def write(folder: Path, command: str) -> tuple[Path, dict[str, int]]:
-    name, text, rows = CORPORA[command]
+    name, text, rows = DATASETS[command]
     (folder / name).write_text(text)
     return folder / name, rows
 
 
-@pytest.mark.parametrize("command", CORPORA)
-def test_the_card_states_the_licence_and_the_folder_still_loads(tmp_path: Path, command: str) -> None:
+@pytest.mark.parametrize("command", DATASETS)
+def test_the_card_states_the_license_and_the_folder_still_loads(tmp_path: Path, command: str) -> None:
     source, rows = write(tmp_path, command)
     assert main([command, str(source), "-o", str(tmp_path / "out"), "--license", "cc-by-sa-4.0"]) == 0
     card = DatasetCard.load(tmp_path / "out" / "README.md", ignore_metadata_errors=False)
@@ -38,7 +38,7 @@ def test_the_card_states_the_licence_and_the_folder_still_loads(tmp_path: Path, 
     assert {split: len(loaded[split]) for split in loaded} == rows
 
 
-def test_what_is_left_without_evaluation_sentences_keeps_its_licence(tmp_path: Path) -> None:
+def test_what_is_left_without_evaluation_sentences_keeps_its_license(tmp_path: Path) -> None:
     source, _ = write(tmp_path, "nli")
     assert main(["nli", str(source), "-o", str(tmp_path / "nli"), "--license", "cc-by-sa-4.0"]) == 0
     (tmp_path / "test.tsv").write_text("premise\thypothesis\tlabel\nA dog.\tWho?\tn\n")
@@ -48,28 +48,28 @@ def test_what_is_left_without_evaluation_sentences_keeps_its_licence(tmp_path: P
     assert card.data.license == "cc-by-sa-4.0" and "| train | 1 |" in card.text
 
 
-def test_a_card_without_a_licence_says_that_it_is_missing(tmp_path: Path) -> None:
+def test_a_card_without_a_license_says_that_it_is_missing(tmp_path: Path) -> None:
     source, _ = write(tmp_path, "paraphrases")
     assert main(["paraphrases", str(source), "-o", str(tmp_path / "out")]) == 0
     card = DatasetCard.load(tmp_path / "out" / "README.md")
     assert card.data.license == "unknown" and "NOT STATED" in card.text
 
 
-@pytest.mark.parametrize("licence", ["MIT", "CC BY 4.0", "", "cc_by", "-mit", "mit\n"])
+@pytest.mark.parametrize("license", ["MIT", "CC BY 4.0", "", "cc_by", "-mit", "mit\n"])
 @pytest.mark.parametrize("command", ["paraphrases", "conversations"])
-def test_what_cannot_be_a_licence_is_refused_before_anything_is_written(
-    tmp_path: Path, command: str, licence: str, capsys: pytest.CaptureFixture[str]
+def test_what_cannot_be_a_license_is_refused_before_anything_is_written(
+    tmp_path: Path, command: str, license: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, _ = write(tmp_path, "paraphrases")
-    assert main([command, str(source), "-o", str(tmp_path / "out"), f"--license={licence}"]) == 2
-    assert f"--license is '{licence}'; expected a licence as the Hub spells it" in capsys.readouterr().err
+    assert main([command, str(source), "-o", str(tmp_path / "out"), f"--license={license}"]) == 2
+    assert f"--license is '{license}'; expected a license as the Hub spells it" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [source.name]
 
 
 def test_files_of_one_split_are_counted_together(tmp_path: Path) -> None:
     for number, texts in enumerate((["One.", "Two."], ["Three."])):
         Dataset.from_dict({"text": texts}).to_parquet(tmp_path / f"train-0000{number}-of-00002.parquet")
-    write_corpus_card(tmp_path, ["mit", "cc0-1.0"], "somebody/texts")
+    write_dataset_card(tmp_path, ["mit", "cc0-1.0"], "somebody/texts")
     card = DatasetCard.load(tmp_path / "README.md")
     assert "| train | 3 |" in card.text and card.data.license == ["mit", "cc0-1.0"] == read_licenses(
         tmp_path / "README.md"

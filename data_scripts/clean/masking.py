@@ -1,0 +1,42 @@
+"""Masks personal data in texts: e-mail addresses, user names and phone numbers."""
+
+import re
+
+import phonenumbers
+import pyarrow as pa
+import pyarrow.compute as pc
+
+MASKS = {
+    "e-mail addresses": ("[EMAIL]", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
+    "user names": ("[USER]", re.compile(r"(?<![\w/])/?u/[\w-]{2,}|(?<![\w@.])@\w{2,}|<@!?\w+>")),
+}
+PHONES = "phone numbers"
+PHONE_MASK = "[PHONE]"
+PHONE_REGION = "US"  # the country of a number without a country code; only the number's length matters here
+
+
+def mask_personal_data(texts: pa.StringArray) -> tuple[pa.StringArray, dict[str, int]]:
+    """Replace e-mail addresses, user names and phone numbers by [EMAIL], [USER] and [PHONE].
+
+    A user name is found where it is written as one: @name, u/name, <@U0123>. Whatever has the length of a phone number
+    in any country (`phonenumbers`) counts as one.
+
+    Returns:
+        The texts, and how many of each kind were masked.
+    """
+    counts = dict.fromkeys([*MASKS, PHONES], 0)
+    # Most texts cannot hold any of these and are skipped.
+    suspects = pc.match_substring_regex(texts, r"@|u/|\d(?:\D{0,3}\d){6}")
+    if not suspects.true_count:
+        return texts, counts
+    masked = []
+    for text in texts.filter(suspects).to_pylist():
+        for kind, (mask, pattern) in MASKS.items():
+            text, replaced = pattern.subn(mask, text)
+            counts[kind] += replaced
+        possible = phonenumbers.PhoneNumberMatcher(text, PHONE_REGION, leniency=phonenumbers.Leniency.POSSIBLE)
+        for match in reversed(list(possible)):
+            text = text[: match.start] + PHONE_MASK + text[match.end :]
+            counts[PHONES] += 1
+        masked.append(text)
+    return pc.replace_with_mask(texts, suspects, pa.array(masked, texts.type)), counts

@@ -1,0 +1,91 @@
+"""Computes what the filter rules look at: the cleaned text, its characters and letters, its language.
+
+Lengths in characters and letters of every script differ between engines, so they are computed here, while reading.
+"""
+
+import functools
+import html
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from data_scripts.clean.filters import MAX_CHARACTERS, MIN_LETTERS_PERCENT, PAPER, PLACEHOLDERS, Filters
+from data_scripts.clean.text import strip_markdown
+
+_ASCII_LETTERS = np.array([byte < 128 and chr(byte).isalpha() for byte in range(256)])
+
+
+def measure(text: str, filters: Filters = PAPER) -> tuple[str, int, int]:
+    """The HTML-unescaped text, its number of Unicode characters, and how many of them are letters."""
+    text = html.unescape(text)
+    if filters.markdown:
+        text = strip_markdown(text)
+    return text, len(text), sum(map(str.isalpha, text))
+
+
+def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.StringArray, np.ndarray, np.ndarray]:
+    """`measure` for many texts, none of them null: clean texts, characters and letters, (texts,) int32 each."""
+    texts = _unescape_column(texts)
+    if filters.markdown:
+        texts = _replace_where(pc.match_substring_regex(texts, r"\]\(|(?m)^[ \t]{0,3}>"), texts, strip_markdown)
+    _, offsets_buffer, data_buffer = texts.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[texts.offset : texts.offset + len(texts) + 1]
+    # Most texts are ASCII, where letters are counted by byte; in the others they are counted by code point.
+    alphabetic = _segment_sums(_ASCII_LETTERS[np.frombuffer(data_buffer or b"", np.uint8)], offsets)
+    characters = pc.utf8_length(texts).to_numpy()
+    others = np.flatnonzero(np.diff(offsets) != characters)
+    if len(others):
+        codes = np.frombuffer("".join(texts.take(pa.array(others)).to_pylist()).encode("utf-32-le"), np.uint32)
+        alphabetic[others] = _segment_sums(_unicode_letters()[codes], np.append(0, np.cumsum(characters[others])))
+    return texts, characters, alphabetic
+
+
+def measure_language(text: str, characters: int, alphabetic: int, filters: Filters) -> str:
+    """The language of a text, or "" if the detector is not sure or a cheaper rule removes the text anyway."""
+    # Loading the detector's library takes a while, and only --language needs it.
+    from data_scripts.clean.language import detect_language
+
+    removed = filters.paper and (characters >= MAX_CHARACTERS or alphabetic * 100 <= characters * MIN_LETTERS_PERCENT)
+    return "" if removed or text in PLACEHOLDERS else detect_language(text)
+
+
+def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Callable[[str], str]) -> pa.StringArray:
+    """The texts, with `function` applied to those that are marked."""
+    if not where.true_count:
+        return texts
+    return pc.replace_with_mask(texts, where, pa.array(map(function, texts.filter(where).to_pylist()), pa.string()))
+
+
+def _unescape_column(texts: pa.StringArray) -> pa.StringArray:
+    """`html.unescape` for many texts. Nearly all texts with an `&` hold only Reddit's three entities."""
+    escaped = pc.match_substring(texts, "&")
+    if not escaped.true_count:
+        return texts
+    originals = texts.filter(escaped)
+    plain, without = originals, originals
+    for entity, character in (("&lt;", "<"), ("&gt;", ">"), ("&amp;", "&")):  # & last: "&amp;lt;" is "&lt;"
+        plain = pc.replace_substring(plain, entity, character)
+        without = pc.replace_substring(without, entity, "")
+    others = pc.match_substring_regex(without, "&[#0-9A-Za-z]")
+    if others.true_count:
+        unescaped = pa.array(map(html.unescape, originals.filter(others).to_pylist()), pa.string())
+        plain = pc.replace_with_mask(plain, others, unescaped)
+    return pc.replace_with_mask(texts, escaped, plain)
+
+
+@functools.cache
+def _unicode_letters() -> np.ndarray:
+    """Whether each code point of Unicode is a letter, (1,114,112,) bool."""
+    return np.array([chr(code).isalpha() for code in range(sys.maxunicode + 1)])
+
+
+def _segment_sums(flags: np.ndarray, offsets: np.ndarray) -> np.ndarray:
+    """How many flags are set between consecutive `offsets`, (len(offsets) - 1,) int32."""
+    sums = np.zeros(len(offsets) - 1, np.int32)
+    nonempty = np.flatnonzero(np.diff(offsets))  # `reduceat` gives an empty segment the flag that follows it
+    if len(nonempty):
+        sums[nonempty] = np.add.reduceat(flags[: offsets[-1]], offsets[nonempty], dtype=np.int32)
+    return sums

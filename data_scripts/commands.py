@@ -1,0 +1,101 @@
+"""Finds the commands: each module in `sources`, `tools` and `sample` that declares `COMMANDS` is one.
+
+A command's module has a docstring, whose first line describes it in a list; `COMMANDS`, a tuple of its names, the
+first of which is the main one; `add_arguments(parser)`; and `run(args)`. A source whose datasets are used for
+evaluation may also have `load_evaluation(source)`, which returns the splits; `leakage --against` uses it.
+
+Nothing else lists the commands. Names and docstrings are read without importing the modules, whose libraries take
+seconds to load.
+"""
+
+import ast
+import importlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+
+from data_scripts.errors import InputError
+
+FOLDERS = ("sources", "tools", "sample")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command that has not been imported yet.
+
+    Attributes:
+        names: its names; the first is the main one.
+        docstring: of its module.
+        path: the module's file.
+        module: the module's name in the package; None for a file outside of it.
+    """
+
+    names: tuple[str, ...]
+    docstring: str
+    path: Path
+    module: str | None
+
+    def load(self) -> ModuleType:
+        """Import the module."""
+        if self.module:
+            return importlib.import_module(self.module)
+        return _import_file(self.path)
+
+
+def find_commands() -> dict[str, Command]:
+    """Name -> command, for all names of all commands in the package."""
+    package = Path(__file__).parent
+    commands: dict[str, Command] = {}
+    for folder in FOLDERS:
+        for path in sorted((package / folder).glob("*.py")):
+            command = _parse(path, f"data_scripts.{folder}.{path.stem}")
+            for name in command.names:
+                if name in commands:
+                    raise ValueError(f"{path}: the command {name} is already in {commands[name].path}")
+                commands[name] = command
+    return commands
+
+
+def command_from_file(path: Path) -> Command:
+    """The command in a file outside of the package, written by the same convention.
+
+    Raises:
+        InputError: the file cannot be read, is not Python, or does not follow the convention.
+    """
+    try:
+        command = _parse(path, None)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+    except (SyntaxError, ValueError) as error:
+        raise InputError(f"{path}: not a Python file ({error})") from error
+    if not command.names or not command.docstring:
+        raise InputError(
+            f'{path}: expected a docstring, COMMANDS = ("name",), add_arguments(parser) and run(args), as in the files '
+            f"of {Path(__file__).parent / 'sources'}"
+        )
+    return command
+
+
+def _parse(path: Path, module: str | None) -> Command:
+    """Read a module's names and docstring; a module without `COMMANDS` has no names."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names: tuple[str, ...] = ()
+    for statement in tree.body:
+        if isinstance(statement, ast.Assign) and [ast.unparse(target) for target in statement.targets] == ["COMMANDS"]:
+            names = tuple(ast.literal_eval(statement.value))
+    return Command(names, ast.get_docstring(tree) or "", path, module)
+
+
+def _import_file(path: Path) -> ModuleType:
+    name = f"data_scripts_file_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    for function in ("add_arguments", "run"):
+        if not hasattr(module, function):
+            raise InputError(f"{path}: has no function {function}; a command needs add_arguments(parser) and run(args)")
+    return module

@@ -1,0 +1,74 @@
+"""The export formats of chat programs, one file each: a module in this folder declares `EXPORTS`.
+
+Nothing else lists the formats: `path_exports` and `record_exports` find them here.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from data_scripts.read.messages import ChatLog, Items
+from data_scripts.read.records import Records
+
+
+@dataclass(frozen=True)
+class PathExport:
+    """A format that is recognized by its path, such as a folder or a .zip.
+
+    Attributes:
+        recognizes: whether a path is such an export.
+        check: raises InputError for a path that is recognized but cannot be read.
+        read: reads the messages of the export.
+    """
+
+    recognizes: Callable[[Path], bool]
+    check: Callable[[Path], None]
+    read: Callable[[ChatLog], Items]
+
+
+@dataclass(frozen=True)
+class RecordExport:
+    """A format whose files hold JSON records, or rows of Parquet, with certain fields.
+
+    Attributes:
+        fields: the fields of the first record that identify the format.
+        read: reads the messages of the records.
+        streamed: where the whole file is one object, the last of `fields`: a list that is too long for memory. Its
+            elements are read as they are needed, provided that the other fields come before it.
+    """
+
+    fields: tuple[str, ...]
+    read: Callable[[ChatLog, Records], Items]
+    streamed: str | None = None
+
+
+@cache
+def _exports() -> tuple[PathExport | RecordExport, ...]:
+    modules = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    return tuple(export for name in modules for export in importlib.import_module(f"{__name__}.{name}").EXPORTS)
+
+
+def path_export(path: Path) -> PathExport | None:
+    """The format that recognizes a path, if there is one."""
+    exports = (export for export in _exports() if isinstance(export, PathExport))
+    return next((export for export in exports if export.recognizes(path)), None)
+
+
+def record_export(fields: set[str]) -> RecordExport | None:
+    """The format that a record with these fields has, if any; of several, the one that asks for the most fields."""
+    matching = [
+        export for export in _exports() if isinstance(export, RecordExport) and fields.issuperset(export.fields)
+    ]
+    return max(matching, key=lambda export: len(export.fields), default=None)
+
+
+def streamed_lists() -> dict[str, frozenset[str]]:
+    """List -> the fields before it, of the formats whose file is one object with a long list."""
+    return {
+        export.streamed: frozenset(export.fields) - {export.streamed}
+        for export in _exports()
+        if isinstance(export, RecordExport) and export.streamed
+    }

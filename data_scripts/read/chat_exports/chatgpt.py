@@ -1,0 +1,102 @@
+"""ChatGPT's export of a user's data (conversations.json): a tree of messages for each conversation.
+
+A tree branches where the user edited a message or asked for another answer.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from data_scripts.read.chat_exports import RecordExport
+from data_scripts.read.chat_exports.roles import SILENT_ROLES, content_text, speaker_of_role
+from data_scripts.read.files import BrokenLineError
+from data_scripts.read.messages import ChatLog, Items, Message, label, required_text
+from data_scripts.read.records import Record, Records
+
+
+def _read(log: ChatLog, records: Records) -> Items:
+    for number, (location, record) in enumerate(records.rows({"mapping"}), start=1):
+        try:
+            parents, messages = _parse_tree(record.get("mapping"))
+        except BrokenLineError as error:
+            log.broken.add(error.args[0], location, error.args[1])
+            continue
+        texts = {}
+        for node, (left_out, role, text) in messages.items():
+            if left_out:
+                log.left_out[left_out] += 1
+            else:
+                texts[node] = role, text
+        for node, (answered, role, text) in _join_runs(parents, texts).items():
+            parent = f"{number}/{answered}" if answered else ""
+            thread = f"{log.name}/{number}"
+            yield location, Message(f"{number}/{node}", parent, thread, role, None, text, log.name, None)
+
+
+def _parse_tree(nodes: Any) -> tuple[dict[str, str], dict[str, tuple[str, str, str]]]:
+    """Node -> its parent or ""; node -> (why it is left out or "", role, text) for nodes that have a message."""
+    if not isinstance(nodes, dict) or not all(isinstance(node, dict) for node in nodes.values()):
+        raise BrokenLineError("wrong type", "mapping should be an object of objects")
+    messages = {name: node["message"] for name, node in nodes.items() if node.get("message") is not None}
+    parents = {name: label(node, "parent") for name, node in nodes.items()}
+    return parents, {name: _parse_message(message) for name, message in messages.items()}
+
+
+def _parse_message(message: Any) -> tuple[str, str, str]:
+    """Why a message is left out (or ""), its role, its text."""
+    author, content, metadata = _message_parts(message)
+    role = required_text(author, "role")
+    if role in SILENT_ROLES:
+        return f"role {role}", role, ""
+    if message.get("recipient", "all") != "all":
+        return "to a tool", role, ""
+    kind = content.get("content_type", "text")
+    if metadata.get("is_visually_hidden_from_conversation") or kind not in ("text", "multimodal_text"):
+        return "hidden or no text", role, ""
+    return "", speaker_of_role(role), content_text(content.get("parts")) or ""
+
+
+def _message_parts(message: Any) -> list[Record]:
+    keys = ("author", "content", "metadata")
+    parts = [message.get(key) or {} for key in keys] if isinstance(message, dict) else []
+    if not parts or not all(isinstance(part, dict) for part in parts):
+        raise BrokenLineError("wrong type", "message, author, content and metadata should be objects")
+    return parts
+
+
+def _join_runs(parents: dict[str, str], texts: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str, str]]:
+    """Join each run of nodes with one role; a run is identified by its last node.
+
+    Args:
+        parents: node -> the one above it, or "".
+        texts: node -> (role, text), of the nodes that have a text.
+
+    Returns:
+        Last node of a run -> (the node that it answers or "", role, text).
+    """
+    above = {node: next((up for up in _ancestors(node, parents) if up in texts), "") for node in texts}
+    continued = {up for node, up in above.items() if up and texts[up][0] == texts[node][0]}
+    answered_by_other = {up for node, up in above.items() if up and texts[up][0] != texts[node][0]}
+    joined = {}
+    for node, (role, text) in texts.items():
+        if node in continued - answered_by_other:
+            continue
+        run, answered = [text], ""
+        for up in _ancestors(node, above):
+            if texts[up][0] != role:
+                answered = up
+                break
+            run.append(texts[up][1])
+        joined[node] = answered, role, " ".join(filter(None, reversed(run)))
+    return joined
+
+
+def _ancestors(node: str, parents: dict[str, str]) -> Iterator[str]:
+    """The nodes above one, nearest first; ends where a broken tree would form a cycle."""
+    seen = {node}
+    while (up := parents.get(node)) and up not in seen:
+        yield up
+        seen.add(up)
+        node = up
+
+
+EXPORTS = (RecordExport(("mapping",), _read),)

@@ -1,0 +1,59 @@
+"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI) and `conversations` (ShareGPT).
+
+JSON lines, a JSON array or Parquet, with a conversation in each record.
+"""
+
+from functools import partial
+from typing import Any
+
+from data_scripts.read.chat_exports import RecordExport
+from data_scripts.read.files import BrokenLineError
+from data_scripts.read.messages import ChatLog, Items, Message, list_of_objects, required_text
+from data_scripts.read.records import Records
+
+SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}
+
+
+def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str) -> Items:
+    """The messages of each record, whose field `key` is a list of messages with a role and a content."""
+    for number, (location, record) in enumerate(records.rows({key}), start=1):
+        try:
+            messages = [
+                (required_text(message, role_key), content_text(message.get(text_key)))
+                for message in list_of_objects(record.get(key), key)
+            ]
+        except BrokenLineError as error:
+            log.broken.add(error.args[0], location, error.args[1])
+            continue
+        for position, (role, text) in enumerate(messages):
+            if role in SILENT_ROLES:
+                log.left_out[f"role {role}"] += 1
+            elif text is None:  # an assistant that calls a tool
+                log.left_out["no content"] += 1
+            else:
+                thread = f"{log.name}/{number}"
+                name = f"{number}/{position}"
+                yield location, Message(name, None, thread, speaker_of_role(role), None, text, log.name, None)
+
+
+def speaker_of_role(role: str) -> str:
+    """The role's name as a speaker; "chatbot" and the like become "assistant"."""
+    return "assistant" if "bot" in role.lower() else role  # the rule against bots is about authors, not about roles
+
+
+def content_text(value: Any) -> str | None:
+    """The text of a message's content: a text, or a list of parts some of which are texts."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise BrokenLineError(
+            "wrong type", f"content should be a text or a list of parts, found {type(value).__name__}"
+        )
+    texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+EXPORTS = (
+    RecordExport(("messages",), partial(_read, key="messages", role_key="role", text_key="content")),
+    RecordExport(("conversations",), partial(_read, key="conversations", role_key="from", text_key="value")),
+)

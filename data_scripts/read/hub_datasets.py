@@ -1,0 +1,128 @@
+"""Loads datasets by folder or by name on the Hub, and checks their columns."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import datasets
+from datasets import DatasetDict
+from datasets.exceptions import DatasetsError
+
+from data_scripts.errors import InputError
+from data_scripts.features import PAIR_FEATURES
+from data_scripts.read.text_files import split_from_name
+from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+
+_SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
+
+
+def existing_folder(source: str | Path) -> Path:
+    """`source` as the path of a folder that exists.
+
+    Raises:
+        InputError: it is a file, or does not exist.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        raise InputError(f"{source}: {'a file, expected a folder' if folder.exists() else 'no such folder'}")
+    return folder
+
+
+def is_path(source: str) -> bool:
+    """Whether a source is a path and not a Hub id: it is written like one, or its first folder exists here."""
+    return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
+
+
+def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
+    """Load a folder of Parquet, JSON lines or CSV, a Parquet file, or a dataset on the Hub, and check its columns.
+
+    Args:
+        source: a path; or OWNER/NAME on the Hub, with `:CONFIG` or `@REVISION` after it if needed. Files named
+            `SPLIT-00000-of-00001.parquet`, as our commands name them, are that split; other names are read as
+            `datasets` reads them.
+        columns: what each split must have.
+
+    Raises:
+        InputError: neither a folder nor a dataset that the Hub has, or a column is missing.
+    """
+    path = Path(source)
+    if is_path(source) and not path.is_file():
+        existing_folder(source)
+    arguments: list[Any] = [source]
+    options: dict[str, Any] = {}
+    if is_path(source):
+        reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
+        if files := _parquet_files(path):
+            arguments, options = ["parquet"], {"data_files": files}
+    else:
+        reason = "no such folder here, and the Hub has no dataset of this name"
+        name, _, revision = source.partition("@")
+        arguments = name.split(":", 1)
+        options = {"revision": revision} if revision else {}
+    try:
+        splits = datasets.load_dataset(*arguments, **options)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        if "scripts are no longer supported" in str(error):
+            reason = f"it needs a loading script; try the Hub's own Parquet copy: {source}@refs/convert/parquet"
+        raise InputError(f"{source}: {reason} ({error})") from error
+    for name, split in splits.items():
+        missing = [column for column in columns if column not in split.column_names]
+        if missing:
+            raise InputError(
+                f"{source}: split {name} has no column {', '.join(missing)}; expected {', '.join(columns)}, "
+                f"found {', '.join(split.column_names)}"
+            )
+    return splits
+
+
+def _parquet_files(path: Path) -> dict[str, list[str]]:
+    """Split -> files, of one Parquet file or of a folder whose Parquet files are all named after splits."""
+    if path.is_file():
+        return {split_from_name(path.stem): [str(path)]}
+    files: dict[str, list[str]] = {}
+    for file in sorted(path.glob("*.parquet")):
+        match = _SHARD.fullmatch(file.name)
+        if not match:
+            return {}
+        files.setdefault(match[1], []).append(str(file))
+    return files
+
+
+def load_pairs(source: str) -> DatasetDict:
+    """Load pairs by folder (as this package's commands write it) or by name on the Hub.
+
+    Returns:
+        The splits that exist (`train`, `validation`, `test`), each with the features `PAIR_FEATURES`.
+
+    Raises:
+        InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
+    """
+    folder = Path(source)
+    if is_path(source):
+        existing_folder(source)
+    try:
+        if folder.is_dir():
+            pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
+        else:
+            pairs = datasets.load_dataset(source)
+    except (OSError, ValueError, DatasetsError) as error:
+        reason = error.__cause__ or error  # `datasets` wraps the original error
+        raise InputError(f"{source}: neither a readable folder of pairs nor a dataset on the Hub ({reason})") from error
+    for name, split in pairs.items():
+        if set(PAIR_SCHEMA.names) - set(split.column_names):
+            raise InputError(
+                f"{source}: split {name} has the columns {', '.join(split.column_names)}; "
+                f"expected {', '.join(PAIR_SCHEMA.names)}"
+            )
+    pairs = pairs.select_columns(PAIR_SCHEMA.names)
+    # A cast writes every row again, so it is only done for data that others wrote.
+    same = all(split.features == PAIR_FEATURES for split in pairs.values())
+    return pairs if same else pairs.cast(PAIR_FEATURES)
+
+
+def _pair_files(folder: Path) -> dict[str, list[str]]:
+    files = {split: sorted(map(str, folder.glob(f"{split}-*.parquet"))) for split in SPLITS}
+    files = {split: paths for split, paths in files.items() if paths}
+    if not files:
+        raise InputError(f"{folder}: no train-*.parquet, validation-*.parquet or test-*.parquet in this folder")
+    return files

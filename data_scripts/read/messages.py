@@ -1,0 +1,125 @@
+"""What a chat log is read into: messages and ready pairs; and the fields of their records."""
+
+import math
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from data_scripts.read.files import BrokenLineError, BrokenLines
+from data_scripts.read.records import Record
+
+CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program
+
+
+class Message(NamedTuple):
+    """One message. Its id is unique within its source; of several with the same id, the first one counts."""
+
+    id: str
+    parent: str | None  # id of the message that it answers; "": it answers none; None: it answers the turn before it
+    thread: str | None  # messages without a parent are in order within it
+    speaker: str | None
+    time: float | None  # seconds since 1970, or a position; None: messages are in the order of the file
+    text: str
+    source: str
+    gap: float | None  # seconds of silence that end a conversation; None: the thread is one conversation
+
+
+class Pair(NamedTuple):
+    """A ready pair."""
+
+    input: str
+    response: str
+    thread: str | None
+    source: str
+
+
+@dataclass
+class ChatLog:
+    """A file to read, and what is counted while it is read.
+
+    Attributes:
+        path: a file, or the folder or .zip of an export.
+        name: the source of messages that name none.
+        columns: role -> column, for the roles that the user named.
+        gap: seconds, or None for the format's default.
+        broken: lines that could not be read.
+        left_out: messages that nobody wrote, such as a bot's or a notice, by kind.
+    """
+
+    path: Path
+    name: str
+    columns: dict[str, str]
+    gap: float | None
+    broken: BrokenLines
+    left_out: Counter[str]
+
+
+Items = Iterator[tuple[str, Message | Pair]]  # each with its location, as in file:line
+
+
+def required_text(values: Record, name: str) -> str:
+    """A field that must be a text; raises BrokenLineError if it is not."""
+    value = values.get(name)
+    if not isinstance(value, str):
+        raise BrokenLineError("wrong type", f"{name} should be a text, found {type(value).__name__}")
+    return value
+
+
+def required_label(values: Record, name: str) -> str:
+    """A field that must be a name or an id, as text; raises BrokenLineError if it is missing."""
+    value = label(values, name)
+    if not value:
+        raise BrokenLineError("missing field", name)
+    return value
+
+
+def label(values: Record, name: str) -> str:
+    """A field that is a name or an id, as text; "" if it is missing. Raises BrokenLineError for a list or object."""
+    value = values.get(name)
+    if value is None or value != value:
+        return ""
+    if isinstance(value, dict | list):
+        raise BrokenLineError("wrong type", f"{name} should be a text or a number, found {type(value).__name__}")
+    # pandas writes integers as 12.0 if some values of the column are missing.
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def object_field(values: Any, name: str) -> Record:
+    """A field that must be an object; raises BrokenLineError if it is not."""
+    value = values.get(name) if isinstance(values, dict) else None
+    if not isinstance(value, dict):
+        raise BrokenLineError("wrong type", f"{name} should be an object, found {type(value).__name__}")
+    return value
+
+
+def list_of_objects(value: Any, name: str) -> list[Record]:
+    """A value that must be a list of objects; raises BrokenLineError if it is not."""
+    if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
+        raise BrokenLineError("wrong type", f"{name} should be a list of objects")
+    return value
+
+
+def seconds(value: Any) -> float:
+    """A number, or a time (ISO 8601; UTC if it has no zone) in seconds since 1970; raises BrokenLineError."""
+    try:
+        if isinstance(value, str):
+            value = _number_or_time(value.strip())
+        elif isinstance(value, date) and not isinstance(value, datetime):
+            value = datetime(value.year, value.month, value.day)
+        if isinstance(value, datetime):
+            value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+        if math.isfinite(number := float(value)):
+            return number
+    except (TypeError, ValueError, OverflowError):
+        pass
+    raise BrokenLineError("wrong time", f"expected a number or a time in ISO 8601, found {str(value)[:40]!r}")
+
+
+def _number_or_time(text: str) -> float | datetime:
+    try:
+        return float(text)
+    except ValueError:
+        return datetime.fromisoformat(text)

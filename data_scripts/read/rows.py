@@ -1,0 +1,166 @@
+"""Reads the rows of any table, file by file or from the Hub, with the columns that a command looks for."""
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from datasets import ClassLabel, Dataset
+from tqdm import tqdm
+
+from data_scripts.errors import InputError
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.hub_datasets import load_columns
+from data_scripts.read.records import Records, Rows, check_records, form_of, read_records
+from data_scripts.read.text_files import split_from_name, text_lines
+
+TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
+SOURCE_HELP = (
+    "a folder of .parquet, .jsonl, .csv or .tsv, or one such file (also .txt; text compressed or not); or a Hub id: "
+    "OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME@REVISION"
+)
+ColumnNames = dict[str, tuple[str, ...]]
+
+
+def read_rows(
+    source: str,
+    names: ColumnNames,
+    broken: BrokenLines,
+    *,
+    optional: tuple[str, ...] = (),
+    label_names: bool = False,
+) -> dict[str, Rows]:
+    """The rows of each split of a file, of the files in a folder, or of a dataset on the Hub; each can be read once.
+
+    Memory holds a few thousand rows. Lines that cannot be read are counted in `broken`.
+
+    Args:
+        source: what `SOURCE_HELP` says. A text file's split is the one in its name (`split_from_name`).
+        names: role -> the columns that may have it; the first that exists is used. A name with spaces stands for
+            several columns whose texts are joined.
+        broken: counts the lines that cannot be read.
+        optional: roles that need no column; their value is then None.
+        label_names: return the values of a ClassLabel column by name; -1 stays.
+
+    Returns:
+        Split -> rows: (location, role -> value).
+
+    Raises:
+        InputError: there is nothing to read or a column is missing; at once, or when the row is read.
+    """
+    files = _text_tables(source)
+    if not files:
+        splits = load_columns(source, ())
+        return {name: _dataset_rows(source, name, splits[name], names, optional, label_names) for name in splits}
+    rows: dict[str, Rows] = {}
+    for file in files:
+        split = split_from_name(file.name)
+        rows[split] = chain(rows.get(split, ()), _record_rows(file, names, broken, optional))
+    return rows
+
+
+def _text_tables(source: str) -> list[Path]:
+    path = Path(source)
+    if path.is_file():
+        if form_of(path) == ".parquet":
+            return []
+        if form_of(path) != ".txt":
+            check_records(path)
+        return [path]
+    files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
+    complete = any(file.name.startswith("snli_1.0_train.") for file in files)
+    return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
+
+
+def _choose_columns(
+    columns: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Role -> the columns that have it."""
+    available = list(columns)
+    chosen = {}
+    for role, accepted in names.items():
+        matching = next((name.split() for name in accepted if set(name.split()) <= set(available)), None)
+        if matching:
+            chosen[role] = matching
+    missing = [role for role in names if role not in chosen and role not in optional]
+    if missing:
+        expected = "; ".join(
+            accepted[0] + (f" (or {', '.join(accepted[1:])})" if accepted[1:] else "")
+            for role, accepted in names.items()
+            if role not in optional
+        )
+        raise InputError(
+            f"{location}: no column {', '.join(missing)}; expected {expected}; found {', '.join(available)}"
+        )
+    return chosen
+
+
+def _role_value(fields: dict[str, Any], columns: list[str] | None) -> Any:
+    if not columns:
+        return None
+    values = [fields.get(name) for name in columns]
+    return values[0] if len(values) == 1 else " ".join(map(str, values))
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from _texts(value)
+
+
+def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: tuple[str, ...]) -> Rows:
+    records = _tab_separated(path, broken) if form_of(path) == ".txt" else read_records(path, broken)
+    chosen = _choose_columns(records.columns, records.location, names, optional)
+    keys: Any = records.columns
+    for location, fields in records.rows({name for columns in chosen.values() for name in columns}):
+        if not records.complete and fields.keys() != keys:
+            keys = fields.keys()
+            chosen = _choose_columns(keys, location, names, optional)
+        values = {role: _role_value(fields, chosen.get(role)) for role in names}
+        try:
+            if not records.complete:  # half of a surrogate pair is valid JSON but not valid Unicode
+                "".join(_texts(values.values())).encode()
+        except UnicodeEncodeError:
+            broken.add("not UTF-8", location, "half of a surrogate pair")
+        else:
+            yield location, values
+
+
+def _tab_separated(path: Path, broken: BrokenLines) -> Records:
+    """The records of a .txt file of tab-separated values, the form of SNLI and Multi-Premise Entailment."""
+    lines = text_lines(path)
+    location, header = next(lines)
+    columns = header.split("\t")
+
+    def rows(columns_needed: set[str]) -> Rows:
+        for location, line in lines:
+            fields = line.split("\t")
+            if len(fields) == len(columns):
+                yield location, dict(zip(columns, fields, strict=True))
+            else:
+                broken.add("wrong number of fields", location, f"expected {len(columns)}, found {len(fields)}")
+
+    return Records(location, columns, True, rows)
+
+
+def _dataset_rows(
+    source: str, split: str, rows: Dataset, names: ColumnNames, optional: tuple[str, ...], label_names: bool
+) -> Rows:
+    location = f"{source}, split {split}"
+    chosen = _choose_columns(rows.column_names, location, names, optional)
+    columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
+    labels = {name: rows.features[name] for name in columns if isinstance(rows.features[name], ClassLabel)}
+    number = 0
+    with tqdm(total=len(rows), delay=1, unit="row", unit_scale=True, desc=split) as bar:
+        for batch in rows.select_columns(columns).iter(1000):
+            for values in zip(*(batch[name] for name in columns), strict=True):
+                number += 1
+                fields = dict(zip(columns, values, strict=True))
+                if label_names:
+                    for name, label in labels.items():
+                        if fields[name] is not None and fields[name] >= 0:
+                            fields[name] = label.int2str(fields[name])
+                yield f"{location}, row {number}", {role: _role_value(fields, chosen.get(role)) for role in names}
+            bar.update(len(batch[columns[0]]))

@@ -1,0 +1,40 @@
+"""Finds and reads the text files of a public dataset: by name, plain or compressed, as UTF-8 lines."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from data_scripts.errors import InputError
+from data_scripts.read.files import UNPACK, BrokenLineError, decode, read_lines
+
+TEXT_FORMS = (".csv", ".jsonl", ".txt", ".en", ".relevancy")
+
+_SPLIT = re.compile(r"(?<![a-z])(train|dev|validation|valid|val|test)(?:set|ing)?(_(?:mis)?matched)?(?![a-z])", re.I)
+_SPLIT_NAMES = {"train": "train", "test": "test"}  # the others are validation
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """The first of `names` that is in `folder`, plain or compressed (.bz2, .zst, .xz, .gz)."""
+    candidates = (folder / f"{name}{suffix}" for name in names for suffix in ("", *UNPACK))
+    return next((path for path in candidates if path.is_file()), None)
+
+
+def text_lines(path: Path) -> Iterator[tuple[str, str]]:
+    r"""(file:line, text) of each line of a UTF-8 file, plain or compressed, without \n or \r\n.
+
+    Raises:
+        InputError: a line is not UTF-8, or the file cannot be read to its end.
+    """
+    for location, line in read_lines(path, TEXT_FORMS):
+        try:
+            yield location, decode(line.removesuffix(b"\r"))
+        except BrokenLineError as error:
+            raise InputError(
+                f"{location}: {error.args[0]} ({error.args[1]}): convert the file to UTF-8 first"
+            ) from error
+
+
+def split_from_name(name: str) -> str:
+    """The split that a file's name contains: train, validation (also `_matched`, `_mismatched`), test; else train."""
+    match = _SPLIT.search(name)
+    return _SPLIT_NAMES.get(match[1].lower(), "validation") + (match[2] or "").lower() if match else "train"

@@ -1,0 +1,48 @@
+"""The Arrow columns of every file that the commands write; `features` has what `datasets` calls features.
+
+This module imports only pyarrow, because each process that reads a dump imports it.
+"""
+
+import pyarrow as pa
+
+SPLITS = ("train", "validation", "test")
+
+
+def text_fields(*names: str) -> list[pa.Field]:
+    """A string column for each name."""
+    return [pa.field(name, pa.string()) for name in names]
+
+
+def _measure_fields(prefix: str = "") -> list[pa.Field]:
+    """What `clean.measures` computes of a text: counts for the rules, and the language (ISO 639-1)."""
+    counts = [pa.field(f"{prefix}{name}", pa.int32()) for name in ("characters", "alphabetic")]
+    return [*counts, pa.field(f"{prefix}language", pa.string())]
+
+
+# What the trainer reads
+PAIR_SCHEMA = pa.schema(text_fields("input", "response", "thread", "source"))
+CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
+PARAPHRASE_SCHEMA = pa.schema([*text_fields("sentence1", "sentence2"), ("score", pa.float32())])
+BOOK_SCHEMA = pa.schema(
+    [("book", pa.string()), ("paragraph", pa.int32()), ("position", pa.int32()), ("sentence", pa.string())]
+)
+
+# What a dump of Reddit is read into
+COMMENT_TEXTS = ("id", "parent_id", "link_id", "author", "body", "subreddit")
+COMMENT_SCHEMA = pa.schema(
+    [*text_fields(*COMMENT_TEXTS), ("created_utc", pa.int64()), ("characters", pa.int32()), ("alphabetic", pa.int32())]
+)
+LANGUAGE_FIELD = pa.field("language", pa.string())  # follows COMMENT_SCHEMA where texts are filtered by language
+
+# What chat logs are read into
+MESSAGE_SCHEMA = pa.schema(
+    [
+        *text_fields("id", "parent", "thread", "speaker"),
+        ("time", pa.float64()),
+        *text_fields("text", "source"),
+        ("gap", pa.float64()),
+        ("row", pa.int64()),
+        *_measure_fields(),
+    ]
+)
+READY_PAIR_SCHEMA = pa.schema([*PAIR_SCHEMA, *_measure_fields("input_"), *_measure_fields("response_")])

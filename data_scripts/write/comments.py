@@ -1,0 +1,174 @@
+"""Converts dumps of Reddit to Parquet files of comments, several dumps at a time.
+
+A process that reads holds a few times 32 MiB of text, plus the dump's longest line and, for Zstandard, its window (2
+GiB in Pushshift's dumps); memory does not grow with the dump.
+"""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from tqdm import tqdm
+
+from data_scripts.clean.filters import PAPER, Filters
+from data_scripts.errors import InputError
+from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, holds_submissions, parse_lines
+from data_scripts.read.files import BrokenLines, read_blocks
+from data_scripts.write.parquet import parquet_writer
+
+MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
+WORTH_WORKERS = 1 << 24  # bytes of dumps; starting a process takes as long as reading a few MB
+FORMAT = 3  # raised when what is read from a dump changes, so that existing files of comments are regenerated
+
+
+def write_comments(
+    dump: Path,
+    output: Path,
+    broken: BrokenLines,
+    filters: Filters = PAPER,
+    progress: Callable[[int], object] | None = None,
+) -> int:
+    """Convert a dump to Parquet with the columns of `comment_schema`; returns its number of comments.
+
+    `body` is HTML-unescaped (and without Markdown, if the filters ask for it), `characters` its length in Unicode
+    characters, `alphabetic` how many of them are letters. A submission becomes a comment without a parent, with its
+    title as the body.
+
+    Lines that are not a comment are counted in `broken` and left out. The file's metadata record which dump it was
+    converted from and what was left out, so that `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
+
+    Raises:
+        InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
+    """
+    submissions = holds_submissions(dump)
+    own, parser = BrokenLines(), BlockParser(submissions, filters)
+    # A join reads the texts four times. LZ4, with dictionaries only for columns that repeat, makes it a seventh faster
+    # than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
+    repeating = ["link_id", "author", "subreddit"]
+    with parquet_writer(output, comment_schema(filters), "lz4", repeating) as writer:
+        for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
+            table = parser.parse(block, lines)
+            if table is not None:
+                writer.add_table(table)
+                continue
+            for row, size in parse_lines(dump, number, block, submissions, filters, own):
+                writer.add(row, size)
+        if not writer.added:
+            example = "; ".join(["", *own.examples[:1]])
+            kind = "submission" if submissions else "comment"
+            raise InputError(f"{dump}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
+        made_from = {"dump": _fingerprint(dump, filters), "left out": own.counts, "first left out": own.first}
+        writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
+    broken.join(own)
+    return writer.added
+
+
+def _fingerprint(dump: Path, filters: Filters) -> str:
+    """What identifies a dump, and changes if more is written to it: its size and a hash of both its ends.
+
+    The filters that change the file of comments are part of it.
+    """
+    size, end = dump.stat().st_size, 1 << 20
+    with dump.open("rb") as file:
+        digest = hashlib.sha256(file.read(end))
+        file.seek(max(size - end, 0))
+        digest.update(file.read(end))
+    # Which language is asked for does not matter: the column holds the language of each text.
+    return f"{FORMAT} {size} {digest.hexdigest()} {filters.markdown:d} {bool(filters.language):d}"
+
+
+def _finished(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
+    """What was left out when the dump was converted to this file; None if there is no file, or that of another dump."""
+    try:
+        made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
+    except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
+        return None
+    if made_from["dump"] != _fingerprint(dump, filters):
+        return None
+    return BrokenLines(made_from["left out"], made_from["first left out"])
+
+
+def convert_dumps(
+    dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters = PAPER
+) -> int:
+    """`write_comments` for many dumps, `workers` at a time; files converted from the same dumps before are reused.
+
+    Returns:
+        How many files were reused.
+
+    Raises:
+        InputError: as `write_comments` does, for the first dump that fails; finished files stay.
+    """
+    left_out = {dump: _finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)}
+    todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
+    total = sum(dump.stat().st_size for dump, _ in todo)
+    if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
+        for dump, output in todo:
+            left_out[dump] = own = BrokenLines()
+            write_comments(dump, output, own, filters)
+    else:
+        # The largest first: if it started last, all workers but one would wait for it.
+        todo.sort(key=lambda pair: -pair[0].stat().st_size)
+        left_out |= _convert_in_workers(todo, workers, total, filters)
+    for dump in dumps:  # in their order, whichever worker read them
+        if dump_broken := left_out[dump]:
+            broken.join(dump_broken)
+    return len(dumps) - len(todo)
+
+
+def _convert_in_workers(
+    todo: list[tuple[Path, Path]], workers: int, total: int, filters: Filters
+) -> dict[Path, BrokenLines | None]:
+    """What was left out of each dump. `todo` holds the dumps and their files, `total` is the size of the dumps."""
+    context = multiprocessing.get_context("spawn")
+    read = context.Value("q", 0)
+    with (
+        ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
+        tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
+    ):
+        reading = {dump: executor.submit(_convert_in_worker, dump, output, filters) for dump, output in todo}
+        waiting = set(reading.values())
+        try:
+            while waiting:
+                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                bar.update(read.value - bar.n)
+                for future in done:
+                    future.result()
+        finally:
+            executor.shutdown(wait=True, cancel_futures=True)
+        return {dump: future.result() for dump, future in reading.items()}
+
+
+_bytes_read: Any  # of all workers together
+
+
+def _start_worker(counter: Any) -> None:
+    global _bytes_read
+    _bytes_read = counter
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Exit with the parent: if it was killed, a worker would go on to write into the files of the next run."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> BrokenLines:
+    def progress(count: int) -> None:
+        with _bytes_read.get_lock():
+            _bytes_read.value += count
+
+    broken = BrokenLines()
+    write_comments(dump, output, broken, filters, progress)
+    return broken

@@ -1,0 +1,57 @@
+"""The report of a command: what was read, counted and left out, printed and written to report.json."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from data_scripts.read.files import BrokenLines
+
+Report = dict[str, Any]  # section -> counts (name -> number), or lines of text
+
+
+def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> Report:
+    """The first sections: the settings, and the lines that could not be read."""
+    report: Report = {"settings": {"command": command, **settings, "files": files}}
+    report["lines left out"] = dict(broken.counts)
+    report["first lines left out"] = broken.examples
+    return report
+
+
+def add_broken_lines(report: Report, broken: BrokenLines) -> None:
+    """Add the lines that could not be read, if there are any."""
+    if broken.counts:
+        report["lines left out"] = dict(broken.counts)
+        report["first lines left out"] = broken.examples
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Write report.json."""
+    (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def format_table(report: Report) -> str:
+    """A report with a line for each count, as the commands that write pairs print it."""
+    lines = []
+    for section, content in report.items():
+        if content:
+            lines.append(section)
+        if isinstance(content, list):
+            lines += [f"  {line}" for line in content]
+            continue
+        for name, value in content.items():
+            shown = ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
+            lines.append(f"  {name:<40} {shown:>12}")
+    return "\n".join(lines)
+
+
+def print_report(report: Report, output: Path) -> None:
+    """Print a report with a line for each section, as the commands for public datasets do."""
+    for section, content in report.items():
+        if isinstance(content, list):
+            print(f"{section}:", *(f"  {line}" for line in content), sep="\n")
+            continue
+        shown = (
+            f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}" for name, value in content.items()
+        )
+        print(f"{section}: {', '.join(shown)}")
+    print(f"saved in {output}")

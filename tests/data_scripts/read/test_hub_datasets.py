@@ -1,0 +1,55 @@
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.features import PAIR_FEATURES
+from data_scripts.read.hub_datasets import load_pairs
+
+
+def write_folder(folder, text="how are you") -> None:
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = {"input": [text], "response": ["fine"], "thread": ["t"], "source": ["s"]}
+        pq.write_table(pa.table(rows), folder / f"{split}-00000-of-00001.parquet")
+    (folder / "report.json").write_text("{}")
+
+
+def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
+    write_folder(tmp_path / "pairs")
+    pairs = load_pairs(str(tmp_path / "pairs"))
+    assert set(pairs) == {"train", "validation", "test"}
+    assert all(split.features == PAIR_FEATURES for split in pairs.values())
+    assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
+
+
+def test_load_pairs_makes_strings_of_other_types_and_leaves_other_columns_out(tmp_path):
+    rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
+    pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
+    train = load_pairs(str(tmp_path))["train"]
+    assert train.features == PAIR_FEATURES
+    assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
+
+
+def test_load_pairs_refuses_other_columns(tmp_path):
+    pq.write_table(pa.table({"question": ["?"]}), tmp_path / "train-00000-of-00001.parquet")
+    with pytest.raises(InputError, match="split train has the columns question; expected input, response"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_refuses_a_folder_without_pairs(tmp_path):
+    with pytest.raises(InputError, match="no train-"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_says_that_a_file_is_no_parquet(tmp_path):
+    (tmp_path / "train-00000-of-00001.parquet").write_text("not Parquet")
+    with pytest.raises(InputError, match="neither a readable folder of pairs nor"):
+        load_pairs(str(tmp_path))
+
+
+def test_load_pairs_says_that_a_name_is_neither_folder_nor_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="no such folder"):
+        load_pairs(str(tmp_path / "missing"))
