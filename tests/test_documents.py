@@ -30,7 +30,8 @@ def blocks(language: str, *paths: Path) -> list[str]:
 def commands() -> list[str]:
     """Every command that a document shows, on one line."""
     joined = [text.replace("\\\n", " ") for text in blocks("", *DOCUMENTS)]
-    return list(dict.fromkeys(line for text in joined for line in COMMAND.findall(text)))
+    lines = [line for text in joined for line in COMMAND.findall(text)]
+    return list(dict.fromkeys(line for line in lines if "my_source.py" not in line))  # a file of the reader's own
 
 
 def run(folder: Path, *words: str) -> str:

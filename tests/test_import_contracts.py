@@ -47,8 +47,8 @@ VIOLATIONS = {
     "training imports sweep in a function": (
         "trainer",
         "trainer/training/optimizers.py",
-        "def late():\n    import trainer.sweep.study",
-        "trainer.training.optimizers -> trainer.sweep.study",
+        "def late():\n    import trainer.sweep.planned_runs",
+        "trainer.training.optimizers -> trainer.sweep.planned_runs",
     ),
     "modeling_base imports encoding": (
         "modeling_convsim",

@@ -21,8 +21,12 @@ from trainer.tasks import TASKS, validate_tasks
 
 def arguments_class() -> type[Arguments]:
     """`Arguments` with the options of every registered task."""
-    bases = tuple(dict.fromkeys(task.Options for task in TASKS.values()))
-    return dataclasses.dataclass(type("Arguments", bases, {"__doc__": Arguments.__doc__}))
+    return _combine(tuple(dict.fromkeys(task.Options for task in TASKS.values())))
+
+
+@functools.cache  # arguments are equal only if their class is the same
+def _combine(options: tuple[type[Arguments], ...]) -> type[Arguments]:
+    return dataclasses.dataclass(type("Arguments", options, {"__doc__": Arguments.__doc__}))
 
 
 def build_arguments(**options: Any) -> Arguments:

@@ -201,7 +201,7 @@ def test_nli_head_features_and_hidden_layer():
     torch.testing.assert_close(head(u, v), hidden @ head.output.weight.T + head.output.bias)
 
 
-def test_every_parameter_is_initialised_in_init_weights(multitask):
+def test_every_parameter_is_initialized_in_init_weights(multitask):
     """On the meta device nothing else could have given it a value."""
     with torch.device("meta"):
         model = type(multitask)(multitask.config)

@@ -26,11 +26,11 @@ def trained_heads(settings: Mapping[str, Any]) -> set[str]:
 
 
 def task_lines(settings: Mapping[str, Any]) -> list[str]:
-    """A line of the card for each trained task; only its name if the task is unknown here."""
+    """The card line of each trained task, or its name if the task is unknown here."""
     lines = []
     for task in trained_tasks(settings):
         line = TASKS[task].card_line if task in TASKS else ""
-        lines.append(f"{_words(task)}: {line}" if line else _words(task))
+        lines.append(line or _words(task))
     return lines
 
 

@@ -25,12 +25,13 @@ METHODS = {"skip_gram": "word2vec skip-gram", "cbow": "word2vec CBOW", "fasttext
 
 
 def training_label(tasks: Iterable[str]) -> str:
-    """The tasks' labels in the order of the registry, joined by " + "; a task that is not registered is last, by name.
+    """The tasks' labels joined by " + ": those that train a head first; a task that is not registered is last, by name.
 
     `UNKNOWN` without tasks.
     """
     names = set(tasks)
-    labels = [task.label for name, task in TASKS.items() if name in names]
+    registered = sorted((name for name in TASKS if name in names), key=lambda name: TASKS[name].evaluator is None)
+    labels = [TASKS[name].label for name in registered]
     return " + ".join([*labels, *sorted(names - TASKS.keys())]) or UNKNOWN
 
 

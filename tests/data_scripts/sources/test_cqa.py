@@ -86,7 +86,7 @@ def test_parts_of_train_are_joined_and_missing_files_said(tmp_path: Path, caplog
     (tmp_path / "SemEval2016-Task3-CQA-QL-train-part2.xml").write_bytes(xml(RELATED_ROWS[1:]))
     splits = load_cqa(str(tmp_path))
     assert list(splits) == ["train"] and splits["train"].to_list() == ROWS
-    assert f"neither {DEV} nor subtaskB-dev.jsonl is there; left out of split validation" in caplog.text
+    assert f"has neither {DEV} nor subtaskB-dev.jsonl; left out of split validation" in caplog.text
 
 
 def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:

@@ -244,7 +244,7 @@ def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path)
 
 def test_each_trained_task_has_a_line(card: ModelCard):
     lines = re.search(r"## Training tasks\n\n(.*?)\n\n", card.text, flags=re.DOTALL)
-    assert lines and [line.partition(":")[0] for line in lines[1].splitlines()] == ["- response prediction", "- snli"]
+    assert lines and [line.partition(":")[0] for line in lines[1].splitlines()] == ["- Response prediction", "- SNLI"]
 
 
 def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):

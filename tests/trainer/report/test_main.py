@@ -16,7 +16,7 @@ from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
 from trainer.report import measurements as module
 from trainer.report.plan import ReportPlan
-from trainer.training.loop import train
+from trainer.training.train import train
 
 RUNS = ("siamese", "dan", "transformer")
 HEADS = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}
@@ -41,7 +41,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     write_data(folder / "data")
     tiny_run(
-        folder, "siamese", model_type="cbow", model_config={"embedding_size": 8}, tasks={"neighbours": 1}, epochs=1,
+        folder, "siamese", model_type="cbow", model_config={"embedding_size": 8}, tasks={"neighbors": 1}, epochs=1,
         documents=[str(folder / "data/books")], best_metric="last", similarity_scale=1, eval_every=1,
     )  # fmt: skip
     pairs = {"pairs": [str(folder / "data/pairs")], "tokenizer": str(folder / "siamese/model"), "max_steps": 2}

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
-from tests.trainer.evaluation.corpora import COLOURS, THINGS, sts
+from tests.trainer.evaluation.corpora import COLORS, THINGS, sts
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.report import measurements as module
@@ -26,7 +26,7 @@ from trainer.report.page import Page
 from trainer.report.siamese import write_siamese
 from trainer.report.systems import open_folders, open_system
 
-WORDS = [*"the a is : , her she his me my i".split(), *COLOURS, *THINGS]
+WORDS = [*"the a is : , her she his me my i".split(), *COLORS, *THINGS]
 SIZE = 6
 SETS = {"2012 MSRpar": ("2012", "MSRpar"), "2012 OnWN": ("2012", "OnWN"), "2014 OnWN": ("2014", "OnWN")}
 SOURCES = {"sts": "data/sts"}
@@ -251,7 +251,7 @@ def test_norms_are_sorted_over_words_of_letters_that_have_a_vector(numbers: dict
     lengths = dict(zip(WORDS, np.linalg.norm(word_table("siamese")[2:].astype(np.float64), axis=1), strict=True))
     expected = sorted((word for word in WORDS if word.isalpha() and lengths[word]), key=lengths.__getitem__)
     assert numbers["norms"]["smallest"] == expected[:10] and numbers["norms"]["largest"] == expected[-10:]
-    # COLOURS and THINGS have none.
+    # COLORS and THINGS have none.
     stop_words = sum(word in "the a is her she his me my i".split() for word in expected)
     assert numbers["norms"]["stop_words"] == pytest.approx(stop_words / len(expected))
     assert numbers["norms"]["paper_smallest"] == published["words"]["smallest_norms"]
