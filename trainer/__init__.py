@@ -1,1 +1,1 @@
-"""Trains, judges and publishes sentence encoders."""
+"""Trains, evaluates and publishes sentence encoders."""
