@@ -65,10 +65,23 @@ class ConvSimBilstmLayer(nn.Module):
         reversed sentences is taken. Padding stays at its position.
         """
         forward_lstm, *backward_lstms = self.directions
-        outputs = [forward_lstm(tokens)[0]]
+        outputs = [_hidden_states(forward_lstm, tokens)]
         for lstm in backward_lstms:
-            outputs.append(_gather(lstm(_gather(tokens, reversal))[0], reversal))
+            outputs.append(_gather(_hidden_states(lstm, _gather(tokens, reversal)), reversal))
         return torch.cat(outputs, dim=-1)
+
+
+def _hidden_states(lstm: nn.Module, tokens: Tensor) -> Tensor:
+    """Runs an LSTM over tokens (width, sentences, size): (width, sentences, hidden_size).
+
+    Under autocast torch asks oneDNN for a bfloat16 LSTM even where oneDNN has none, which raises an error. The LSTM then
+    runs in float32.
+    """
+    on_cpu = tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu")
+    if on_cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        with torch.autocast("cpu", enabled=False):
+            return lstm(tokens.float())[0]
+    return lstm(tokens)[0]
 
 
 def _gather(tokens: Tensor, indices: Tensor) -> Tensor:

@@ -138,7 +138,8 @@ def test_a_tuple_on_request_holds_what_the_output_holds(kind, batch):
 def test_a_config_that_asks_for_tuples_is_heard(kind, folder):
     model = AutoModelForPreTraining.from_pretrained(folder, return_dict=False).eval()
     (vectors,) = model(**pack(SENTENCES))
-    torch.testing.assert_close(vectors, pooled(build(kind), pack(SENTENCES)), rtol=0, atol=0)
+    # Not bit for bit: some kernels round by how the weights are aligned in memory.
+    torch.testing.assert_close(vectors, pooled(build(kind), pack(SENTENCES)), rtol=0, atol=1e-6)
 
 
 def hidden_states(output: BaseModelOutputWithPooling) -> tuple[torch.Tensor, ...]:
