@@ -74,8 +74,8 @@ class ConvSimBilstmLayer(nn.Module):
 def _hidden_states(lstm: nn.Module, tokens: Tensor) -> Tensor:
     """Runs an LSTM over tokens (width, sentences, size): (width, sentences, hidden_size).
 
-    Under autocast torch asks oneDNN for a bfloat16 LSTM even where oneDNN has none, which raises an error. The LSTM then
-    runs in float32.
+    Under autocast torch asks oneDNN for a bfloat16 LSTM even where oneDNN has none, which raises an error. There
+    the LSTM runs in float32.
     """
     on_cpu = tokens.device.type == "cpu" and torch.is_autocast_enabled("cpu")
     if on_cpu and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
