@@ -24,8 +24,8 @@ class OneDnnLinear(nn.Linear):
 def use_onednn(model: nn.Module) -> None:
     """Compute a model's linear layers with oneDNN on AMD processors.
 
-    On a CPU torch gives float32 matrix products to MKL, which reaches as little as half of oneDNN's rate on processors
-    that are not Intel's. On Intel's the two are equally fast, and torch's own way stays.
+    On a CPU torch gives float32 matrix products to MKL, which can be slower than oneDNN on processors that are not
+    Intel's. Other processors keep torch's own choice.
     """
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return

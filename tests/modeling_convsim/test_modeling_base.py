@@ -50,7 +50,7 @@ def test_empty_text_alone_as_a_float_tensor_gives_the_same_vector(multitask):
 
 
 def test_empty_text_of_an_untrained_model_gives_no_exploding_gradient():
-    # Its vector is zero before normalisation: dividing by a length of 1e-12 would multiply the gradient by 1e12.
+    # Its vector is zero before normalization: dividing by a length of 1e-12 would multiply the gradient by 1e12.
     model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12))
     output = model.encoder(**pack([[], [5, 6]])).pooler_output
     assert (output[0] == 0).all()

@@ -1,6 +1,6 @@
 """What transformers' common model tests ask of every model, asked of every encoder of ours, and of its tokenizer.
 
-Save and load, initialisation, resizing and batching are in `test_saving.py` and `test_modeling_base.py`.
+Save and load, initialization, resizing and batching are in `test_saving.py` and `test_modeling_base.py`.
 """
 
 import inspect

@@ -38,7 +38,7 @@ def write_card(
 
     Args:
         folder: the model folder.
-        results: the content of the run's results.json (DESIGN.md). `leakage` holds, for each training dataset,
+        results: the content of the run's results.json. `leakage` holds, for each training dataset,
             `{evaluation dataset: rows, "removed": rows in total}`; `run.rows` the number of rows after that; `licenses`
             what `find_licenses` returned during the run; `export` what `trainer.export` measured for each format:
             `size_mb`, `sentences_per_second` and, by split, `stsb`, each `exported` and `torch`.

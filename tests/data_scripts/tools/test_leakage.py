@@ -74,7 +74,7 @@ def test_an_evaluation_text_without_words_matches_nothing():
 
 
 def test_texts_found_are_those_that_are_equal_when_normalized_whatever_their_letters():
-    """Against normalising every text: long and short, ASCII and not, null, slices of arrays, hits at both ends."""
+    """Against normalizing every text: long and short, ASCII and not, null, slices of arrays, hits at both ends."""
     draw = random.Random(0)
 
     def text() -> str | None:

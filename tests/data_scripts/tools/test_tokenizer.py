@@ -53,7 +53,7 @@ def test_min_count_leaves_rarer_words_unknown() -> None:
     assert tokenizer("home")["input_ids"] == [1]
 
 
-def test_text_is_lower_cased_nfkc_normalised_and_split_at_punctuation() -> None:
+def test_text_is_lower_cased_nfkc_normalized_and_split_at_punctuation() -> None:
     tokenizer = train_tokenizer(TEXTS, "word", vocab_size=100, min_count=1)
     assert tokenizer.tokenize("FINE ﬁsh,cat?") == ["fine", "fish", ",", "cat", "?"]
 

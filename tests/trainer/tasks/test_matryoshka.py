@@ -131,11 +131,11 @@ def precision(sizes: list[int]) -> tuple[float, float]:
         TokenColumn(generator.integers(2, 60, 150 * 5), np.arange(0, 751, 5), np.arange(150)) for _ in range(2)
     )
     task = ResponsePrediction(inputs, responses, matryoshka_dims=sizes)
-    optimiser = torch.optim.Adam(model.parameters(), 0.01)
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
     for _ in range(100):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         task.loss(model, task.batch(np.arange(150)))[0].backward()
-        optimiser.step()
+        optimizer.step()
     with torch.no_grad():
         output = model(**task.batch(np.arange(150)))
     u, v = output.pooler_output.numpy(), output.response_embeds.numpy()
