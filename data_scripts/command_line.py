@@ -1,0 +1,63 @@
+"""The project's conventions for command lines, shared by `data_scripts` and `trainer`.
+
+The wheel has the same class in `modeling_convsim/command_line.py`, because neither package imports the other.
+"""
+
+import argparse
+import difflib
+import re
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """An argument parser that follows the project's conventions.
+
+    Options are declared with underscores (`--batch_size`) and accepted with hyphens too (`--batch-size`). Options
+    cannot be abbreviated. An error is one line, which suggests the option that was probably meant; the exit code is 2.
+    """
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **kwargs})
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: Any = None
+    ) -> tuple[Any, list[str]]:
+        """Parses the options this parser knows; returns the namespace and the words left over."""
+        words = list(sys.argv[1:] if args is None else args)
+        end = words.index("--") if "--" in words else len(words)
+        return super().parse_known_args([*map(with_underscores, words[:end]), *words[end:]], namespace)
+
+    def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
+        """Parses a whole command line; exits with a suggestion at the first word that it does not know."""
+        namespace, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = next((word for word in unknown if word.startswith("-")), unknown[0])
+            self.error(f"unknown argument '{word}'{suggest(word.split('=')[0], _options(self))}")
+        return namespace
+
+    def error(self, message: str) -> NoReturn:
+        """Prints the message in one line and exits with code 2."""
+        self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
+
+
+def with_underscores(word: str) -> str:
+    """`--batch-size=8` as `--batch_size=8`; a word that is no long option stays as it is."""
+    return re.sub(r"^--[A-Za-z0-9][^=]*", lambda name: "--" + name[0][2:].replace("-", "_"), word)
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message that names the known name most similar to `name`; empty if none is similar."""
+    matches = difflib.get_close_matches(name, list(known), n=1)
+    return f"; did you mean '{matches[0]}'?" if matches else ""
+
+
+def _options(parser: argparse.ArgumentParser) -> list[str]:
+    """All options of a parser and of its subcommands."""
+    options: list[str] = []
+    for action in parser._actions:
+        options += action.option_strings
+        if isinstance(action, argparse._SubParsersAction):
+            options += [option for command in action.choices.values() for option in _options(command)]
+    return options
