@@ -175,7 +175,7 @@ def run(args: argparse.Namespace) -> None:
         )
         report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
         report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, scratch, args, report)
+        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True)
     push(args)
 
 
