@@ -131,10 +131,7 @@ def phone_regions(args: argparse.Namespace) -> tuple[str, ...]:
         raise InputError("--phone_regions: only with --mask, which masks phone numbers")
     regions = tuple(dict.fromkeys(code.strip().upper() for code in args.phone_regions.split(",")))
     if unknown := [code for code in regions if code not in supported_regions()]:
-        raise InputError(
-            f"--phone_regions {args.phone_regions}: no phone numbers in {', '.join(unknown) or 'nothing'}; expected codes "
-            " such as US,DE (ISO 3166)"
-        )
+        raise InputError(f"--phone_regions: no country is '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
     return regions
 
 
