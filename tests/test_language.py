@@ -18,8 +18,8 @@ NOT_TRACKED = {".git", ".venv", "build", "data", "dist", "report", "runs", "shar
 # Regular expression (case is ignored) -> what to write instead.
 PHRASES = {
     # American spelling, identifiers included
-    r"(?:capital|categor|general|initial|maxim|minim|normal|optim|organ|parallel|quant|recogn|regular|serial|standard|"
-    r"summar|token|util|vector|visual)is(?:e[ds]?|er|ers|ing|ation|ations)(?![a-z])": "-ize",
+    r"(?:capitali|categori|generali|initiali|maximi|minimi|normali|optimi|organi|paralleli|quanti|recogni|regulari|"
+    r"seriali|standardi|summari|tokeni|utili|vectori|visuali)s(?:e[ds]?|er|ers|ing|ation|ations)(?![a-z])": "-ize",
     r"licence": "license",
     r"colour": "color",
     r"neighbour": "neighbor",

@@ -1,5 +1,6 @@
 """Continuous integration, templates, hooks and metadata agree with pyproject.toml, constraints.txt and the Makefile."""
 
+import os
 import re
 import subprocess
 import sys
@@ -125,9 +126,11 @@ def test_a_report_without_data_names_the_remedy(variables: list[str], problem: s
     for file in ("pyproject.toml", "constraints.txt", ".venv/.installed"):  # an environment that is up to date
         (tmp_path / file).parent.mkdir(exist_ok=True)
         (tmp_path / file).touch()
+    environment = {name: value for name, value in os.environ.items() if name != "ORIGINALS"}
     done = subprocess.run(
-        ["make", "-f", ROOT / "Makefile", "report", *variables], cwd=tmp_path, capture_output=True, text=True
-    )
+        ["make", "-f", ROOT / "Makefile", "report", *variables],
+        cwd=tmp_path, env=environment, capture_output=True, text=True,
+    )  # fmt: skip
     assert done.returncode == 2
     (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
     assert line.startswith(f"error: data/reddit does not exist, and {problem}; run make report ORIGINALS=folder")
