@@ -7,15 +7,13 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-import numpy as np
-from tqdm import tqdm
-
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import count_texts, read_texts
-from modeling_convsim.encoding.vector_files import write_vectors
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -70,6 +68,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0, or 2 after an error message."""
     options = parse_arguments(arguments)
+
+    # Imported after the arguments are parsed: importing torch and transformers takes seconds.
+    from tqdm import tqdm
+
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.encoding.hardware import has_fast_bfloat16
+    from modeling_convsim.encoding.vector_files import write_vectors
+
     try:
         total = count_texts(options.file)
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
@@ -77,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
-        def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
+        def encode(texts: Iterable[str]) -> Iterator["np.ndarray"]:
             with tqdm(total=total, delay=1, unit="text", unit_scale=True) as progress:
                 for vectors in encoder.stream(texts, options.side, options.batch_size, processes=options.processes):
                     progress.update(len(vectors))

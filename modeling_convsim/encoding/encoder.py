@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -14,12 +14,12 @@ from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
+import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
 from modeling_convsim.modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, normalize
 
-Side = Literal["input", "query", "response"]
-Dtype = Literal["float32", "bfloat16", "auto"]
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
 # padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
 SORTED_BATCHES = 16

@@ -5,13 +5,15 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.encoding.encoder import Dtype, Encoder
+from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
-from modeling_convsim.suggestion.reply_index import DUPLICATE_COSINE, ReplyIndex
-from modeling_convsim.suggestion.storage import IndexSide, check_index_folder
+from modeling_convsim.suggestion.options import DUPLICATE_COSINE, IndexSide
+
+if TYPE_CHECKING:
+    from modeling_convsim.suggestion import ReplyIndex
 
 RUN = "  python -m modeling_convsim.suggestion"
 EXAMPLES = {
@@ -158,7 +160,14 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+# The functions below import what needs torch, which takes seconds, after the arguments are parsed.
+
+
 def _build(options: argparse.Namespace) -> None:
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+    from modeling_convsim.suggestion.storage import check_index_folder
+
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
     for file in options.files:
@@ -211,7 +220,10 @@ def _calibrate(options: argparse.Namespace) -> None:
     )
 
 
-def _load(options: argparse.Namespace) -> ReplyIndex:
+def _load(options: argparse.Namespace) -> "ReplyIndex":
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
     return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
 

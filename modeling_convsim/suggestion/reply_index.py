@@ -11,21 +11,21 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.encoder import Encoder
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
 from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate, drop_near_duplicates
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.options import DUPLICATE_COSINE, IndexSide
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
 from modeling_convsim.suggestion.storage import (
     IndexSettings,
-    IndexSide,
     hash_weights,
     read_index,
     write_index,
     write_settings,
 )
 
-DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
 BLOCK = 256  # queries that are searched for together
 FEW, MANY = 4, 64  # candidates per suggestion: each has to be encoded to find near-duplicates, so few are tried first
 

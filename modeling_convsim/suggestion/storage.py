@@ -9,7 +9,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,9 +18,8 @@ from torch import nn
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.options import IndexSide
 from modeling_convsim.suggestion.search import needs_int8, quantize
-
-IndexSide = Literal["response", "input"]
 
 
 @dataclass(frozen=True)
