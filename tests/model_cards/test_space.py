@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from urllib.error import URLError
 from urllib.request import urlopen
 
@@ -38,12 +39,18 @@ CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run -
     --disable-component-update --disable-sync""".split()
 
 
-@pytest.fixture(scope="module")
-def app():
-    spec = importlib.util.spec_from_file_location("space_app", SPACE / "app.py")
+def load(name: str) -> ModuleType:
+    """A module of the Space, which is not a package."""
+    spec = importlib.util.spec_from_file_location(f"space_{name}", SPACE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def functions():
+    """The page's functions, in the module page.py."""
+    return load("page")
 
 
 @pytest.fixture(scope="module")
@@ -282,12 +289,12 @@ def test_on_a_narrow_screen_nothing_is_out_of_reach(page):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
-def test_a_cell_can_be_read_whatever_its_color(app):
+def test_a_cell_can_be_read_whatever_its_color(functions):
     def luminance(color: list[float]) -> float:  # WCAG 2.2, relative luminance
         red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    text = app.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
+    text = functions.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
     cells = re.findall(r"background: rgb\((\d+), (\d+), (\d+)\); color: (\w+)", text)
     assert len(cells) == 169
     for *color, name in cells:
@@ -295,27 +302,32 @@ def test_a_cell_can_be_read_whatever_its_color(app):
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # success criterion 1.4.3
 
 
-def test_questions_are_shown_with_their_answers(app, model):
+def test_questions_are_shown_with_their_answers(functions, model):
     questions = ["how old is the dog", "where is the cat"]
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), questions, "input", ["a & b", "at <home>"])
-    shown = app.suggest(index, "how old is the dog", 1)
+    shown = functions.suggest(index, "how old is the dog", 1)
     assert "how old is the dog</td>" in shown and "a &amp; b</td>" in shown and "home" not in shown
-    app.build(index)  # its tab is called by another name
+    functions.build(index)  # its tab is called by another name
 
 
-def test_a_parquet_file_needs_a_column_of_texts(app, model, index_folder, tmp_path):
+def test_a_parquet_file_needs_a_column_of_texts(functions, model, index_folder, tmp_path):
     index = ReplyIndex.load(index_folder)
     for name, column in (("good", "text"), ("bad", "line")):
         parquet.write_table(pyarrow.table({column: ["the dog", "the cat"]}), tmp_path / f"{name}.parquet")
-    listed, said = app.read_list(index, str(tmp_path / "good.parquet"))
+    listed, said = functions.read_list(index, str(tmp_path / "good.parquet"))
     assert len(listed) == 2 and said.startswith("<p>2 sentences of good.parquet, ")
-    listed, said = app.read_list(index, str(tmp_path / "bad.parquet"))
+    listed, said = functions.read_list(index, str(tmp_path / "bad.parquet"))
     assert listed is None and said == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 
 
-def test_an_index_that_is_not_there_is_named(app, tmp_path, capsys):
+def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(SPACE)
+    app = load("app")
     assert app.main([str(tmp_path)]) == 2
     assert f"error: {tmp_path} holds no index.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        app.main([str(tmp_path), "--opne"])
+    assert capsys.readouterr().err.startswith("error: unknown argument '--opne'; did you mean '--open'?")
 
 
 def test_the_space_asks_for_the_versions_of_the_project():

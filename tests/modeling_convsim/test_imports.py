@@ -1,4 +1,4 @@
-"""When the package imports torch and transformers, and when it registers its models: each test starts its own Python."""
+"""When torch and transformers are imported and the models registered; each test starts a new Python process."""
 
 import os
 import subprocess
