@@ -14,7 +14,7 @@ from modeling_convsim.suggestion import ReplyIndex
 
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
-LIST_HOURS = 1  # after which an uploaded list is deleted
+LIST_HOURS = 1  # an uploaded list is deleted after this time
 NEAREST = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
@@ -85,7 +85,7 @@ def compare(index: ReplyIndex, text: str) -> str:
 
 
 def suggest(index: ReplyIndex, text: str, count: float) -> str:
-    """A table of the replies that the index suggests for a message, or a sentence that there are none.
+    """A table of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     Raises:
         gr.Error: The message is empty.
@@ -103,18 +103,17 @@ def suggest(index: ReplyIndex, text: str, count: float) -> str:
 
 
 def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
-    """An index of an uploaded file's sentences and a summary, or None and what is wrong with the file."""
+    """An index of an uploaded file's sentences and a summary, or None and an error message."""
     if file is None:
         return None, ""
     name = Path(file).name
     try:
-        lines = list(islice(read_texts(file, "text"), MAX_LIST + 1))
+        lines = list(islice(read_texts(file), MAX_LIST + 1))
         if len(lines) > MAX_LIST:
             raise ValueError(f"{name} holds more than {MAX_LIST:,} sentences: upload it in parts")
         uploaded = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
     except ValueError as error:
-        message = str(error).replace(file, name).partition(": choose one with --column")[0]
-        return None, f"<p>{escape(message)}</p>"
+        return None, f"<p>{escape(str(error).replace(file, name))}</p>"
     blank = sum(not line.strip() for line in lines)
     duplicates = len(lines) - blank - len(uploaded)
     return uploaded, (
@@ -199,10 +198,10 @@ def describe_threshold(index: ReplyIndex) -> str:
     """Describes the result of calibration."""
     calibration = index.calibration
     if calibration is None:
-        return "There is no threshold: there are always suggestions."
+        return "No threshold is set, so there are always suggestions."
     among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
     return (
-        f"Nothing with a score below the threshold of {calibration.threshold:.3f} is suggested. On "
-        f"{calibration.pairs:,} held-out pairs, it has precision {calibration.precision:.0%} (among {among}) and "
-        f"coverage {calibration.coverage:.0%}."
+        f"Replies with a score below the threshold of {calibration.threshold:.3f} are not suggested. On "
+        f"{calibration.pairs:,} held-out pairs, the threshold has precision {calibration.precision:.0%} "
+        f"(among {among}) and coverage {calibration.coverage:.0%}."
     )

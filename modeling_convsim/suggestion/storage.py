@@ -26,7 +26,7 @@ from modeling_convsim.suggestion.search import needs_int8, quantize
 class IndexSettings:
     """The fields of index.json."""
 
-    model: str  # folder or repository id of the model, as it was given
+    model: str  # folder or repository id of the model, as the user gave it
     weights_sha256: str
     truncate_dim: int | None
     side: IndexSide
@@ -60,7 +60,7 @@ def check_index_folder(folder: Path) -> None:
 
 
 def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray) -> None:
-    """Writes an index's folder, replacing an index that is there.
+    """Writes an index's folder, replacing an existing index.
 
     Raises:
         ValueError: The folder holds something else, or pyarrow is not installed.
@@ -99,7 +99,7 @@ def read_index(folder: Path) -> SavedIndex:
         ValueError: A file is missing or broken, or pyarrow is not installed.
     """
     if not (folder / "index.json").is_file():
-        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, as `build` writes it")
+        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
     parquet = import_extra("pyarrow.parquet", "opening an index")
     try:
         settings = _read_settings(folder)
