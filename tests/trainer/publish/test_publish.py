@@ -360,12 +360,12 @@ print(json.dumps({"found": found, "metric": metric_value, "had_package": had_pac
 PAGE = """
 import json, sys
 from pathlib import Path
-import app
 import modeling_convsim
+import page
 
 assert Path(modeling_convsim.__file__).is_relative_to(Path.cwd())
-index = app.ReplyIndex.load("replies")
-app.build(index)
+index = page.ReplyIndex.load("replies")
+page.build(index)
 print(json.dumps([[one.text, one.score] for one in index.suggest(json.loads(sys.argv[1]), len(index))]))
 """
 
