@@ -1,11 +1,12 @@
 """Reads the rows of any table, file by file or from the Hub, with the columns that a command looks for."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import ClassLabel, Dataset
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
@@ -13,6 +14,9 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.records import Records, Rows, check_records, form_of, read_records
 from data_scripts.read.text_files import split_from_name, text_lines
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
 SOURCE_HELP = (
@@ -148,6 +152,8 @@ def _tab_separated(path: Path, broken: BrokenLines) -> Records:
 def _dataset_rows(
     source: str, split: str, rows: Dataset, names: ColumnNames, optional: tuple[str, ...], label_names: bool
 ) -> Rows:
+    from datasets import ClassLabel
+
     location = f"{source}, split {split}"
     chosen = _choose_columns(rows.column_names, location, names, optional)
     columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from data_scripts.clean.filters import PLACEHOLDERS
-from data_scripts.errors import InputError
+from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
 from data_scripts.read.records import Record, Records
@@ -69,13 +69,19 @@ def _row_converter(
     log: ChatLog, records: Records, names: dict[str, str]
 ) -> Callable[[ChatLog, Record, int], Message | Pair]:
     if names.keys() >= {"input", "response"} and "text" not in log.columns:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} holds ready pairs, which have no pauses; leave it out"
+        )
         return _to_pair
     if names.keys() >= {"text", "id", "parent"}:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} has reply links, which pauses do not interrupt; leave it out"
+        )
         return _to_reply
     if names.keys() >= {"text", "thread"}:
         if log.gap is not None and "time" not in names:
             raise InputError(
-                f"--gap: {log.path} has no times; name their column (--columns time=NAME) or leave --gap out"
+                f"--gap: {log.path} has no times; name their column (--columns time=NAME), or leave it out"
             )
         return _to_turn
     raise InputError(

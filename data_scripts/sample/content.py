@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_scripts.clean.text import normalize_text
 from data_scripts.errors import InputError
-from data_scripts.features import NLI_LABELS
+from data_scripts.schemas import NLI_LABELS
 
 SITUATIONS = Path(__file__).with_name("situations.txt")
 PREMISES = Path(__file__).with_name("premises.txt")

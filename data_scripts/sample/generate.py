@@ -21,16 +21,15 @@ STS. The last input of each situation with another sentence. The score is 5 for 
 another domain. No situation is in two splits. The sample has none of STS-B's genres.
 """
 
+from __future__ import annotations
+
 import argparse
 import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset, DatasetDict, Features
-
-from data_scripts.features import NLI_FEATURES, NLI_LABELS, PAIR_FEATURES, STSB_FEATURES
 from data_scripts.sample.content import (
     INPUT,
     LABEL_MARKERS,
@@ -44,9 +43,12 @@ from data_scripts.sample.content import (
     read_premises,
     read_situations,
 )
-from data_scripts.schemas import SPLITS
+from data_scripts.schemas import NLI_LABELS, SPLITS
 from data_scripts.write.datasets import write_splits
 from data_scripts.write.folders import new_folder
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict, Features
 
 COMMANDS = ("sample",)
 HELD_OUT_FILLINGS = 2
@@ -82,6 +84,8 @@ project, not to evaluate a model.
 
 def make_pairs(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The pairs of all situations, split as the module's docstring describes."""
+    from data_scripts.features import PAIR_FEATURES
+
     rows: dict[str, dict[tuple[str, str], str]] = {split: {} for split in SPLITS}  # (input, response) -> thread
     for block in blocks:
         ways = fillings(block, slots)
@@ -117,6 +121,8 @@ def _thread(block: Block, filling: Filling) -> str:
 
 def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The premises with their hypotheses; by a hash, 2 in 10 premises go to test and 1 in 10 to validation."""
+    from data_scripts.features import NLI_FEATURES
+
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for block in blocks:
         ways = {fill(block.title, way): way for way in fillings(block, slots)}
@@ -130,6 +136,8 @@ def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
 
 def make_sts(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The graded pairs of sentences; by a hash, 2 in 10 situations go to test and 2 in 10 to validation."""
+    from data_scripts.features import STSB_FEATURES
+
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for split in SPLITS:
         members = [block for block in blocks if _split("sts", block.title, validation=2) == split]
@@ -163,6 +171,8 @@ def _split(part: str, title: str, validation: int) -> str:
 
 
 def _datasets(rows: dict[str, list[tuple[Any, ...]]], features: Features) -> DatasetDict:
+    from datasets import Dataset, DatasetDict
+
     return DatasetDict(
         {
             split: Dataset.from_dict(

@@ -21,7 +21,6 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
-import ibis
 import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,6 +118,8 @@ def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
 
 def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) -> dict[str, int]:
     """Group captions by image, and write a row per image in the order of their first captions; returns the counts."""
+    import ibis
+
     counts: Counter[str] = Counter()
 
     def rows() -> Iterator[tuple[str, str, int]]:

@@ -24,13 +24,13 @@ Pairs are split by thread. If the data name no threads, messages that answer eac
 pairs that share a text of more than 20 characters within a source.
 """
 
+from __future__ import annotations
+
 import argparse
 import re
 from collections import Counter
 from pathlib import Path
-
-import ibis
-import ibis.expr.types as ir
+from typing import TYPE_CHECKING
 
 from data_scripts.clean.filters import (
     KEPT,
@@ -44,19 +44,19 @@ from data_scripts.clean.filters import (
 )
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.errors import InputError
-from data_scripts.join.engines import add_memory_argument, connect, materialize, read_parquet, stream_rows
-from data_scripts.join.replies import PAIR, REPEATED
-from data_scripts.join.threads import add_threads
-from data_scripts.join.turns import make_turns, thread_names
+from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.messages import ChatLog, Pair
 from data_scripts.read.tables import COLUMN_NAMES
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
-from data_scripts.write.pairs import add_output_arguments, check_output, push, write_pairs
+from data_scripts.write.options import add_output_arguments, check_output
 from data_scripts.write.parquet import BatchWriter, parquet_writer
 from data_scripts.write.report import Report, start_report
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
 
 COMMANDS = ("conversations",)
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -64,25 +64,26 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
+    group = parser.add_argument_group("input")
+    group.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="tables, exports, or the folder of a Slack export"
     )
-    parser.add_argument(
+    group.add_argument(
         "--columns",
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"the column of a role ({', '.join(COLUMN_NAMES)}) if it has another name; in JSON, NAME may be a path, "
-        "such as author.name",
+        help=f"columns of a table whose names differ from their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may "
+        "be a path, such as author.name (default: the columns that are named after their roles)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--gap",
         metavar="TIME",
-        help="a pause longer than this, such as 30m, 2h or 1d, ends a conversation in a thread without reply links "
-        "(default: 1h in channels of Slack and Discord, outside their threads; no limit in other files)",
+        help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
+        "for channels (default: 1h in channels of Slack and Discord, outside their threads; no limit in tables)",
     )
     add_filter_arguments(parser)
-    add_memory_argument(parser)
+    add_memory_argument(parser.add_argument_group("engine"))
     add_output_arguments(parser)
 
 
@@ -122,6 +123,10 @@ def _source_names(files: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> None:
     """Read the logs, join their messages to turns and pairs, filter, split and write."""
+    # Imported here, so that --help does not wait for them.
+    from data_scripts.join.engines import connect, read_parquet
+    from data_scripts.write.pairs import push, write_pairs
+
     filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
     check_output(args)
     names = _source_names(args.files)
@@ -138,6 +143,8 @@ def run(args: argparse.Namespace) -> None:
                 log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
                 _store_items(log, filters, messages, ready)
                 broken.join(log.broken)
+        if filters.bots and not messages.added:
+            raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
         settings = {"split": args.split, **filter_settings(filters)}
         settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
         report = start_report("conversations", [path.name for path in args.files], settings, broken)
@@ -179,6 +186,12 @@ def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
 
 def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
     """The pairs of a turn and the turn that it answers, where the rules keep both."""
+    import ibis
+
+    from data_scripts.join.engines import materialize
+    from data_scripts.join.replies import PAIR, REPEATED
+    from data_scripts.join.turns import make_turns, thread_names
+
     read = messages.count().to_pyarrow().as_py()
     turns = materialize(make_turns(messages, scratch), scratch, "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
@@ -203,6 +216,9 @@ def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
     """The pairs both of whose texts the rules keep; pairs without a thread get one."""
+    from data_scripts.join.engines import materialize, read_parquet, stream_rows
+    from data_scripts.join.threads import add_threads
+
     removed = {
         f"{side}: {name}": condition
         for side in ("input", "response")

@@ -8,25 +8,27 @@ Relevant, Irrelevant); the columns query_id, candidate_id and rank are optional.
 Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
-from datasets import Dataset, DatasetDict
-
 from data_scripts.errors import InputError
-from data_scripts.features import CQA_FEATURES
 from data_scripts.read.files import BrokenLines, read_lines
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import find_file, text_lines
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 from data_scripts.write.report import Report, add_broken_lines, print_report
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 COMMANDS = ("cqa",)
 
@@ -107,6 +109,10 @@ load_evaluation = load_cqa  # what `leakage --against cqa=SOURCE` reads
 
 
 def _load(source: str) -> tuple[DatasetDict, Report]:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
     folder, broken = Path(source), BrokenLines()
     parts = [part for parts in FILES.values() for part in parts]
     if folder.is_dir() and any(find_file(folder, *part.xml, part.lines) for part in parts):
@@ -134,6 +140,10 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
 
 
 def _official_splits(folder: Path) -> DatasetDict:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
     splits = DatasetDict()
     for split, parts in FILES.items():
         rows: list[dict[str, Any]] = []

@@ -11,22 +11,24 @@ Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import re
 from collections import Counter
-from typing import Any
-
-from datasets import Dataset, DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
-from data_scripts.features import NLI_FEATURES, NLI_LABELS
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.schemas import SPLITS
+from data_scripts.schemas import NLI_LABELS, SPLITS
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 from data_scripts.write.report import Report, add_broken_lines, print_report
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 COMMANDS = ("nli", "snli")
 
@@ -71,7 +73,9 @@ load_evaluation = load_nli  # what `leakage --against nli=SOURCE` reads
 
 
 def _load(source: str) -> tuple[DatasetDict, Report]:
-    """The splits, and for each of them its source, its rows and what was left out."""
+    """The splits, and the report: the source, the rows and what was left out of each split."""
+    from datasets import DatasetDict
+
     broken = BrokenLines()
     parts: dict[str, Dataset] = {}
     counts: dict[str, Counter[str]] = {}
@@ -100,6 +104,10 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
 
 def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
     """The rows with one of the three labels, and how many of the others were left out, by reason."""
+    from datasets import Dataset
+
+    from data_scripts.features import NLI_FEATURES
+
     columns: dict[str, list[Any]] = {name: [] for name in NLI_FEATURES}
     left_out: Counter[str] = Counter()
     for location, row in (row for part in parts for row in part):

@@ -9,23 +9,25 @@ Examples: python -m data_scripts sts semeval -o data/sts
           python -m data_scripts sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from datasets import Dataset, DatasetDict, Value, concatenate_datasets
+from typing import TYPE_CHECKING, NamedTuple
 
 from data_scripts.errors import InputError
-from data_scripts.features import STS_FEATURES
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.text_files import text_lines
 from data_scripts.sources.stsb import ScoredRow, score_scale, scored_dataset
 from data_scripts.write.datasets import add_output_argument, write_splits
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import Report, print_report
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 COMMANDS = ("sts",)
 
@@ -90,6 +92,8 @@ def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
 
 def load_evaluation(source: str) -> DatasetDict:
     """What `leakage --against sts=SOURCE` reads: "YEAR NAME" -> scored pairs of a test set."""
+    from datasets import DatasetDict
+
     sets = load_sts_sets(source)
     return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})
 
@@ -109,6 +113,8 @@ def _read(source: str) -> list[_StsDataset]:
 
 
 def _official_sets(folder: Path) -> Iterator[_StsDataset]:
+    from data_scripts.features import STS_FEATURES
+
     for year, names in STS_SETS.items():
         for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
             for name in set_names:
@@ -150,6 +156,8 @@ def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[Scor
 
 def _column_sets(source: str) -> Iterator[_StsDataset]:
     """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
+    from data_scripts.features import STS_FEATURES
+
     try:
         loaded = load_columns(source, tuple(STS_FEATURES))
     except InputError as error:
@@ -191,6 +199,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _join_sources(sources: list[str]) -> tuple[DatasetDict, Report]:
+    from datasets import DatasetDict, Value, concatenate_datasets
+
     parts: dict[str, list[Dataset]] = {}
     report: Report = {}
     seen: set[tuple[str, str, str]] = set()

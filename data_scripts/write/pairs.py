@@ -1,4 +1,4 @@
-"""Writes the dataset of pairs that a command leaves: split, sharded, masked, counted, with its card."""
+"""Writes a dataset of pairs: split, sharded, masked and counted, with its card; pushes it to the Hub."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -18,53 +18,12 @@ from data_scripts.join.engines import materialize, stream_rows
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import shards
 from data_scripts.write.card import write_pairs_card
-from data_scripts.write.hub import check_license, check_repository_id, upload
+from data_scripts.write.hub import upload
 from data_scripts.write.plots import draw_plots
 from data_scripts.write.report import Report, format_table, write_report
 from data_scripts.write.shards import SplitWriter
 from data_scripts.write.splits import split_pairs
 from data_scripts.write.statistics import PairStatistics
-
-
-def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output", "-o", type=Path, required=required, metavar="FOLDER", help="where the pairs are written"
-    )
-    group.add_argument(
-        "--split",
-        choices=("thread", "random"),
-        default="thread",
-        help="thread: assign whole threads to train (89 %%), validation (1 %%) or test (10 %%), so that each "
-        "conversation is in one split (default); random: assign single pairs, as in the paper",
-    )
-    group.add_argument("--overwrite", action="store_true", help="replace an existing dataset of pairs")
-    group.add_argument(
-        "--license",
-        metavar="ID",
-        help="the data's license for the card, as the Hub spells it (such as cc-by-4.0, or other); required to push",
-    )
-    group.add_argument(
-        "--push_to_hub", metavar="OWNER/NAME", help="publish the folder as this dataset; a new one is private"
-    )
-
-
-def check_output(args: argparse.Namespace) -> None:
-    """Reject options that must fail later, before anything is read.
-
-    Raises:
-        InputError: an invalid repository id, an invalid license, or a push without a license.
-    """
-    if args.license is not None:
-        check_license("--license", args.license)
-    if args.push_to_hub:
-        check_repository_id(args.push_to_hub)
-        if not args.license:
-            raise InputError(
-                "--push_to_hub: name the data's license with --license ID (as the Hub spells it, such as cc-by-4.0): "
-                "whoever downloads the data must know what they may do with it"
-            )
 
 
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
@@ -88,7 +47,7 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
         pairs: columns `input, response, thread, source`. A pair that a thread holds twice is written once.
         folder: an empty folder.
         scratch: a folder for temporary files.
-        args: the options of `add_output_arguments` and `filters.add_filter_arguments`.
+        args: the options of `options.add_output_arguments` and `filters.add_filter_arguments`.
         report: section -> what was counted so far; this adds the sections `pairs`, `splits`, `threads`, `characters`
             and, if personal data are masked, `masked`.
 

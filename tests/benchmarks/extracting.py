@@ -41,7 +41,7 @@ def ours(material: Material, source: str, comments: str = "dumped", limit: str |
     with tempfile.TemporaryDirectory(dir=material.folder) as folder:
         output = Path(folder) / "pairs"
         arguments = ["reddit", *map(str, files), "--output", str(output)]
-        arguments += ["--memory-limit", limit] if limit else []
+        arguments += ["--memory_limit", limit] if limit else []
         seconds, megabytes = run_data_scripts(material, arguments, CORES)
         return _values(count, seconds) | {"MB": megabytes} | _digest(output, count)
 

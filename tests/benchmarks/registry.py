@@ -58,7 +58,7 @@ def _dan(batch_size: int, **options: Any) -> Contender:
 def _extract(source: str, **options: Any) -> Contender:
     name = {"dumps": "ours, from dumps", "parquet": "ours, from Parquet of comments"}[source]
     if "limit" in options:
-        name += f", --memory-limit {options['limit']}"
+        name += f", --memory_limit {options['limit']}"
     return Contender(name, "extracting.ours", {"source": source, **options})
 
 
@@ -184,19 +184,19 @@ BENCHMARKS = {
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "memory_extract_dump": Benchmark(
-        "peak resident memory from dumps, including reading them, --memory-limit 2GiB", "MB", 1,
+        "peak resident memory from dumps, including reading them, --memory_limit 2GiB", "MB", 1,
         _extract("dumps", comments="many_dumped", limit="2GiB"),
         Contender("the required bound: 4 GiB", "extracting.four_gibibytes"),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "growth_extract": Benchmark(
-        "from Parquet of comments to split pairs, --memory-limit 2GiB, with ten times the comments",
+        "from Parquet of comments to split pairs, --memory_limit 2GiB, with ten times the comments",
         "microseconds/comment", 1.15, _extract("parquet", comments="many_dumped", limit="2GiB"),
         Contender("ours on a tenth of the comments", "extracting.ours", {"source": "parquet", "limit": "2GiB"}),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "growth_extract_dump": Benchmark(
-        "from dumps to split pairs, --memory-limit 2GiB, with ten times the comments", "microseconds/comment",
+        "from dumps to split pairs, --memory_limit 2GiB, with ten times the comments", "microseconds/comment",
         1.15, _extract("dumps", comments="many_dumped", limit="2GiB"),
         Contender("ours on a tenth of the comments", "extracting.ours", {"source": "dumps", "limit": "2GiB"}),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,

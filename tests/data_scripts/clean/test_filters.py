@@ -166,15 +166,15 @@ def test_without_options_the_filters_are_the_papers():
 
 def test_options_become_filters(tmp_path: Path):
     (tmp_path / "bots.txt").write_text("AutoModerator\n\n WikiTextBot \n")
-    arguments = f"--filters none --markdown --min-characters 3 --language de --bots {tmp_path / 'bots.txt'}"
+    arguments = f"--filters none --markdown --min_characters 3 --language de --bots {tmp_path / 'bots.txt'}"
     assert options(*arguments.split()) == Filters(False, 3, ("automoderator", "wikitextbot"), "de", True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--min-characters", "-1"], "--min-characters -1: expected 0 or more"),
-        (["--max-repeats", "0"], "--max-repeats 0: expected 1 or more"),
+        (["--min_characters", "-1"], "--min_characters -1: expected 0 or more"),
+        (["--max_repeats", "0"], "--max_repeats 0: expected 1 or more"),
         (["--language", "english"], "--language english: expected one of .*, en, "),
         (["--bots", "missing.txt"], "--bots missing.txt: cannot be read"),
     ],

@@ -400,3 +400,14 @@ def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, 
 def test_a_gap_needs_times(tmp_path):
     with pytest.raises(InputError, match=r"--gap: .*c.jsonl has no times"):
         read(log(write(tmp_path / "c.jsonl", {"thread": 1, "text": "x"}), gap=60))
+
+
+def test_columns_of_an_export_are_fixed(tmp_path):
+    with pytest.raises(InputError, match=r"--columns: .*team is an export with fixed columns"):
+        read(log(slack_export(tmp_path / "team"), text="body"))
+
+
+def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
+    chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
+    with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
+        read(log(chats, gap=60))

@@ -287,6 +287,23 @@ def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
 
 
 @pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
+        ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files hold ready pairs, which name no authors"),
+        ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
+    ],
+)
+def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, capsys, columns, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bots.txt").write_text("AutoModerator\n")
+    table = write_tsv(tmp_path / "c.tsv", columns, columns)
+    assert run(table, "--output", tmp_path / "out", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
     ("make", "message"),
     [
         (

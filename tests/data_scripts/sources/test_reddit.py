@@ -350,11 +350,43 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
 def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
     lines = [comment(str(number), f"t1_{number - 1}", body=f"{number} " + "words " * 50) for number in range(60_000)]
     dump = write_dump(tmp_path / "RC_1.bz2", *lines)
-    assert run(dump, "--output", tmp_path / "out", "--memory-limit", "200MiB") == 0
+    assert run(dump, "--output", tmp_path / "out", "--memory_limit", "200MiB") == 0
     assert len(read(tmp_path / "out")) == 59_999
-    assert run(dump, "--output", tmp_path / "less", "--memory-limit", "10MiB") == 2
-    assert "error: --memory-limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
+    assert run(dump, "--output", tmp_path / "less", "--memory_limit", "10MiB") == 2
+    assert "error: --memory_limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
     assert not (tmp_path / "less").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--spark_master local[2] -o out", "--spark_master: not with --engine duckdb; add --engine spark"),
+        ("-o out --explain", "--output: not with --explain"),
+        ("--memory_limit 1GiB --explain", "--memory_limit: not with --explain"),
+        ("--mask --explain", "--mask: not with --explain"),
+        ("--engine bigquery --workers 7 -o out", "--workers: not with --engine bigquery"),
+        ("--engine bigquery --memory_limit 1GiB -o out", "--memory_limit: not with --engine bigquery"),
+        ("--comments kept --mask", "--mask: needs --output"),
+        ("--comments kept --filters none", "--filters: needs --output"),
+        ("--comments kept --overwrite", "--overwrite: needs --output"),
+        ("--comments kept --push_to_hub me/pairs --license mit", "--license: needs --output"),
+        ("--engine spark --comments kept", "--engine: needs --output"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, *options.split()) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["RC_1.bz2"]
+
+
+@pytest.mark.parametrize("option", [("--comments", "kept"), ("--workers", "7")])
+def test_options_for_dumps_are_refused_if_all_sources_are_files_of_comments(tmp_path, capsys, option):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--comments", tmp_path / "comments") == 0
+    assert run(tmp_path / "comments" / "RC_1.parquet", "--output", tmp_path / "out", *option) == 2
+    assert f"error: {option[0]}: only for dumps" in capsys.readouterr().err
 
 
 def truncated(folder: Path) -> list[Path]:
@@ -386,7 +418,7 @@ def pairs_for_comments(folder: Path) -> Path:
         (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
-        (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
+        (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
         (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),

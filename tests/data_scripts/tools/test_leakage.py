@@ -182,9 +182,11 @@ def test_rows_of_several_files_and_batches_are_those_that_the_trainer_keeps(tmp_
 def test_a_report_alone_writes_nothing(tmp_path, judged, capsys):
     source = write(tmp_path / "source", train={"sentence": ["He is here.", "Fine."]})
     before = sorted(tmp_path.rglob("*"))
-    assert main(["leakage", source, "--against", judged, "--report-only"]) == 0
+    assert main(["leakage", source, "--against", judged]) == 0
     assert "2 rows, 1 with an evaluation sentence" in capsys.readouterr().out
     assert sorted(tmp_path.rglob("*")) == before
+    assert main(["leakage", source, "--against", judged, "--overwrite"]) == 2
+    assert "--overwrite: needs --output" in capsys.readouterr().err
 
 
 def test_inference_and_sets_by_year_are_read_as_their_commands_read_them(tmp_path):
@@ -227,7 +229,7 @@ def test_a_wrong_set_is_refused_and_leaves_nothing(tmp_path, capsys, against, me
 
 def test_a_folder_without_a_train_split_and_its_own_place_are_refused(tmp_path, judged, capsys):
     source = write(tmp_path / "source", test={"sentence": ["He is here."]})
-    assert main(["leakage", source, "--against", judged, "--report-only"]) == 2
+    assert main(["leakage", source, "--against", judged]) == 2
     assert "no train-*.parquet" in capsys.readouterr().err
     source = write(tmp_path / "source", train={"sentence": ["Fine."]})
     assert main(["leakage", source, "--against", judged, "--output", source, "--overwrite"]) == 2

@@ -142,9 +142,9 @@ print(json.dumps([dict(batch), tokenizer.pad_token_id, tokenizer.unk_token_id, t
         ([], {}, "no word occurs 2 times"),
         (["", "  "], {}, "no word occurs 2 times"),
         (["fine", None], {}, "text 2 is a NoneType"),
-        (["fine"], {"vocab_size": 2}, "--vocab-size 2"),
-        (["fine"], {"min_count": 0}, "--min-count 0"),
-        (["fine"], {"max_length": 0}, "--max-length 0"),
+        (["fine"], {"vocab_size": 2}, "--vocab_size 2"),
+        (["fine"], {"min_count": 0}, "--min_count 0"),
+        (["fine"], {"max_length": 0}, "max_length 0: expected 1 or more"),
         (["fine"], {"kind": "letters"}, "--kind letters"),
     ],
 )
@@ -178,7 +178,7 @@ def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys:
     (tmp_path / "snli" / "snli_1.0_train.jsonl").write_text(json.dumps(row) + "\n")
     output = tmp_path / "out"
     sources = [str(tmp_path / "a"), str(tmp_path / "b")]
-    command.run(parse([*sources, "-o", str(output), "--min-count", "1", "--snli", str(tmp_path / "snli")]))
+    command.run(parse([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]))
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     words = {"red", "green", "blue", "violet", "black"}

@@ -26,7 +26,8 @@ from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import pairs as output
 from data_scripts.write import shards
-from data_scripts.write.pairs import add_output_arguments, write_pairs
+from data_scripts.write.options import add_output_arguments
+from data_scripts.write.pairs import write_pairs
 from data_scripts.write.splits import hash_splits
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
@@ -129,7 +130,7 @@ def test_a_response_is_kept_so_many_times_whatever_its_case_and_signs(tmp_path):
     thanks = ["Thanks!", "thanks", "THANKS...", "thanks :)", "Than ks"]
     pairs = [(f"input {number}", text, f"t{number}", "s") for number, text in enumerate(thanks)]
     pairs += [("one", "!!!", "u1", "s"), ("two", "...", "u2", "s"), ("three", "Спасибо!", "u3", "s")]
-    report = written(tmp_path / "out", pairs, "--max-repeats", "2")
+    report = written(tmp_path / "out", pairs, "--max_repeats", "2")
     found = [pair for split in rows(tmp_path / "out").values() for pair in split]
     assert sorted(pair[2] for pair in found) == ["t0", "t1", "u1", "u2", "u3"]
     assert report["pairs"] == {"repeated in their thread": 0, "response already in 2 pairs": 3, "written": 5}
@@ -228,7 +229,7 @@ def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--push_to_hub", "me/chats"], "--push_to_hub: name the data's license with --license"),
+        (["--push_to_hub", "me/chats"], "--push_to_hub: add --license ID with the license"),
         (["--push_to_hub", "chats", "--license", "other"], "expected OWNER/NAME"),
     ],
 )
