@@ -1,10 +1,8 @@
-"""The filter rules, written once: columns in, the name of the first rule that removes each text out.
+"""The filter rules: Ibis expressions over columns that the reader computed (`clean.measures`).
 
-A rule is an Ibis expression over columns that the reader computed (`clean.measures`): thresholds and prefixes mean the
-same on every engine.
-
-Order: HTML entities are resolved, Markdown is stripped on request, the text is measured; then the rules apply in the
-order of `removal_rules`, and each text is counted under the first rule that removes it.
+A rule has the same result on every engine. HTML entities are resolved first, Markdown is stripped on request, and the
+text is measured. Then the rules apply in the order of `removal_rules`, and each text is counted under the first rule
+that removes it.
 
 Ibis is imported where it is used, because options are declared, and dumps are read, without it.
 """
@@ -115,7 +113,7 @@ def read_filters(args: argparse.Namespace) -> Filters:
 
 
 def filter_settings(filters: Filters) -> dict[str, Any]:
-    """What a report says about the filters: which rules apply, and the options that were given."""
+    """The filters as a section of a report: which rules apply, and the options that were given."""
     given = {
         "minimum of characters": filters.min_characters,
         "names on the list of bots": len(filters.bots),

@@ -1,6 +1,6 @@
-"""The engines that join comments: DuckDB in this process, Spark on this machine or a cluster, BigQuery.
+"""The engines that join comments: DuckDB in this process, Spark on this machine or on a cluster, and BigQuery.
 
-The queries are written once, in Ibis (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
+All engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
 files, and streams results that are larger than memory.
 """
 

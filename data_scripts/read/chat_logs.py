@@ -1,6 +1,6 @@
-"""Reads chat logs of any form into messages or ready pairs; `conversations` joins them.
+"""Reads chat logs of any format into messages or ready pairs, which the command `conversations` joins.
 
-A log is an export of a chat program, which one of the modules in `chat_exports` recognizes, or a table.
+A log is an export of a chat program, which a module in `chat_exports` recognizes, or a table.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from data_scripts.read.tables import read_table
 
 
 def check_log(path: Path) -> None:
-    """Reject what cannot be an input before anything is read.
+    """Reject an invalid input before anything is read.
 
     Raises:
         InputError: the file is missing, empty or has an unknown suffix, or an export lacks its files.
@@ -26,7 +26,7 @@ def check_log(path: Path) -> None:
 
 
 def read_log(log: ChatLog) -> Items:
-    """Every message or pair of a file, with its location; the path and the first record tell the format.
+    """Each message or pair of a file, with its location; the path and the first record determine the format.
 
     Raises:
         InputError: the file cannot be read to its end, its columns are not known, or `log` has an option that this

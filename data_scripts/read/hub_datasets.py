@@ -29,7 +29,7 @@ def existing_folder(source: str | Path) -> Path:
 
 
 def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it is written like one, or its first folder exists here."""
+    """Whether a source is a path and not a Hub id: it looks like a path, or its first folder exists."""
     return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
 
 

@@ -39,9 +39,9 @@ def read_rows(
     Memory holds a few thousand rows. Lines that cannot be read are counted in `broken`.
 
     Args:
-        source: what `SOURCE_HELP` says. A text file's split is the one in its name (`split_from_name`).
-        names: role -> the columns that may have it; the first that exists is used. A name with spaces stands for
-            several columns whose texts are joined.
+        source: as in `SOURCE_HELP`. The name of a text file contains its split (`split_from_name`).
+        names: role -> possible columns, of which the first that exists is used. A name with spaces stands for several
+            columns whose texts are joined.
         broken: counts the lines that cannot be read.
         optional: roles that need no column; their value is then None.
         label_names: return the values of a ClassLabel column by name; -1 stays.
@@ -79,7 +79,7 @@ def _text_tables(source: str) -> list[Path]:
 def _choose_columns(
     columns: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
 ) -> dict[str, list[str]]:
-    """Role -> the columns that have it."""
+    """Role -> its columns."""
     available = list(columns)
     chosen = {}
     for role, accepted in names.items():
@@ -133,7 +133,7 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
 
 
 def _tab_separated(path: Path, broken: BrokenLines) -> Records:
-    """The records of a .txt file of tab-separated values, the form of SNLI and Multi-Premise Entailment."""
+    """The records of a .txt file of tab-separated values, the format of SNLI and Multi-Premise Entailment."""
     lines = text_lines(path)
     location, header = next(lines)
     columns = header.split("\t")

@@ -9,7 +9,7 @@ from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
 from data_scripts.read.records import Record, Records
 
-# Role -> the columns that may have it unless the user names one. The names after the first are those of ConvoKit's
+# Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
 COLUMN_NAMES = {
     "input": ("input",),
@@ -27,7 +27,7 @@ RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role ->
 
 
 def read_table(log: ChatLog, records: Records) -> Items:
-    """The messages or pairs of a table, with their locations; its columns tell which of the three shapes it has.
+    """The messages or pairs of a table, with their locations; its columns determine which of the three shapes it has.
 
     Raises:
         InputError: the columns have none of the shapes, or a column that the user named does not exist.
@@ -86,8 +86,8 @@ def _row_converter(
         return _to_turn
     raise InputError(
         f"{records.location}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
-        "text, id and parent (reply links) or text and thread (threads in order); if they have other names, say so "
-        "with --columns, as in text=body"
+        "text, id and parent (reply links) or text and thread (threads in order); name columns with other names with "
+        "--columns, as in text=body"
     )
 
 
@@ -140,4 +140,4 @@ def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
 
 def _speaker(values: Record) -> str | None:
     name = label(values, "speaker")
-    return None if name in PLACEHOLDERS else name  # deleted users are not all the same person
+    return None if name in PLACEHOLDERS else name  # different deleted users have the same name

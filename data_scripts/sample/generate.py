@@ -1,17 +1,17 @@
-"""Build the sample corpus from the hand-written situations and premises that lie beside this file.
+"""Generate the sample dataset of this project from hand-written situations and premises.
 
-Hashes make all choices, so every run writes the same bytes.
+Hashes replace random choices, so that each run writes the same bytes.
 
 Pairs. Each situation (`situations.txt`) has several phrasings of an input and of its reply, and slots such as {city}. A
-filling gives every slot a value; situation and filling are the thread.
+filling assigns a value to each slot. A thread is a situation with a filling.
   test, validation  the last input with the last reply, for three quarters and one quarter of the situations, with a
                     filling none of whose values train has in this situation; two such pairs if the input names
                     everything that the reply names (such as the city in the question)
   train             all inputs with all replies, with up to 6 fillings; never the last reply if it has no slot; never
                     the last input in a third of the other situations
-So train holds no reply of a held-out pair: its words are new (about a quarter), its values and the words of the input
-are new (about a quarter), or only its values are new (about half). Among the held-out replies of a split, one is right
-for a situation, or one for each of two different questions.
+So train has no reply of a held-out pair: the words of the reply are new (about a quarter), its values and the words of
+the input are new (about a quarter), or only its values are new (about half). Among the held-out replies of a split, one
+is right for each input.
 
 NLI. Each premise (`premises.txt`) with its hypotheses and up to 10 fillings; a premise with all its fillings is
 in one split. The three labels are equally frequent.
@@ -191,13 +191,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FOLDER",
-        help="where the pairs are written, with subfolders nli and sts, such as data/sample; a folder that this "
-        "command wrote before is replaced",
+        help="folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "
+        "earlier sample is replaced",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the sample corpus and print its counts."""
+    """Write the sample dataset and print its counts."""
     situations, slots = read_situations()
     premises, premise_slots = read_premises()
     pairs = make_pairs(situations, slots)

@@ -1,8 +1,8 @@
-"""Turn chat logs into a filtered, split folder of pairs: your own tables, and what chat programs export.
+"""Turn chat logs (tables, or exports of chat programs) into a filtered dataset of pairs with splits.
 
 A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Its columns (in JSON, the fields of the first record) tell which of three shapes it has; --columns names columns
-with other names:
+.zst). Its columns (in JSON, the fields of the first record) determine which of three shapes it has; --columns tells
+which column has which role if the names differ:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
@@ -11,17 +11,17 @@ with other names:
   threads in order    thread, text
       python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
 
-thread, speaker, time and source are read too if the table has them. Without a time (or position) a thread is in the
-order of the file. These exports are recognized: ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
-Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or folder), DiscordChatExporter's JSON,
-ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
+messages of a thread are in the order of the file. These exports are recognized: ChatGPT-style messages and
+ShareGPT-style conversations (JSON lines, Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or
+folder), DiscordChatExporter's JSON, ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
-In a thread, consecutive messages of the same speaker are one turn, and each turn answers the one before. Both texts of
-a pair must pass the filters of the reddit command. What is left out is counted, printed and written to
-OUTPUT/report.json.
+In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
+of a pair must pass the same filters as in the reddit command. The messages and texts that are left out are counted; the
+counts are printed and written to OUTPUT/report.json.
 
-Pairs are split by thread. If the data name no threads, messages that answer each other form a thread, and so do ready
-pairs that share a text of more than 20 characters within a source.
+Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
+of the same source that share a text of more than 20 characters.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _parse_gap(given: str | None) -> float | None:
 
 
 def _source_names(files: list[Path]) -> list[str]:
-    """A source name for each file: the file's name, with that of its folder if two files have the same name."""
+    """A source name for each file: its name, preceded by that of its folder if several files have the same name."""
     stems = [(file.with_suffix("") if file.suffix in UNPACK else file).stem for file in files]
     names = [
         f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 else stem
@@ -185,7 +185,7 @@ def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
 
 
 def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
-    """The pairs of a turn and the turn that it answers, where the rules keep both."""
+    """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
     from data_scripts.join.engines import materialize
@@ -215,7 +215,7 @@ def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: 
 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
-    """The pairs both of whose texts the rules keep; pairs without a thread get one."""
+    """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     from data_scripts.join.engines import materialize, read_parquet, stream_rows
     from data_scripts.join.threads import add_threads
 
@@ -234,7 +234,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
-    bare = bare.order_by("source", "input", "response")  # in the same order each of the two times it is read
+    bare = bare.order_by("source", "input", "response")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
         for table in add_threads(lambda: stream_rows(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))

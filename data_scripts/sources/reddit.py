@@ -1,12 +1,12 @@
 """Turn dumps of Reddit comments into pairs of a comment and a reply, with the paper's filters.
 
-Every reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
-fewer than 350 characters, more than 70 % letters, no start with https, /r/ or @, no author with "bot" in the name, not
-deleted. What each rule removes is counted, printed and written to OUTPUT/report.json.
+Each reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
+fewer than 350 characters, more than 70 % letters, no https, /r/ or @ at the start, no author with "bot" in the name,
+not deleted. The comments that each rule removes are counted; the counts are printed and written to OUTPUT/report.json.
 
 Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
-read once, into Parquet files of comments; --comments keeps these files, so that a later run reads only dumps that are
-new. Such Parquet files may also be named in place of dumps.
+converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
+Parquet files may also be named in place of dumps.
 
 Examples:
   python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit

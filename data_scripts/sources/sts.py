@@ -2,8 +2,8 @@
 
 A folder holds 2012-test ... 2016-test (and optionally 2012-train), each with STS.input.X.txt (two sentences, separated
 by a tab) and STS.gs.X.txt (one score per line), for 2016 STS2016.input.X.txt and STS2016.gs.X.txt, as in the official
-archives. A blank gold line means that the pair was not scored: the pair is left out and counted. On the Hub a year is
-one dataset, named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
+archives. Pairs with a blank gold line were not scored; they are left out and counted. On the Hub a year is one dataset,
+named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
 
 Examples: python -m data_scripts sts semeval -o data/sts
           python -m data_scripts sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
@@ -71,17 +71,17 @@ class _StsDataset(NamedTuple):
 
 
 def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
-    """The test sets of SemEval STS 2012 to 2016: year -> name, as in table 1 of Siamese CBOW -> scored pairs.
+    """Load the test sets of SemEval STS 2012 to 2016: year -> name, as in table 1 of Siamese CBOW -> scored pairs.
 
     Args:
-        source: a folder of the official files, as the command's help describes it; what the command wrote; or the name
-            of one year on the Hub, such as `mteb/sts12-sts`.
+        source: a folder of the official files, as the command's help describes it; the output of the command; or the
+            Hub id of one year, such as `mteb/sts12-sts`.
 
     Returns:
         Datasets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Missing ones are logged.
 
     Raises:
-        InputError: there is no dataset, a gold file has not as many lines as its input, or a line is not as described.
+        InputError: there is no dataset, the numbers of lines of a gold file and its input differ, or a line is invalid.
     """
     sets: dict[str, dict[str, Dataset]] = {}
     for each in _read(source):
@@ -91,7 +91,7 @@ def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
 
 
 def load_evaluation(source: str) -> DatasetDict:
-    """What `leakage --against sts=SOURCE` reads: "YEAR NAME" -> scored pairs of a test set."""
+    """Load the test sets for `leakage --against sts=SOURCE`: "YEAR NAME" -> scored pairs."""
     from datasets import DatasetDict
 
     sets = load_sts_sets(source)
@@ -134,12 +134,12 @@ def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | N
 
 
 def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[ScoredRow], int]:
-    """The pairs with a score, and how many have none; the files of 2016 also name the sources of the sentences."""
+    """The scored pairs, and the number of the others; the files of 2016 also name the sources of the sentences."""
     pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
     if len(pair_lines) != len(scores):
         raise InputError(
             f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "if a pair is not scored: fetch the two files again"
+            "if a pair is not scored; download both files again"
         )
     rows: list[ScoredRow] = []
     for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):

@@ -66,7 +66,7 @@ def load_stsb(source: str) -> DatasetDict:
     return splits
 
 
-load_evaluation = load_stsb  # what `leakage --against stsb=SOURCE` reads
+load_evaluation = load_stsb  # for `leakage --against stsb=SOURCE`
 
 
 def _stsb_rows(path: Path) -> Iterator[ScoredRow]:

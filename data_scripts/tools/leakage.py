@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 COMMANDS = ("leakage",)
 BATCH = 2_000  # rows that are looked up together
 ROW_GROUP = 50 * BATCH
-EXAMPLES = 5  # leaked texts reported for each evaluation dataset
+EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 # Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
     *("input", "response", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate", "captions"),
@@ -65,7 +65,7 @@ _LETTER_CODES = _letter_codes()  # byte -> a random number for letters and digit
 
 
 class EvaluationTexts:
-    """The normalized sentences of evaluation datasets, in which texts are looked up; memory holds the sentences.
+    """The normalized sentences of evaluation datasets, held in memory, among which texts are looked up.
 
     Args:
         evaluation: name of an evaluation dataset -> its sentences. One that is empty when normalized matches nothing.
@@ -81,9 +81,9 @@ class EvaluationTexts:
         self.letter_sums = np.unique(np.append(_letter_sums(ascii_forms), np.uint64(0)))
 
     def find(self, texts: pa.Array) -> Iterator[tuple[int, str, set[str]]]:
-        """(index, text, names of the evaluation datasets) of each text that is in one; `texts` are strings or null."""
+        """(index, text, names of the evaluation datasets) of each leaked text; `texts` are strings or null."""
         texts = texts.cast(pa.large_string())
-        # Normalizing is slow. ASCII texts that are equal when normalized have the same letters; few others do.
+        # Normalizing is slow. ASCII texts that are equal after it have the same letters, and few others do.
         sums = _letter_sums(texts)
         positions = np.searchsorted(self.letter_sums, sums)
         suspects = self.letter_sums[np.minimum(positions, len(self.letter_sums) - 1)] == sums
@@ -159,7 +159,7 @@ def _names_by_row(leaks: Iterable[tuple[int, str, set[str]]]) -> dict[int, set[s
 
 
 def _load_evaluation(name: str, source: str) -> DatasetDict:
-    """Read a source as the command of this name does, if it is one that reads evaluation datasets."""
+    """Load a source with the command of this name, if that command reads evaluation datasets."""
     command = find_commands().get(name)
     load = getattr(command.load(), "load_evaluation", None) if command else None
     return load(source) if load else load_columns(source, ())

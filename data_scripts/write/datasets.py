@@ -41,10 +41,10 @@ def add_output_argument(parser: argparse.ArgumentParser) -> None:
 
 @contextmanager
 def dataset_folder(args: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
-    """`folders.new_folder` for the options of `add_dataset_arguments`; the dataset written in the block gets a card.
+    """`folders.new_folder` for the options of `add_dataset_arguments`; writes the card after the block.
 
     Raises:
-        InputError: as `new_folder`, or --license is not a license.
+        InputError: as for `new_folder`, or --license is not a license id.
     """
     from data_scripts.write.card import write_dataset_card
     from data_scripts.write.hub import check_license

@@ -1,6 +1,6 @@
 """The export formats of chat programs, one file each: a module in this folder declares `EXPORTS`.
 
-Nothing else lists the formats: `path_exports` and `record_exports` find them here.
+No other list of formats exists: `path_export` and `record_export` find them here.
 """
 
 import importlib

@@ -387,7 +387,7 @@ def test_a_csv_quote_that_is_never_closed_does_not_hold_the_file(tmp_path):
         (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: not readable to its end as a tar archive"),
         (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
         (lambda at: at, {}, "not a Slack export: it contains none of users.json"),
-        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name does not tell its form"),
+        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name has no suffix of a format"),
         (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: contains no message and no pair"),
     ],
 )
