@@ -192,7 +192,7 @@ def test_the_help_of_such_a_source_imports_only_what_its_file_does(toy_source):
     assert imported_by_help(toy_source) == []
 
 
-def test_such_a_source_explains_itself(toy_source, capsys):
+def test_the_help_of_such_a_source_shows_its_docstring(toy_source, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([toy_source, "--help"])
     assert stopped.value.code == 0
