@@ -12,20 +12,20 @@ MASKS = {
 }
 PHONES = "phone numbers"
 PHONE_MASK = "[PHONE]"
-PHONE_REGION = "US"  # the country of a number without a country code; only the number's length matters here
+PHONE_REGION = "US"  # assumed for numbers without a country code; only the length of a number is checked
 
 
 def mask_personal_data(texts: pa.StringArray) -> tuple[pa.StringArray, dict[str, int]]:
     """Replace e-mail addresses, user names and phone numbers by [EMAIL], [USER] and [PHONE].
 
-    A user name is found where it is written as one: @name, u/name, <@U0123>. Whatever has the length of a phone number
-    in any country (`phonenumbers`) counts as one.
+    User names are recognized by their notation: @name, u/name, <@U0123>. A number whose length is that of a phone
+    number in any country (`phonenumbers`) is treated as a phone number.
 
     Returns:
-        The texts, and how many of each kind were masked.
+        The masked texts, and the number of replacements by kind.
     """
     counts = dict.fromkeys([*MASKS, PHONES], 0)
-    # Most texts cannot hold any of these and are skipped.
+    # Most texts cannot contain any of these and are skipped.
     suspects = pc.match_substring_regex(texts, r"@|u/|\d(?:\D{0,3}\d){6}")
     if not suspects.true_count:
         return texts, counts

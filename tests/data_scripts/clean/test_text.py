@@ -17,11 +17,11 @@ from data_scripts.clean.text import strip_markdown
         ("nothing [here] (or there)", "nothing [here] (or there)"),
     ],
 )
-def test_links_become_their_labels_and_quoted_lines_go(text, stripped):
+def test_links_become_their_labels_and_quoted_lines_are_removed(text, stripped):
     assert strip_markdown(text) == stripped
 
 
-def test_languages_are_detected_where_there_is_enough_text():
+def test_languages_are_detected_if_there_is_enough_text():
     assert detect_language("Where did you buy that wonderful old bicycle?") == "en"
     assert detect_language("Dove hai comprato quella bellissima vecchia bicicletta?") == "it"
     assert detect_language("ok") == ""
@@ -49,12 +49,12 @@ def test_personal_data_are_masked_and_counted(text, masked, kind):
 @pytest.mark.parametrize(
     "text", ["in 1984 or 2001", "on 2015-01-02", "3.14159265", "meet @ noon", "me/you/us", "10,000,000 people", "a @ b"]
 )
-def test_what_is_no_personal_data_stays(text):
+def test_texts_without_personal_data_stay(text):
     texts, counts = mask_personal_data(pa.array([text]))
     assert texts.to_pylist() == [text] and not any(counts.values())
 
 
-def test_several_in_one_text_are_all_masked():
+def test_all_personal_data_in_a_text_are_masked():
     texts, counts = mask_personal_data(pa.array(["@a_b and u/cd: 555-123-4567, 555-765-4321, x@y.zz"]))
     assert texts.to_pylist() == ["[USER] and [USER]: [PHONE], [PHONE], [EMAIL]"]
     assert counts == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}

@@ -250,7 +250,7 @@ def test_results_that_are_not_json_are_refused(dan_run: Path, capsys):
 @pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space", "-/-"])
 def test_a_name_that_no_repository_can_have_is_refused(dan_run: Path, name: str, capsys):
     message = refusal(capsys, dan_run, f"--hub_model_id={name}")
-    assert f"'{name}' cannot be a repository's name on the Hub" in message
+    assert f"invalid repository id '{name}'" in message
 
 
 def test_an_unknown_metric_is_refused_with_the_known_ones(capsys):

@@ -29,7 +29,7 @@ import torch
         ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not among the dev results"),
         ({"initialize_from": "nowhere/at/all"}, "initialize_from: nowhere/at/all|tokenizer: nowhere/at/all"),
         ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
-        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
+        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
     ],
 )
 def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
