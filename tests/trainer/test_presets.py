@@ -77,6 +77,8 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
     """The options of a preset that are changed for the test, with their values."""
     given = {name: value for name, value in dataclasses.asdict(arguments).items() if value or value == 0}
     changes = {name: value for name, value in TINY_RUN.items() if given.get(name)}
+    if arguments.initialize_from:
+        del changes["vocab_size"]  # the tokenizer is that of the trained model
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]

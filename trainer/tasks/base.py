@@ -59,8 +59,9 @@ class Task(ABC):
         datasets: the kinds of dataset (`trainer.data.datasets.DATASET_KINDS`) that it is trained on.
         evaluator: the evaluator (`trainer.evaluation.evaluators`) that measures the head it trains. It is skipped in
             runs that do not train the task, whose head is untrained.
-        adds_texts: whether its texts count for word vectors and token weights; false where they repeat texts of other
-            tasks.
+        adds_texts: whether its texts count for word vectors and token weights; false if they repeat texts of other
+            datasets.
+        reads_all_datasets: whether it trains on the texts of every training dataset of the run.
         columns: the token ids that its batches are taken from.
     """
 
@@ -72,6 +73,7 @@ class Task(ABC):
     datasets: ClassVar[tuple[str, ...]] = ()
     evaluator: ClassVar[str | None] = None
     adds_texts: ClassVar[bool] = True
+    reads_all_datasets: ClassVar[bool] = False
 
     columns: list[TokenColumn]
 

@@ -42,6 +42,7 @@ class Distillation(Task):
     Options = DistillationOptions
     required_option = "teacher"
     adds_texts = False
+    reads_all_datasets = True
 
     def __init__(
         self, texts: TokenColumn, vectors: np.ndarray, scale: float, mini_batch_size: int | None = None

@@ -18,8 +18,6 @@ class BatchPlan:
         rows: dict[str, int],
         weights: dict[str, float],
         batch_sizes: np.ndarray,
-        late_from: int | None = None,
-        late_weights: dict[str, float] | None = None,
     ) -> None:
         """Plan a run.
 
@@ -28,16 +26,11 @@ class BatchPlan:
             rows: number of training rows of each task.
             weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
             batch_sizes: (steps,) rows in each step, over all processes.
-            late_from: the first step that samples its task with `late_weights`; by default no step does.
-            late_weights: sampling weights from that step on.
 
         Raises:
             InputError: if a task has fewer rows than a batch.
         """
-        late_weights = late_weights or weights
-        self.tasks = [
-            task for task in weights | late_weights if weights.get(task, 0) > 0 or late_weights.get(task, 0) > 0
-        ]
+        self.tasks = [task for task, weight in weights.items() if weight > 0]
         for task in self.tasks:
             if rows[task] < batch_sizes.max():
                 raise InputError(
@@ -46,10 +39,7 @@ class BatchPlan:
                 )
         self._seed, self._rows, self._batch_sizes = seed, rows, batch_sizes
         uniform = np.random.default_rng([seed, 0]).random(len(batch_sizes))  # (steps,) in [0, 1)
-        early, late = np.split(uniform, [len(uniform) if late_from is None else late_from])
-        self._task_of_step = np.concatenate(
-            [self._sample_tasks(early, weights), self._sample_tasks(late, late_weights)]
-        )
+        self._task_of_step = self._sample_tasks(uniform, weights)
         self._start_of_step = self._count_rows_before()
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
@@ -66,7 +56,7 @@ class BatchPlan:
 
     def _sample_tasks(self, uniform: np.ndarray, weights: dict[str, float]) -> np.ndarray:
         """Index in `tasks` of each step's task, (steps,), from uniform random numbers, (steps,), in [0, 1)."""
-        cumulative = np.cumsum([weights.get(task, 0) for task in self.tasks])  # (tasks,)
+        cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
         return np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
 
     def _count_rows_before(self) -> np.ndarray:

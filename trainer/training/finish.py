@@ -106,4 +106,4 @@ def _write(context: RunContext, evaluator: ModelEvaluator, results: dict[str, An
     build_folder(evaluator.model, evaluator.tokenizer, model_folder, results=results, settings=asdict(arguments))
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
-        publish(context.folder, arguments.hub_model_id, private=arguments.hub_private)
+        publish(context.folder, arguments.hub_model_id)

@@ -22,6 +22,8 @@ from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
 
+DEV_QUERIES = 2000  # maximum number of response prediction queries in an evaluation during training
+
 logger = logging.getLogger(__name__)
 
 
@@ -55,14 +57,14 @@ class TrainingLoop:
         self.choose_threads()
         self._log_traffic()
         with self._progress_bar() as bar:
-            for index in range(progress.step, arguments.max_steps):
+            for index in range(progress.step, self._schedule.steps):
                 self.step(index)
                 pairs = self._schedule.batch_size(index)
                 progress.step = index + 1
                 progress.pairs += pairs
                 progress.seconds = time.monotonic() - started
                 bar.update(pairs)
-                is_last = progress.step == arguments.max_steps
+                is_last = progress.step == self._schedule.steps
 
                 # once in a while: log the losses
                 if progress.step % arguments.log_every == 0 or is_last:
@@ -173,7 +175,7 @@ class TrainingLoop:
         if not self._accelerator.is_main_process:
             return
         arguments, progress = self._arguments, self._progress
-        results = evaluator.evaluate("dev", queries=arguments.eval_queries)
+        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
         self._metrics.write({"step": progress.step, "dev": results})
         score = select_score(results, arguments.best_metric, progress.step)
         if progress.step and (progress.best is None or score > progress.best):

@@ -1,11 +1,10 @@
 """The multitask model of a run: new, or a saved one to start from."""
 
-from dataclasses import fields
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
@@ -74,10 +73,6 @@ def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) ->
 
 
 def _new_config(arguments: Arguments, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
-    known = {each.name for each in fields(config_class)} - {each.name for each in fields(PreTrainedConfig)}
-    unknown = sorted(set(arguments.model_config) - known)
-    if unknown:
-        raise InputError(f"model_config has {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
     try:
         return config_class(**{"vocab_size": vocab_size, **special_tokens, **arguments.model_config})
     except StrictDataclassError as error:

@@ -19,7 +19,6 @@ MAY_CHANGE = {
     "log_every",
     "push_to_hub",
     "hub_model_id",
-    "hub_private",
     "cache_dir",
 }
 

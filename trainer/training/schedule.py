@@ -16,6 +16,7 @@ class Schedule:
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
+        assert arguments.max_steps is not None  # `train` computes it from `epochs`
         self.steps = arguments.max_steps
         self.first_late_step = math.ceil(arguments.late_from * arguments.max_steps)
         """The first step for which the late_ options hold; `steps` where there is none."""

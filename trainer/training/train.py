@@ -117,8 +117,6 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
         {name: len(task) for name, task in tasks.items()},
         sampling_weights(arguments.tasks, tasks),
         batch_sizes,
-        schedule.first_late_step,
-        sampling_weights(arguments.late_tasks, tasks),
     )
 
 
