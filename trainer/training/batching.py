@@ -1,4 +1,4 @@
-"""Which task a step trains and which rows it reads: a pure function of (seed, step), so a resumed run repeats it."""
+"""The task and the rows of each step, as a pure function of (seed, step), so that a resumed run repeats them."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from data_scripts.errors import InputError
 class BatchPlan:
     """The batches of a whole run.
 
-    Each step samples its task with the given weights. Each task reads its rows in an order that is shuffled for every
-    epoch. Every process of a distributed run computes the same plan and reads its own part of a batch.
+    Each step samples its task with the given weights. Each task shuffles its rows in every epoch. All processes of a
+    distributed run compute the same plan, and each reads its own part of a batch.
     """
 
     def __init__(
@@ -22,13 +22,13 @@ class BatchPlan:
         """Plan a run.
 
         Args:
-            seed: seed of the tasks and of the orders.
+            seed: random seed of the tasks and of the shuffled rows.
             rows: number of training rows of each task.
             weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
             batch_sizes: (steps,) rows in each step, over all processes.
 
         Raises:
-            InputError: if a task has fewer rows than a batch.
+            InputError: a task has fewer rows than a batch.
         """
         self.tasks = [task for task, weight in weights.items() if weight > 0]
         for task in self.tasks:
@@ -44,7 +44,7 @@ class BatchPlan:
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:
-        """The task of a step (counted from 0) and its rows, (batch,), of all processes."""
+        """Return the task of a step (counted from 0) and its rows, (batch,), of all processes."""
         index = int(self._task_of_step[step])
         task, start, size = self.tasks[index], int(self._start_of_step[step]), int(self._batch_sizes[step])
         epoch, first = divmod(start, self._rows[task])
@@ -55,12 +55,12 @@ class BatchPlan:
         return task, rows
 
     def _sample_tasks(self, uniform: np.ndarray, weights: dict[str, float]) -> np.ndarray:
-        """Index in `tasks` of each step's task, (steps,), from uniform random numbers, (steps,), in [0, 1)."""
+        """Return the index in `tasks` of each step's task, (steps,), from uniform values, (steps,), in [0, 1)."""
         cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
         return np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
 
     def _count_rows_before(self) -> np.ndarray:
-        """How many rows of a step's task the steps before it read, (steps,)."""
+        """Return the number of rows of each step's task that the earlier steps read, (steps,)."""
         starts = np.zeros(len(self._batch_sizes), dtype=np.int64)
         for index in range(len(self.tasks)):
             steps = np.flatnonzero(self._task_of_step == index)
@@ -69,7 +69,7 @@ class BatchPlan:
         return starts
 
     def _order(self, task: str, index: int, epoch: int) -> np.ndarray:
-        """The shuffled rows of a task in an epoch, (rows,); that of the last epoch asked for is cached."""
+        """Return the shuffled rows of a task in an epoch, (rows,); the last order of each task is cached."""
         cached = self._orders.get(task)
         if cached is None or cached[0] != epoch:
             dtype = np.uint32 if self._rows[task] < 2**32 else np.int64

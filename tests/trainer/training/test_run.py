@@ -43,7 +43,7 @@ def test_multitask_starts_from_a_reddit_model(run_trainer, preset, tmp_path):
     first = tmp_path / "reddit"
     assert run_trainer(preset(output_dir=str(first), tasks={"response_prediction": 1}, max_steps=4)) == 0
     frozen = preset(
-        initialize_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=50
+        initialize_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=None
     )
     assert run_trainer(frozen) == 0
     before, after = (load_file(folder / "model" / "model.safetensors") for folder in (first, tmp_path / "run"))
