@@ -23,14 +23,14 @@ def test_another_seed_gives_different_batches():
     assert any((plan(seed=1).batch(s)[1] != plan(seed=2).batch(s)[1]).any() for s in range(5))
 
 
-def test_every_epoch_has_each_row_once():
+def test_every_epoch_reads_each_row_once():
     batches = plan(weights={"a": 1.0}, steps=50)
     read = np.concatenate([batches.batch(step)[1] for step in range(50)])
     for epoch in range(4):
         assert sorted(read[100 * epoch : 100 * (epoch + 1)]) == list(range(100))
 
 
-def test_a_task_continues_where_it_stopped_when_tasks_alternate():
+def test_a_task_reads_all_its_rows_when_tasks_alternate():
     batches = plan()
     read = {"a": [], "b": []}
     for step in range(400):

@@ -1,4 +1,4 @@
-"""Runs that cannot start or cannot continue: one line says what is wrong and what to do."""
+"""Runs that cannot start or cannot continue: one line names the error and the remedy."""
 
 import re
 
@@ -19,7 +19,7 @@ import torch
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
-        ({"num_processes": 2}, "num_processes is 2, but 1 are running"),
+        ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_siz": 3}}, "model_config has 'embedding_siz'; did you mean 'embedding_size'"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
@@ -29,9 +29,12 @@ import torch
             {"matryoshka_dims": [8], "tasks": {"snli": 1}, "pairs": None},
             "matryoshka_dims has no effect with tasks: snli",
         ),
-        ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not among the dev results"),
+        (
+            {"best_metric": "stsb.dev.all.pearsn"},
+            "'stsb.dev.all.pearsn' is not among the dev results of this run; did you mean 'stsb.dev.all.pearson'",
+        ),
         ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "tokenizer: nowhere/at/all cannot be loaded"),
-        ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
+        ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Runs of each task beside conversations and NLI: what they read, log and learn."""
+"""Whole runs of each task: the data they read, the metrics they log, and that the loss falls."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.trainer.training.tiny_runs import read_metrics, read_results, values_
 SIAMESE_LOSS = "neighbors/in_order/loss"
 
 
-def test_positive_pairs_are_trained_beside_conversations(run_trainer, preset, positive_pairs, tmp_path):
+def test_positive_pairs_are_trained_together_with_conversations(run_trainer, preset, positive_pairs, tmp_path):
     weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
     settings = positive_pairs | {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
     assert run_trainer(preset(**settings, max_steps=60, eval_every=60)) == 0
@@ -105,5 +105,5 @@ def test_evaluation_sentences_are_removed_from_books_and_separate_their_neighbor
         "--documents", str(tmp_path / "leaky"), "--stsb", str(datasets / "sts"), "--batch_size", "16"
     )
     assert results["leakage"]["documents/leaky"]["removed"] == 10
-    # The first sentence is left alone, then nine times three sentences in a row, and two at the end.
+    # The first sentence has no neighbor; nine groups of three sentences and one of two follow.
     assert results["run"]["rows"] == {"neighbors/leaky": 9 * 3 + 2}
