@@ -28,7 +28,7 @@ TEMPLATE = Path(__file__).resolve().parents[2] / "model_cards" / "template.md"
 TAGS = ["sentence-transformers", "transformers", "feature-extraction", "convsim", "conversations"]
 # Settings that say nothing about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 "hub_model_id", "hub_private", "num_processes", "device"}  # fmt: skip
+                 "hub_model_id", "num_processes", "device"}  # fmt: skip
 
 
 def write_card(

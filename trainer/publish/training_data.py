@@ -15,7 +15,7 @@ WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
 
 def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
     """The tasks with a sampling weight in the settings, each once."""
-    weights = [*settings.get("tasks", {}).items(), *settings.get("late_tasks", {}).items()]
+    weights = settings.get("tasks", {}).items()
     return list(dict.fromkeys(task for task, weight in weights if weight))
 
 

@@ -17,7 +17,7 @@ from trainer.command_line import parse_arguments
 from trainer.sweep.planned_runs import PlannedRun, format_options
 
 # A sweep evaluates on dev only, and publishes nothing.
-FIXED_SETTINGS = {"final_split": "dev", "push_to_hub": "false"}
+FIXED_SETTINGS = {"final_split": "dev", "push_to_hub": "false", "hub_model_id": "none"}
 SWEEP_SETTINGS = (*FIXED_SETTINGS, "output_dir", "resume", "overwrite")
 MAX_NAME = 150
 MAX_VALUE_IN_NAME = 32

@@ -197,8 +197,7 @@ def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
         "captions": ["data/captions/coco"],
         "paraphrases": ["someone/questions"],
         "nli": ["data/nli/anli"],
-        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 0},
-        "late_tasks": {"entailment": 1},
+        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 1},
     }
     results = RESULTS | {
         "run": {
