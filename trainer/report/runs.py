@@ -12,9 +12,9 @@ def write_runs(page: Page, systems: Sequence[System], sweeps: Sequence[Sweep], f
     """Write the training rows, steps and seconds of each run, and the runs that failed."""
     page.heading(2, "The runs")
     page.text(
-        "All results below are from these runs, except published results, which are marked as the paper's. Rows with an "
-        "evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is the "
-        "number of the remaining rows."
+        "All results below are from these runs, except published results, which are marked as the paper's. Rows with "
+        "an evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is "
+        "the number of the remaining rows."
     )
     runs = [(system.label, system) for system in systems]
     runs += [(f"{sweep.setting} = {value}", system) for sweep in sweeps for value, system in sweep.runs]

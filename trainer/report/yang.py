@@ -181,8 +181,8 @@ def _overlap(page: Page, measurements: Measurements, published: Any) -> None:
     train = measurements.data["snli"]["train"]
     counts = snli_overlap(measurements.data["stsb"], train)
     page.text(
-        f"The number of STS-B pairs that are among our {len(train):,} SNLI training pairs. The paper counts pairs among "
-        "550,152."
+        f"The number of STS-B pairs that are among our {len(train):,} SNLI training pairs. The paper counts pairs "
+        "among 550,152."
     )
     rows: list[list[Cell]] = [
         [name, published["pairs"][name], part["pairs"], part["sentences"], part["of"]] for name, part in counts.items()
