@@ -85,7 +85,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     for split in ("dev", "test"):
         assert measured[split] == pytest.approx(results["rhymes"][split])
 
-    assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry-run"]) == 0
+    assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry_run"]) == 0
     card = (folder / "model" / "README.md").read_text()
     assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
     assert (folder / "model" / "bow_encoder.py").is_file()

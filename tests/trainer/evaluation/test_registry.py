@@ -69,7 +69,7 @@ def test_it_is_evaluated_where_its_data_are_there(lengths: Evaluator, folder: Pa
 def test_the_command_has_its_option_and_loads_its_data(
     lengths: Evaluator, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "load_encoder", lambda model: FakeEncoder())
+    monkeypatch.setattr("trainer.encoders.loading.load_encoder", lambda model: FakeEncoder())
     output = folder / "results.json"
     for options in (["--data", str(folder)], ["--toy", str(folder / "toy")]):
         assert command.main(["model", "--tasks", "lengths", *options, "--output", str(output)]) == 0

@@ -78,7 +78,7 @@ def test_another_form_is_a_row_more_and_the_same_one_takes_its_place(run: Path, 
 def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: pytest.CaptureFixture):
     assert export_run(run, run / "model" / "onnx")["export"][FLOAT]["folder"] == "onnx"
     assert rows(run)[0][0] == f"{FLOAT} (`onnx/`)"
-    assert publish_command.main([str(run), "--hub_model_id", "someone/tiny", "--dry-run"]) == 0
+    assert publish_command.main([str(run), "--hub_model_id", "someone/tiny", "--dry_run"]) == 0
     assert f"verified, not uploaded: {run / 'model'}" in capsys.readouterr().out
     assert (run / "model" / "onnx" / "model.onnx").is_file()
     assert "someone/tiny" in (run / "model" / "README.md").read_text() and rows(run)[0][0] == f"{FLOAT} (`onnx/`)"

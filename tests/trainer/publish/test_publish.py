@@ -231,7 +231,7 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_run: Path, capsys):
     newer = {"response_prediction": {**RESULTS["response_prediction"], "p_at_1": 0.5}}
     (dan_run / "results.json").write_text(json.dumps(newer))
-    assert publish_command.main([str(dan_run), "--hub_model_id", "me/renamed", "--dry-run"]) == 0
+    assert publish_command.main([str(dan_run), "--hub_model_id", "me/renamed", "--dry_run"]) == 0
     assert str(dan_run / "model") in capsys.readouterr().out
     card = ModelCard.load(dan_run / "model" / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.5]
@@ -268,7 +268,7 @@ def test_a_command_without_a_destination_is_refused(dan_run: Path, capsys):
 
 
 def test_a_dry_run_of_a_metric_is_refused_and_not_pushed(capsys):
-    arguments = ("--metric", "precision_at_n", "--space_id", "me/precision_at_n", "--dry-run")
+    arguments = ("--metric", "precision_at_n", "--space_id", "me/precision_at_n", "--dry_run")
     assert "expected RUN --hub_model_id ORG/NAME" in refusal(capsys, *arguments)
 
 

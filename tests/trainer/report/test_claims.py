@@ -34,7 +34,7 @@ CAPTIONS = "SNLI helps captions most"
 NEWS = "tuning helps news most"
 TENTH = "10 % of SNLI gives most of its gain"
 ATTENTION = "attention is near in the first layer, farther in higher layers"
-SIAMESE = "Siamese CBOW beats averaged word2vec on most sets"
+SIAMESE = "Siamese CBOW beats averaged word2vec on most datasets"
 NORMS = "norms of function words are smallest"
 
 

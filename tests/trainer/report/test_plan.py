@@ -127,12 +127,12 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
     (folder / "results.json").write_text("{}")
     settings = {"method": "cbow", "sources": ["a"], "min_count": 5, "sentences": None, "sif": False}
     (folder / "config.yaml").write_text(yaml.safe_dump(settings))
-    entry = {"embed": "cbow", "sources": ["a"], "options": {"min-count": 5}}
+    entry = {"embed": "cbow", "sources": ["a"], "options": {"min_count": 5}}
     assert read(tmp_path, vectors=entry) == ReportPlan([folder], [])
     for changed, message in (
         ({"embed": "skip_gram"}, "method was cbow, is skip_gram"),
         ({"sources": ["a", "b"]}, "sources was ['a'], is ['a', 'b']"),
-        ({"options": {"min-count": 3}}, "min-count was 5, is 3"),
+        ({"options": {"min_count": 3}}, "min_count was 5, is 3"),
         ({"options": {"sentences": 10, "sif": True}}, "sentences was None, is 10; sif was False, is True"),
     ):
         with pytest.raises(InputError, match=re.escape(f"vectors: {folder} has other settings ({message})")):

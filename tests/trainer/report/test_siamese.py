@@ -157,7 +157,7 @@ def test_table_1_shows_the_numbers_of_json_and_their_means(report: Path, numbers
     shown: set[str] = set()
     for table in tables(report):
         runs = [title.split("`")[1] for title in table[0] if "`" in title]
-        if table[0][0] != "set" or not runs:
+        if table[0][0] != "dataset" or not runs:
             continue
         shown |= set(runs)
         cells = {line[0].strip("*"): line[1:] for line in table[1:]}
@@ -184,7 +184,7 @@ def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, An
     ours = {row["run"]: row["sets"] for row in numbers["siamese_table1"]}
     for run, name in (("siamese", "Siamese CBOW"), ("cbow", "w2v CBOW"), ("skip_gram", "w2v skipgram")):
         assert columns[f"ours: {name}"] == [ours[run][key]["pearson"] for key in SETS]
-    for line, key in zip(table_with(report, "set", "the paper: w2v skipgram"), SETS, strict=True):
+    for line, key in zip(table_with(report, "dataset", "the paper: w2v skipgram"), SETS, strict=True):
         assert line[0] == key
         for cell, value in zip(line[1:], [values[list(SETS).index(key)] for values in columns.values()], strict=True):
             assert shows(cell, value) if value is not None else cell == ""
@@ -192,7 +192,7 @@ def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, An
 
 def test_sets_that_are_not_there_are_named(report: Path) -> None:
     text = (report / "README.md").read_text("utf-8")
-    assert "3 of the paper's 20 sets; missing: " in text and "2012 MSRvid" in text and "2015 images" in text
+    assert "3 of the paper's 20 datasets; missing: " in text and "2012 MSRvid" in text and "2015 images" in text
 
 
 def test_length_and_overlap_of_a_set_by_hand(report: Path, numbers: dict[str, Any]) -> None:
@@ -201,7 +201,7 @@ def test_length_and_overlap_of_a_set_by_hand(report: Path, numbers: dict[str, An
     assert (found["pairs"], found["length"], found["length_deviation"]) == (30, 4.5, 0.5)
     assert found["overlap"] == pytest.approx(3 / 6)
     assert set(numbers["sets"]) == set(SETS)
-    (line,) = [line for line in table_with(report, "set", "pairs") if line[0] == "2012 MSRpar"]
+    (line,) = [line for line in table_with(report, "dataset", "pairs") if line[0] == "2012 MSRpar"]
     assert line[1:4] == ["30", "4.50 ± 0.50", ""] and line[4:] == ["50 %", "14 %"]  # the paper tells the overlap only
 
 

@@ -182,16 +182,22 @@ def test_names_are_readable_safe_and_different(preset):
             ["--vary", "seed=1", "--vary", "seed=x", "--grid"],
             "--vary seed=x: command line: argument --seed: expected a",
         ),
-        (["--vary", "learning_rat=1"], "--vary learning_rat=1: .*did you mean .*learning_rate"),
+        (["--vary", "learning_rat=1"], "unknown option 'learning_rat'; did you mean 'learning_rate'"),
+        (["--vary", "token_dropout=0"], "unknown option 'token_dropout'; did you mean 'model_config.token_dropout'"),
         (["--vary", "tasks.naps=0.5"], "--vary tasks.naps=0.5: command line: tasks has 'naps'"),
         (["--vary", "seed.x=1"], "seed is not a mapping of the settings, so it has no 'x'"),
-        (["--vary", "nothing.x=1"], "nothing is not a mapping"),
+        (["--vary", "nothing.x=1"], "--vary nothing: unknown option 'nothing'"),
         (["--vary", "seed=[1,2"], r"--vary seed=\[1,2: brackets or quotes do not match"),
         (["--vary", "seed"], "expected KEY=VALUE,VALUE"),
-        (["--vary", "output_dir=a"], "the sweep sets output_dir itself"),
-        (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this itself"),
-        (["--vary", "seed=1", "--resume=true"], "--resume: the sweep sets this itself"),
+        (["--vary", "output_dir=a"], "the sweep sets output_dir; vary another option"),
+        (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this option; drop it"),
+        (["--vary", "seed=1", "--resume=true"], "--resume: the sweep sets this option; drop it"),
         (["--vary", "seed=1", "--seeds", "3"], "unknown argument '--seeds'; did you mean '--seed'"),
+        (["--vary", "seed=1", "--job", "2"], "unknown argument '--job'; did you mean '--jobs'"),
+        (
+            ["--vary", "seed=1", "--table_only", "--part", "1/2"],
+            "--part with --table_only: a table has the runs of all",
+        ),
         (["--vary", "seed=1", "--part", "3/2"], "--part 3/2: expected I/N"),
         (["--vary", "seed=1", "--jobs", "0"], "--jobs 0: expected 1 or more"),
         (["--vary", "seed=1", "--reference", "seed=2"], "there is no such run; there are base, seed=1"),
@@ -254,7 +260,7 @@ def test_a_failed_run_is_reported_and_the_others_continue(preset, stand_in, tmp_
     # Only the one that failed is tried again; a table alone tells of it, and is no failure itself.
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
     assert len(calls(folder)) == 4 and "--seed 13" in calls(folder)[-1]
-    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table-only"]) == 0
+    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table_only"]) == 0
     assert rows(folder)["seed=13"]["note"] == "not finished: error: out of luck" and len(calls(folder)) == 4
 
 
@@ -458,7 +464,7 @@ def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys):
     )
     assert differences["p_at_1_difference"]["low"] <= differences["p_at_1_difference"]["difference"]
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
-    assert sweep.main([*argv, "--table-only"]) == 0 and rows(folder) == compared
+    assert sweep.main([*argv, "--table_only"]) == 0 and rows(folder) == compared
     assert times == {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
 
 
