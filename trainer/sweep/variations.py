@@ -11,10 +11,9 @@ from typing import Any
 
 import yaml
 
-from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments
-from trainer.command_line import arguments_class, parse_arguments
+from trainer.command_line import parse_arguments, suggest_option
 from trainer.sweep.planned_runs import PlannedRun, format_options
 
 # A sweep evaluates on dev only, and publishes nothing.
@@ -80,20 +79,6 @@ def expand_variations(
         ):
             runs[name] = run
     return list(runs.values())
-
-
-def suggest_option(name: str, model_type: str) -> str:
-    """The end of an error message that names the option most similar to an unknown one; empty if none is similar.
-
-    Fields of the encoder's config are options too, as `model_config.NAME`.
-    """
-    from modeling_convsim import ENCODERS  # takes seconds, and only an error needs it
-
-    fields = ENCODERS[model_type].config_class().to_dict()
-    if name in fields:
-        return f"; did you mean 'model_config.{name}'?"
-    options = [option.name for option in dataclasses.fields(arguments_class())]
-    return suggest(name, [*options, *(f"model_config.{field}" for field in fields)])
 
 
 def _combinations(variations: Iterable[tuple[str, list[str]]], grid: bool) -> list[dict[str, str]]:
