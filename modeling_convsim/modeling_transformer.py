@@ -202,7 +202,7 @@ class FlatLayout:
         return (input_ids if self.mask is None else input_ids[self.mask])[self.source]
 
     def pad(self, flat: Tensor) -> Tensor:
-        """Pads flat tokens (tokens, size) with zeros to the padded batch (batch, width, size)."""
+        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero."""
         mask = self.mask
         if mask is None:
             longest = torch.arange(int(self.lengths.max()), device=self.lengths.device)
