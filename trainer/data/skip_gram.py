@@ -14,7 +14,7 @@ from tqdm import tqdm
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
-MAX_TOKENS = 300_000_000  # per pass; longer corpora are sampled at even steps
+MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus
 UNK_TOKEN_ID = 1
 SEED = 0

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import cqa, snli, stsb
+from tests.trainer.evaluation.evaluation_datasets import cqa, snli, stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.bootstrap import mean_interval, pearson_interval, with_intervals
 from trainer.evaluation.cqa import summarize as summarize_cqa

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import evaluation_data
+from tests.trainer.evaluation.evaluation_datasets import evaluation_data
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.baselines import bm25_scores
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.evaluation.corpora import evaluation_data, pairs, stsb, write_corpora
+from tests.trainer.evaluation.evaluation_datasets import evaluation_data, pairs, stsb, write_datasets
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation import __main__ as command
 from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
@@ -14,7 +14,7 @@ from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("data"))
+    return write_datasets(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(autouse=True)

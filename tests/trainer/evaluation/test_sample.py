@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import pairs, stsb
+from tests.trainer.evaluation.evaluation_datasets import pairs, stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.sample import FIGURE_1, QUERIES, evaluate_sample
 

@@ -10,7 +10,7 @@ from scipy import stats
 
 from data_scripts.errors import InputError
 from data_scripts.sources.sts import load_sts_sets
-from tests.trainer.evaluation.corpora import pairs, sts, write_corpora
+from tests.trainer.evaluation.evaluation_datasets import pairs, sts, write_datasets
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
@@ -88,7 +88,7 @@ def test_a_set_of_one_pair_is_refused() -> None:
 
 
 def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path: Path) -> None:
-    folder = write_corpora(tmp_path)
+    folder = write_datasets(tmp_path)
     rows = pairs("train").to_list()
     rows[4]["input"], rows[7]["response"] = "SemEval: a red CAR!", "dictionary - the house is big"
     Dataset.from_list(rows).to_parquet(folder / "pairs" / "train-00000-of-00001.parquet")

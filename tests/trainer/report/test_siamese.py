@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
-from tests.trainer.evaluation.corpora import COLORS, THINGS, sts
+from tests.trainer.evaluation.evaluation_datasets import COLORS, THINGS, sts
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.report import measurements as module

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from datasets import DatasetDict, concatenate_datasets
 
-from tests.trainer.evaluation.corpora import snli
+from tests.trainer.evaluation.evaluation_datasets import snli
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.report.data import evaluation_data
 from tests.trainer.report.folders import write_run, write_sweep

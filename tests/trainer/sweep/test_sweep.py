@@ -404,7 +404,7 @@ def write(folder: Path, rows: list[dict]) -> None:
 @pytest.fixture
 def tiny_preset(tmp_path) -> str:
     """A preset of a run that takes a second."""
-    things, colors = "dog cat car house boat tree".split(), "red green blue black white grey".split()
+    things, colors = "dog cat car house boat tree".split(), "red green blue black white gray".split()
     named = [(thing, color, name) for thing in things for color in colors for name in ("ann", "bob", "eve", "tom")]
     write(
         tmp_path / "pairs",
