@@ -26,7 +26,7 @@ __all__ = ["find_licenses", "published_settings", "write_card"]
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "model_cards" / "template.md"
 TAGS = ["sentence-transformers", "transformers", "feature-extraction", "convsim", "conversations"]
-# Settings that say nothing about the model.
+# Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
                  "hub_model_id", "num_processes", "device"}  # fmt: skip
 
@@ -68,7 +68,7 @@ def write_card(
 
 
 def published_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings, local folders by their names only, without those that say nothing about the model."""
+    """A run's settings, local folders by their names only, without those of `NOT_PUBLISHED`."""
 
     def shown(value: Any) -> Any:
         if isinstance(value, list):
@@ -97,7 +97,7 @@ def _metadata(scores: list[Score], settings: Mapping[str, Any], config: Pretrain
 
 
 def _description(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template says about the model and its limits."""
+    """The template's values for the description of the model and its limitations."""
     languages = _languages(settings)
     teacher = settings.get("teacher") if "distillation" in trained_tasks(settings) else None
     return {
@@ -109,7 +109,7 @@ def _description(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template says about tasks, data and settings."""
+    """The template's values for tasks, data and settings."""
     rows = [data_row(name, results, settings) for name in results.get("leakage", {})]
     return {
         "run": results.get("run", {}),
@@ -123,7 +123,7 @@ def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[s
 def _evaluation(
     scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any], examples: Path
 ) -> dict[str, Any]:
-    """What the template says about results; `examples` is a file with examples of errors, which may be missing."""
+    """The template's values for results; `examples` is a file with examples of errors, which may be missing."""
     return {
         "prediction": results.get("response_prediction", {}),
         "score_rows": [score_row(score) for score in scores],

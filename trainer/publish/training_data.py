@@ -1,4 +1,4 @@
-"""What a model was trained on, for its card: tasks, sources, licenses, counts of rows."""
+"""The training data of a model, for its card: tasks, sources, licenses, numbers of rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
