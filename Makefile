@@ -1,5 +1,6 @@
-# Every command of the project, each from a bare machine: the first use builds the environment in .venv.
+# Every command works on a machine with nothing but Python: the first one builds the environment in .venv.
 PYTHON ?= python3
+CONSTRAINTS ?= constraints.txt
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
@@ -9,19 +10,19 @@ SPARK := $(VENV)/.installed-spark
 help:  ## list the commands
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-$(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed; name one with make PYTHON=python3.12"; exit 2; }
+$(INSTALLED): pyproject.toml $(CONSTRAINTS)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is required; select one with make PYTHON=python3.12" >&2; exit 2; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[train,suggest,export,mteb,demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[train,suggest,export,mteb,demo,dev]'
 	touch $@
 
 $(SPARK): $(INSTALLED)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[spark]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark]'
 	touch $@
 
-install: $(INSTALLED)  ## build the environment in .venv
+install: $(INSTALLED)  ## build the environment in .venv (PYTHON=python3.12 selects an interpreter)
 
-train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (minutes, CPU)
+train: $(INSTALLED)  ## train, evaluate and try a DAN on the sample dataset (minutes on a CPU)
 	$(BIN)/python -m data_scripts sample --output data/sample
 	$(BIN)/accelerate launch --quiet --num_processes 1 --num_machines 1 --mixed_precision no --dynamo_backend no trainer/run.py trainer/presets/quickstart.yaml --overwrite true
 	$(BIN)/python -m trainer.evaluation runs/quickstart/model --tasks sample --data data/sample --update runs/quickstart/results.json
@@ -29,40 +30,45 @@ train: $(INSTALLED)  ## train, evaluate and try a DAN on the shipped sample (min
 runs/quickstart/model: | $(INSTALLED)
 	$(MAKE) train
 
-# The index is made each time: it belongs to the weights of the model, which may have been trained again.
-demo: runs/quickstart/model  ## open a page: similarity, replies, nearest sentences, by the model that make train leaves
+# The index is rebuilt each time: it belongs to one model's weights, and the model may have been retrained.
+demo: runs/quickstart/model  ## open a page that compares sentences and suggests replies with the model of make train
 	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet -o runs/quickstart/replies
 	$(BIN)/python -m modeling_convsim.suggestion calibrate runs/quickstart/replies data/sample/test-00000-of-00001.parquet
 	$(BIN)/python model_cards/space/app.py runs/quickstart/replies --open
 
-test: $(INSTALLED) $(SPARK)  ## run the whole test suite
+test: $(INSTALLED) $(SPARK)  ## run the test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-lint: $(INSTALLED)  ## ruff, types and directions of imports
+lint: $(INSTALLED)  ## check style, spelling, types and the directions of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
 
-bench: $(INSTALLED)  ## speed and memory against named peers; make bench ONLY=name runs one
+bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name runs one benchmark)
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
-# The sets of the report, from their originals; a folder that is there is not made again.
-CONVSIM_DATA ?= ../shared/data
+# The report's datasets. A folder that exists is not rebuilt; one that is missing is built from the downloaded originals.
 PLAN ?= trainer/report/small.yaml
-SETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
+DATASETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
 SCRIPTS := $(BIN)/python -m data_scripts
+REQUIRE_ORIGINALS = @test -d '$(ORIGINALS)' || { echo "error: $@ does not exist, and $(if $(ORIGINALS),ORIGINALS=$(ORIGINALS) is not a folder,ORIGINALS is not set); run make report ORIGINALS=folder with a folder that holds the downloaded originals: conversations/pairs/reddit_*.tsv.xz, books, snli, stsb, sts and cqa (data_scripts/README.md says what each contains)" >&2; exit 2; }
 
 data/reddit: | $(INSTALLED)
-	$(SCRIPTS) conversations $(CONVSIM_DATA)/conversations/pairs/reddit_*.tsv.xz -o $@
+	$(REQUIRE_ORIGINALS)
+	$(SCRIPTS) conversations $(ORIGINALS)/conversations/pairs/reddit_*.tsv.xz -o $@
 data/books: | $(INSTALLED)
-	$(SCRIPTS) books $(CONVSIM_DATA)/books -o $@
+	$(REQUIRE_ORIGINALS)
+	$(SCRIPTS) books $(ORIGINALS)/books -o $@
 data/snli: | $(INSTALLED)
-	$(SCRIPTS) nli $(CONVSIM_DATA)/snli -o $@
+	$(REQUIRE_ORIGINALS)
+	$(SCRIPTS) nli $(ORIGINALS)/snli -o $@
 data/stsb data/sts data/cqa: | $(INSTALLED)
-	$(SCRIPTS) $(@F) $(CONVSIM_DATA)/$(@F) -o $@
+	$(REQUIRE_ORIGINALS)
+	$(SCRIPTS) $(@F) $(ORIGINALS)/$(@F) -o $@
 
-report: $(INSTALLED) | $(SETS)  ## both papers, every table and figure, on the real data (about 75 minutes, two cores)
+report: $(INSTALLED) | $(DATASETS)  ## reproduce the tables and figures of both papers (75 minutes on two cores; ORIGINALS=folder names the downloaded data)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
 .PHONY: report help install train demo test lint bench

@@ -1,49 +1,61 @@
 """Prepare data for the trainer: python -m data_scripts NAME ... runs a command, NAME --help explains it.
 
-NAME may also be the path of a Python file that has a command of your own, such as ./my_source.py.
+NAME may also be the path of a Python file with your own command, such as ./my_source.py.
 """
 
 import argparse
 import sys
 from pathlib import Path
 
+from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.commands import Command, command_from_file, find_commands
 from data_scripts.errors import InputError
 
+PROGRAM = "python -m data_scripts"
 
-def _add_command(parsers: argparse._SubParsersAction, name: str, command: Command) -> argparse.ArgumentParser:
-    return parsers.add_parser(
-        name,
-        aliases=[alias for alias in command.names if alias != name],
-        help=command.docstring.splitlines()[0].replace("%", "%%"),  # argparse expands % here, not in the description
+
+def _overview(commands: dict[str, Command]) -> ArgumentParser:
+    """The parser of `--help` without a command: it lists the commands, none of which is imported."""
+    parser = ArgumentParser(
+        prog=PROGRAM,
+        usage=f"{PROGRAM} NAME ...",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parsers = parser.add_subparsers(metavar="NAME")
+    for command in dict.fromkeys(commands.values()):
+        name, *aliases = command.names
+        parsers.add_parser(name, aliases=aliases, help=command.docstring.splitlines()[0].replace("%", "%%"))
+    return parser
+
+
+def _command_parser(name: str, command: Command) -> ArgumentParser:
+    """The parser of one command, which is imported."""
+    parser = ArgumentParser(
+        prog=f"{PROGRAM} {name}",
         description=command.docstring,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-
-
-def _build_parser(chosen: str) -> argparse.ArgumentParser:
-    """The parser of all commands, of which only the chosen one is imported and has its options."""
-    parser = argparse.ArgumentParser(
-        prog="python -m data_scripts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parsers = parser.add_subparsers(metavar="NAME", required=True)
-    if chosen.endswith(".py"):
-        commands = {chosen: command_from_file(Path(chosen))}
-    else:
-        commands = {command.names[0]: command for command in find_commands().values()}
-    for name, command in commands.items():
-        command_parser = _add_command(parsers, name, command)
-        if chosen in (name, *command.names):
-            module = command.load()
-            module.add_arguments(command_parser)
-            command_parser.set_defaults(run=module.run)
+    module = command.load()
+    module.add_arguments(parser)
+    parser.set_defaults(run=module.run)
     return parser
 
 
 def main(arguments: list[str]) -> int:
     """Run one command; returns the exit code: 0, or 2 after a user's mistake, whose message goes to stderr."""
     try:
-        args = _build_parser(arguments[0] if arguments else "").parse_args(arguments)
+        name = arguments[0] if arguments else "--help"
+        if name.endswith(".py"):
+            command = command_from_file(Path(name))
+        else:
+            commands = find_commands()
+            if name.startswith("-"):
+                _overview(commands).parse_args([name])
+            if name not in commands:
+                _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
+            command = commands[name]
+        args = _command_parser(name, command).parse_args(arguments[1:])
         args.run(args)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

@@ -31,10 +31,16 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def parse_args(self, args: Sequence[str] | None = None, namespace: Any = None) -> Any:  # type: ignore[override]
         """Parses a whole command line; exits with a suggestion at the first word that it does not know."""
-        namespace, unknown = self.parse_known_args(args, namespace)
+        words = list(sys.argv[1:] if args is None else args)
+        words = words[: words.index("--")] if "--" in words else words
+        options, known = [with_underscores(word) for word in words if re.match("--[^ ]+$", word)], _options(self)
+        # Unknown options are reported first: a misspelled required option is not missing.
+        unknown = [option for option in options if option.split("=")[0] not in known]
+        if not unknown:
+            namespace, unknown = self.parse_known_args(args, namespace)
         if unknown:
             word = next((word for word in unknown if word.startswith("-")), unknown[0])
-            self.error(f"unknown argument '{word}'{suggest(word.split('=')[0], _options(self))}")
+            self.error(f"unknown argument '{word}'{suggest(word.split('=')[0], known)}")
         return namespace
 
     def error(self, message: str) -> NoReturn:

@@ -1,11 +1,11 @@
-"""Finds the commands: each module in `sources`, `tools` and `sample` that declares `COMMANDS` is one.
+"""Finds the commands: each module in `sources`, `tools` and `sample` that declares `COMMANDS` is a command.
 
-A command's module has a docstring, whose first line describes it in a list; `COMMANDS`, a tuple of its names, the
-first of which is the main one; `add_arguments(parser)`; and `run(args)`. A source whose datasets are used for
-evaluation may also have `load_evaluation(source)`, which returns the splits; `leakage --against` uses it.
+Such a module has a docstring, whose first line is shown in the list of commands; `COMMANDS`, a tuple of the command's
+names, the main one first; `add_arguments(parser)`; and `run(args)`. Large libraries are imported in functions, so that
+`--help` does not wait for them. A source whose datasets are used for evaluation may also have
+`load_evaluation(source)`, which returns the splits; `leakage --against` uses it.
 
-Nothing else lists the commands. Names and docstrings are read without importing the modules, whose libraries take
-seconds to load.
+No other list of commands exists. Names and docstrings are read without importing the modules.
 """
 
 import ast
@@ -26,10 +26,10 @@ class Command:
     """A command that has not been imported yet.
 
     Attributes:
-        names: its names; the first is the main one.
-        docstring: of its module.
-        path: the module's file.
-        module: the module's name in the package; None for a file outside of it.
+        names: the names of the command; the first is the main one.
+        docstring: the docstring of its module.
+        path: the file of its module.
+        module: the name of its module; None for a file outside of the package.
     """
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Command:
 
 
 def find_commands() -> dict[str, Command]:
-    """Name -> command, for all names of all commands in the package."""
+    """Find the commands in the package; returns name -> command, for all names of each command."""
     package = Path(__file__).parent
     commands: dict[str, Command] = {}
     for folder in FOLDERS:
@@ -59,7 +59,7 @@ def find_commands() -> dict[str, Command]:
 
 
 def command_from_file(path: Path) -> Command:
-    """The command in a file outside of the package, written by the same convention.
+    """Find the command in a file outside of the package, which follows the same convention.
 
     Raises:
         InputError: the file cannot be read, is not Python, or does not follow the convention.

@@ -1,17 +1,18 @@
-"""The columns of the datasets that are loaded with `datasets`, as its `Features`; `schemas` has the Arrow columns."""
+"""The columns of the datasets that are loaded with `datasets`, as its `Features`; `schemas` has the Arrow columns.
+
+Importing this module imports `datasets`, which takes most of a second.
+"""
 
 from datasets import ClassLabel, Features, Value
 
-from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.schemas import NLI_LABELS, PAIR_SCHEMA
 
 PAIR_FEATURES = Features({name: Value("string") for name in PAIR_SCHEMA.names})
 
-NLI_LABELS = ["entailment", "neutral", "contradiction"]
 NLI_FEATURES = Features(
     {"premise": Value("string"), "hypothesis": Value("string"), "label": ClassLabel(names=NLI_LABELS)}
 )
 
-MAX_SCORE = 5.0  # of the STS tasks; the lowest score is 0
 STS_FEATURES = Features({"sentence1": Value("string"), "sentence2": Value("string"), "score": Value("float32")})
 STSB_FEATURES = Features({**STS_FEATURES, "genre": Value("string")})
 

@@ -1,11 +1,14 @@
-"""The Arrow columns of every file that the commands write; `features` has what `datasets` calls features.
+"""The Arrow columns of every file that the commands write, and the values of their labels and scores.
 
-This module imports only pyarrow, because each process that reads a dump imports it.
+`features` has the same columns as `Features` of `datasets`. This module imports only pyarrow, because each process that
+reads a dump imports it.
 """
 
 import pyarrow as pa
 
 SPLITS = ("train", "validation", "test")
+NLI_LABELS = ["entailment", "neutral", "contradiction"]  # their order is their numbers
+MAX_SCORE = 5.0  # of the STS tasks; the lowest score is 0
 
 
 def text_fields(*names: str) -> list[pa.Field]:
@@ -14,12 +17,12 @@ def text_fields(*names: str) -> list[pa.Field]:
 
 
 def _measure_fields(prefix: str = "") -> list[pa.Field]:
-    """What `clean.measures` computes of a text: counts for the rules, and the language (ISO 639-1)."""
+    """The columns that `clean.measures` computes of a text: counts for the rules, and the language (ISO 639-1)."""
     counts = [pa.field(f"{prefix}{name}", pa.int32()) for name in ("characters", "alphabetic")]
     return [*counts, pa.field(f"{prefix}language", pa.string())]
 
 
-# What the trainer reads
+# The datasets that the trainer reads
 PAIR_SCHEMA = pa.schema(text_fields("input", "response", "thread", "source"))
 CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
 PARAPHRASE_SCHEMA = pa.schema([*text_fields("sentence1", "sentence2"), ("score", pa.float32())])
@@ -27,14 +30,14 @@ BOOK_SCHEMA = pa.schema(
     [("book", pa.string()), ("paragraph", pa.int32()), ("position", pa.int32()), ("sentence", pa.string())]
 )
 
-# What a dump of Reddit is read into
+# The files of comments into which dumps of Reddit are converted
 COMMENT_TEXTS = ("id", "parent_id", "link_id", "author", "body", "subreddit")
 COMMENT_SCHEMA = pa.schema(
     [*text_fields(*COMMENT_TEXTS), ("created_utc", pa.int64()), ("characters", pa.int32()), ("alphabetic", pa.int32())]
 )
-LANGUAGE_FIELD = pa.field("language", pa.string())  # follows COMMENT_SCHEMA where texts are filtered by language
+LANGUAGE_FIELD = pa.field("language", pa.string())  # follows COMMENT_SCHEMA if texts are filtered by language
 
-# What chat logs are read into
+# The intermediate files of chat logs
 MESSAGE_SCHEMA = pa.schema(
     [
         *text_fields("id", "parent", "thread", "speaker"),

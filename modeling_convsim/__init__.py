@@ -6,30 +6,25 @@ classes can be imported from here: `from modeling_convsim import ConvSimDanConfi
 defined in a file elsewhere.
 """
 
+import sys
 from importlib import import_module
-from pkgutil import iter_modules
-from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+if TYPE_CHECKING:
+    from .encoding import Encoder
+    from .registry import (
+        ENCODERS,
+        ConvSimConfig,
+        ConvSimEncoder,
+        ConvSimForMultitask,
+        ConvSimMultitaskOutput,
+        ConvSimPreTrainedModel,
+        NliHead,
+        ResponseHead,
+        register_encoder,
+    )
 
-from .encoding import Encoder
-from .modeling_base import (
-    ConvSimConfig,
-    ConvSimEncoder,
-    ConvSimForMultitask,
-    ConvSimMultitaskOutput,
-    ConvSimPreTrainedModel,
-    NliHead,
-    ResponseHead,
-)
-
-if TYPE_CHECKING:  # the encoders' classes are found at run time; import them from their modules for their exact types
-
-    def __getattr__(name: str) -> Any: ...
-
-
-__all__ = [
+__all__ = [  # and, once they are registered, the encoders' classes
     "ENCODERS",
     "ConvSimConfig",
     "ConvSimEncoder",
@@ -42,62 +37,41 @@ __all__ = [
     "register_encoder",
 ]
 
-ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
 
-MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
+# A type checker sees the encoders' classes as Any; import them from their modules for their exact types.
+def __getattr__(name: str) -> Any:
+    """Imports what is not imported yet: `Encoder`, and the models if Python started with one of our commands."""
+    if name == "Encoder":
+        globals()[name] = import_module(".encoding", __name__).Encoder
+    elif name in __all__ or name.startswith("ConvSim"):
+        _register_models()
+    if name not in globals():
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return globals()[name]
 
 
-def register_encoder(multitask_class: MultitaskClass) -> MultitaskClass:
-    """Adds an encoder to `ENCODERS` and registers its classes with transformers' Auto classes.
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
 
-    The encoder's name is its config's `model_type` without "convsim_". Importing the file that calls this is all it
-    takes to train, evaluate and publish the encoder.
 
-    Example:
-        ```python
-        @register_encoder
-        class ConvSimMaxForMultitask(ConvSimForMultitask):
-            config: ConvSimMaxConfig
-            encoder_class = ConvSimMaxModel
-        ```
+def _register_models() -> None:
+    """Registers the models with transformers' Auto classes and imports their classes into this package."""
+    registry = import_module(".registry", __name__)
+    globals().update({name: getattr(registry, name) for name in registry.__all__})
+    __all__.extend(name for name in registry.__all__ if name not in __all__)
 
-    Raises:
-        ValueError: The config lacks `label` or a `model_type` that starts with "convsim_", or the name is taken.
+
+def _is_locating_command() -> bool:
+    """Whether this import is the start of `python -m modeling_convsim.NAME`.
+
+    Python imports this package before it runs the command's module. Until then, `sys.argv[0]` is "-m".
     """
-    config_class = multitask_class.config_class
-    name = config_class.model_type.removeprefix("convsim_")
-    if name in ("", config_class.model_type) or not config_class.label:
-        raise ValueError(
-            f"{config_class.__name__} has model_type {config_class.model_type!r} and label {config_class.label!r}, "
-            "expected a model_type that starts with 'convsim_' and a label for tables"
-        )
-    if _qualified_name(registered := ENCODERS.get(name, multitask_class)) != _qualified_name(multitask_class):
-        raise ValueError(f"an encoder named {name!r} exists, {_qualified_name(registered)}: choose another model_type")
-    # exist_ok: a folder opened with trust_remote_code=True may have registered the same model types before this import.
-    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
-    AutoModel.register(config_class, multitask_class.encoder_class, exist_ok=True)
-    AutoModelForPreTraining.register(config_class, multitask_class, exist_ok=True)
-    ENCODERS[name] = multitask_class
-    return multitask_class
-
-
-def _qualified_name(multitask_class: type) -> str:
-    return f"{multitask_class.__module__}.{multitask_class.__qualname__}"
-
-
-def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
-    """The one multitask class that an encoder's module defines."""
-    (multitask_class,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ConvSimForMultitask) and value.__module__ == module.__name__
+    return sys.argv[:1] == ["-m"] and any(
+        word.removeprefix("-m").startswith("modeling_convsim.") for word in sys.orig_argv
     )
-    return multitask_class
 
 
-for _name in sorted(module.name for module in iter_modules(__path__)):
-    if _name.startswith("modeling_") and _name != "modeling_base":
-        _multitask = register_encoder(_multitask_class(import_module(f"{__name__}.{_name}")))
-        _classes = (_multitask.config_class, _multitask.encoder_class, _multitask)
-        globals().update({cls.__name__: cls for cls in _classes})
-        __all__ += [cls.__name__ for cls in _classes]
+# Our commands print --help without importing torch and transformers, which takes seconds. `encoding.encoder` registers
+# the models when a command opens one.
+if not _is_locating_command():
+    _register_models()

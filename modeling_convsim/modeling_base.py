@@ -6,7 +6,7 @@ which each sentence starts, followed by `total_tokens`. A packed batch has no pa
 
 To write an encoder, subclass `ConvSimConfig`, `ConvSimEncoder` and `ConvSimForMultitask` in one file and register the
 multitask class with `modeling_convsim.register_encoder`. Files named `modeling_*.py` in this folder are registered
-automatically. They import nothing but each other, relatively, because a published model holds a copy of them.
+automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
 import math
@@ -291,7 +291,7 @@ class ResponseHead(nn.Module):
 
     @torch.no_grad()
     def as_dense_layers(self) -> tuple[list[tuple[Tensor, Tensor, str]], float | None]:
-        """Expresses the network as a chain of plain dense layers, for formats that have nothing else.
+        """Expresses the network as a chain of plain dense layers, for formats that support no other layers.
 
         Returns:
             Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"), and the scale that

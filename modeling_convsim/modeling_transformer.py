@@ -30,7 +30,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
         num_attention_heads: Attention heads per layer.
         intermediate_size: Units of each feed-forward network (Tensor2Tensor's filter size).
         hidden_dropout: Dropout, in [0, 1), after the timing signal, inside the feed-forward network and at the end of
-            both parts of a layer. (The paper does not say; 0.1 is Tensor2Tensor's.)
+            both parts of a layer. (The paper gives no value; 0.1 is Tensor2Tensor's.)
         attention_dropout: Dropout of the attention weights, in [0, 1).
         layer_norm_eps: Added to the variance in a layer norm.
     """
@@ -202,7 +202,7 @@ class FlatLayout:
         return (input_ids if self.mask is None else input_ids[self.mask])[self.source]
 
     def pad(self, flat: Tensor) -> Tensor:
-        """Moves flat tokens (tokens, size) to their places in the padded batch (batch, width, size), else zeros."""
+        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero."""
         mask = self.mask
         if mask is None:
             longest = torch.arange(int(self.lengths.max()), device=self.lengths.device)

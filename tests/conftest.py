@@ -1,4 +1,4 @@
-"""What every test may use: tiny tokenizers made offline, and the real data where it is present."""
+"""Fixtures for all tests: a tiny tokenizer, built offline, and the folder of real data if there is one."""
 
 import os
 from pathlib import Path
@@ -17,7 +17,7 @@ WORDS = [
 
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
-    """The folder of real data, or a skip that says how to name it."""
+    """The folder of real data; without one, the test is skipped and the reason names the remedy."""
     folder = Path(os.environ.get("CONVSIM_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip(f"real data not found at {folder}: set CONVSIM_DATA to its folder")

@@ -1,6 +1,6 @@
-"""A small Hub on loopback: what huggingface_hub asks for to push and pull a repository, and no more.
+"""A small Hub on the loopback interface: only the requests that huggingface_hub makes to push and pull a repository.
 
-Files live in memory. Run a client against it in a process of its own, started with `LoopbackHub.environment()`:
+Files are held in memory. Run a client in a separate process with the variables of `LoopbackHub.environment()`, because
 huggingface_hub reads its endpoint when it is imported.
 """
 
@@ -41,7 +41,7 @@ ROUTES["HEAD"] = ROUTES["GET"]
 
 
 class Refusal(Exception):
-    """An answer other than 200: status, the Hub's error code (or ""), message, and what else its body holds."""
+    """A response other than 200: status, the Hub's error code (or ""), message, and other fields of its body."""
 
     def __init__(self, status: int, code: str, message: str, **body: str):
         super().__init__(message)
@@ -56,7 +56,7 @@ class Repository:
     commits: list[tuple[str, str, dict[str, bytes]]] = field(default_factory=list)
 
     def files(self, revision: str = "main") -> dict[str, bytes]:
-        """The files at a revision ("main" or a commit's id); none before the first commit."""
+        """The files at a revision ("main" or a commit's id); empty before the first commit."""
         if not self.commits:
             return {}
         for commit, _, files in reversed(self.commits):
@@ -83,7 +83,7 @@ class LoopbackHub:
         return f"http://127.0.0.1:{self._server.server_port}"
 
     def environment(self, home: Path) -> dict[str, str]:
-        """The variables that point a client at this Hub, with its caches under `home` and no way to any other host."""
+        """Environment variables of a client: this Hub, caches under `home`, and no access to any other host."""
         return {
             "HF_ENDPOINT": self.url,
             "HF_HOME": str(home),
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
                     answer, headers = getattr(self, name)(*match.groups())
                     break
             else:
-                raise Refusal(404, "", f"no such address: {path}")
+                raise Refusal(404, "", f"unknown address: {path}")
             self._answer(200, answer, headers)
         except Refusal as refusal:
             headers = {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message}
@@ -151,7 +151,7 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: object) -> None:
         pass
 
-    # -- who may do what ---------------------------------------------------------------------------------------------
+    # -- permissions --------------------------------------------------------------------------------------------------
 
     def _require(self, tokens: tuple[str, ...]) -> None:
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")

@@ -1,4 +1,4 @@
-"""`make bench` at its smoke size: every benchmark runs, without a GPU, bf16 or a network; speeds are not checked."""
+"""`make bench` at tiny sizes: every benchmark runs without a GPU, bf16 or a network. Speeds are not checked."""
 
 import json
 import math
@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The results of one smoke run of all benchmarks, which share a process that has imported everything."""
+    """Results of one run of all benchmarks in forks of a single process, which has imported all modules."""
     folder = tmp_path_factory.mktemp("benchmarks")
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks", "--smoke", "--output", folder],

@@ -1,4 +1,4 @@
-"""What the documents show works: Python is run, commands are run or their options looked up, files are there."""
+"""The documents are correct: Python snippets run, options of commands exist, links lead to files."""
 
 import functools
 import os
@@ -23,19 +23,19 @@ COMMAND = re.compile(r"^(?:python -m|accelerate launch|python trainer/run\.py)\s
 
 
 def blocks(language: str, *paths: Path) -> list[str]:
-    """The contents of the fenced blocks in a language, "" for those without."""
+    """The contents of the fenced blocks in a language; "" selects blocks without one."""
     return [text for path in paths for kind, text in BLOCK.findall(path.read_text("utf-8")) if kind == language]
 
 
 def commands() -> list[str]:
-    """Every command that a document shows, on one line."""
+    """Every command in the documents, each on one line."""
     joined = [text.replace("\\\n", " ") for text in blocks("", *DOCUMENTS)]
     lines = [line for text in joined for line in COMMAND.findall(text)]
-    return list(dict.fromkeys(line for line in lines if "my_source.py" not in line))  # a file of the reader's own
+    return list(dict.fromkeys(line for line in lines if "my_source.py" not in line))  # the reader's file
 
 
 def run(folder: Path, *words: str) -> str:
-    """What a Python command prints, run in a folder that is not the clone; it must end well."""
+    """The output of a Python command that runs outside of the clone; the command must succeed."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
     done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
@@ -44,13 +44,13 @@ def run(folder: Path, *words: str) -> str:
 
 @functools.cache
 def help_text(*words: str) -> str:
-    """What a command says of its options."""
+    """The output of a command's --help."""
     return run(ROOT, *words, "--help")
 
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which `make train` was run, so to speak: for a few steps only."""
+    """A folder with the results of `make train`, reduced to a few steps."""
     folder = tmp_path_factory.mktemp("quickstart")
     run(folder, "-m", "data_scripts", "sample", "--output", "data/sample")
     run(
@@ -66,25 +66,25 @@ def test_python_runs(quickstart: Path, snippet: str) -> None:
     run(quickstart, "-c", snippet)
 
 
-def test_the_chat_log_gives_the_counts_that_are_shown(tmp_path: Path) -> None:
+def test_the_chat_log_gives_the_documented_counts(tmp_path: Path) -> None:
     table, command, shown = _chat_log()
     (tmp_path / "support.csv").write_text(table)
     _, *words = shlex.split(command)
     printed = run(tmp_path, *words).splitlines()
     lines = iter(printed)
     for line in shown.splitlines():
-        assert line == "…" or line in lines, f"not printed, or not in this place: {line}"
+        assert line == "…" or line in lines, f"not printed, or not in this order: {line}"
 
 
 def _chat_log() -> tuple[str, str, str]:
-    """The table, the command and its output, of the README."""
+    """The table, the command and the output that the README shows."""
     texts = blocks("", ROOT / "README.md")
-    (place,) = [number for number, text in enumerate(texts) if text.startswith("ticket,from,at,text")]
-    return texts[place], texts[place + 1], texts[place + 2]
+    (first,) = [number for number, text in enumerate(texts) if text.startswith("ticket,from,at,text")]
+    return texts[first], texts[first + 1], texts[first + 2]
 
 
 @pytest.mark.parametrize("command", [text for text in commands() if "trainer/run.py" in text])
-def test_a_training_command_has_settings_that_are_taken(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_command_has_valid_settings(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     words = shlex.split(command)
     preset, *options = words[words.index("trainer/run.py") + 1 :]
@@ -94,17 +94,17 @@ def test_a_training_command_has_settings_that_are_taken(command: str, monkeypatc
 
 
 @pytest.mark.parametrize("command", [text for text in commands() if "python -m" in text])
-def test_options_of_a_command_are_in_its_help(command: str) -> None:
+def test_the_options_of_a_command_are_in_its_help(command: str) -> None:
     module, *words = shlex.split(command.partition("#")[0])[2:]
     known = help_text("-m", module, *([words[0]] if module in WITH_COMMANDS else []))
     named = {word.partition("=")[0] for word in words if word.startswith("-")}
-    if module == "trainer.sweep":  # takes the trainer's options too
+    if module == "trainer.sweep":  # accepts the trainer's options too
         known += help_text("trainer/run.py")
     assert not {option for option in named if not re.search(rf"(?<![\w-]){option}(?![\w-])", known)}
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
-def test_what_a_document_links_to_is_there(path: Path) -> None:
+def test_the_links_of_a_document_lead_to_files(path: Path) -> None:
     links = re.findall(r"\]\(([^)#]+)", path.read_text("utf-8"))
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
 

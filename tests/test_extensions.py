@@ -1,4 +1,4 @@
-"""A source, a task and an encoder, each in one file outside of the package: prepared, trained, evaluated, published."""
+"""A source, a task and an encoder outside of the package, each in one file: data, training, evaluation, publication."""
 
 import json
 import sys
@@ -31,7 +31,7 @@ LINES = [
 
 @pytest.fixture(autouse=True)
 def restored_registries(monkeypatch):
-    """Registries as they were, for other tests."""
+    """Restores the registries after the test."""
     registries = (TASKS, EVALUATORS, DATASET_KINDS, modeling_convsim.ENCODERS)
     before = [dict(registry) for registry in registries]
     yield
@@ -42,7 +42,7 @@ def restored_registries(monkeypatch):
         del sys.modules[name]
 
 
-def test_three_files_outside_of_the_package_go_through_every_command(tmp_path, monkeypatch, capsys):
+def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, capsys):
     text = tmp_path / "rhymes.txt"
     text.write_text("".join(f"{first}\t{second}\n" for first, second in LINES))
     data, folder = tmp_path / "rhymes", tmp_path / "run"
@@ -85,7 +85,7 @@ def test_three_files_outside_of_the_package_go_through_every_command(tmp_path, m
     for split in ("dev", "test"):
         assert measured[split] == pytest.approx(results["rhymes"][split])
 
-    assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry-run"]) == 0
+    assert publish([str(folder), "--hub_model_id", "me/rhymer", "--dry_run"]) == 0
     card = (folder / "model" / "README.md").read_text()
     assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
     assert (folder / "model" / "bow_encoder.py").is_file()

@@ -1,4 +1,4 @@
-"""The directions of imports that pyproject.toml states: they hold, and `lint-imports` fails where one is broken."""
+"""The import contracts in pyproject.toml hold, and `lint-imports` fails if one of them is broken."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTRACTS = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["importlinter"]["contracts"]
-# The violation -> the contract's id, the file that breaks it, what is added to the file, what must be reported.
+# Violation -> the contract's id, the file that breaks it, the code added to the file, the expected report.
 VIOLATIONS = {
     "data_scripts imports trainer": (
         "packages",
@@ -72,7 +72,7 @@ VIOLATIONS = {
 
 
 def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command of `make lint`, run on the packages in `folder`."""
+    """Run the command of `make lint` on the packages in `folder`."""
     # PYTHONPATH may name other copies of the packages.
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     return subprocess.run(
@@ -83,7 +83,7 @@ def lint_imports(folder: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def copied(tmp_path: Path) -> Path:
-    """A copy of the packages' Python files and of their contracts."""
+    """A copy of the packages' Python files and of pyproject.toml."""
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for package in ("data_scripts", "modeling_convsim", "trainer"):
         for file in (ROOT / package).rglob("*.py"):

@@ -1,5 +1,6 @@
-"""The wheel alone, with what it requires and nothing else, opens a published folder and encodes."""
+"""The wheel: its files and dependencies, and encoding where only the wheel and its dependencies are installed."""
 
+import ast
 import importlib.metadata
 import json
 import os
@@ -23,7 +24,7 @@ from trainer.publish.folder import build_folder
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
-# Encodes in the three ways that need no other package; `modules` are those that must not be there.
+# Encodes in the three ways that need no other package; `modules` are those that must not be installed.
 READER = """
 import importlib.util, json, sys
 
@@ -49,7 +50,7 @@ print(json.dumps({name: rows.tolist() for name, rows in vectors.items()}))
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of the clone's own files, without a network."""
+    """The wheel, built from a copy of the repository's files, without a network."""
     source, folder = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)
@@ -61,27 +62,41 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def pip(command: str, *words: str) -> None:
-    """Run pip; it must succeed."""
+    """Runs pip; it must succeed."""
     options = ["--quiet", "--disable-pip-version-check", "--no-index"]
     done = subprocess.run([sys.executable, "-m", "pip", command, *options, *words], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
 
 
-def required(wheel: Path) -> set[str]:
-    """The distributions that the wheel requires without an extra, by name."""
+def required(wheel: Path, extra: str = "") -> set[str]:
+    """The names of the distributions that the wheel requires, with those of an extra."""
     with zipfile.ZipFile(wheel) as archive:
         (name,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
-        return needed(Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", []))
+        return applicable(Parser().parsestr(archive.read(name).decode()).get_all("Requires-Dist", []), extra)
 
 
-def needed(requirements: list[str]) -> set[str]:
-    """The names of those requirements that hold here and belong to no extra."""
+def applicable(requirements: list[str], extra: str = "") -> set[str]:
+    """The names of the requirements that apply to this Python without extras, or with one extra."""
     parsed = map(Requirement, requirements)
-    return {one.name for one in parsed if one.marker is None or one.marker.evaluate({"extra": ""})}
+    return {one.name for one in parsed if one.marker is None or one.marker.evaluate({"extra": extra})}
+
+
+def imported_packages(folder: Path) -> set[str]:
+    """The top-level packages that a package's modules import, without the standard library and the package itself."""
+    modules: set[str] = set()
+    for path in folder.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                modules |= {alias.name for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                modules.add(node.module)
+            elif isinstance(node, ast.Call) and getattr(node.func, "id", "") == "import_extra":
+                modules |= {word.value for word in node.args[:1] if isinstance(word, ast.Constant)}
+    return {module.partition(".")[0] for module in modules} - sys.stdlib_module_names - {folder.name}
 
 
 def link_installed(names: set[str], folder: Path) -> None:
-    """Links in `folder` to the installed distributions and all that these require in turn."""
+    """Links in `folder` to the installed distributions and to everything that they require."""
     todo, done = set(names), set()
     while todo:
         name = todo.pop()
@@ -90,20 +105,24 @@ def link_installed(names: set[str], folder: Path) -> None:
         for top in {path.parts[0] for path in distribution.files or []} - {"..", "__pycache__"}:
             if not (folder / top).exists():
                 (folder / top).symlink_to(Path(str(distribution.locate_file(top))).resolve())
-        todo |= needed(distribution.requires or []) - done
+        todo |= applicable(distribution.requires or []) - done
 
 
-def test_it_holds_the_models_and_nothing_else(wheel: Path) -> None:
+def test_wheel_contains_one_package_and_its_type_marker(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         files = {name for name in archive.namelist() if ".dist-info/" not in name}
-    assert files == {str(path.relative_to(ROOT)) for path in (ROOT / "modeling_convsim").rglob("*.py")}
+    modules = {str(path.relative_to(ROOT)) for path in (ROOT / "modeling_convsim").rglob("*.py")}
+    assert files == {*modules, "modeling_convsim/py.typed"}
 
 
-def test_it_requires_torch_and_transformers_only(wheel: Path) -> None:
-    assert required(wheel) == {"torch", "transformers"}
+def test_wheel_declares_the_packages_that_it_imports(wheel: Path) -> None:
+    optional = required(wheel, "suggest") - required(wheel)
+    assert optional == {"numkong", "pyarrow"}
+    declared = {name.replace("-", "_") for name in required(wheel) | optional}
+    assert declared == imported_packages(ROOT / "modeling_convsim")
 
 
-def test_it_encodes_where_nothing_else_is_installed(
+def test_wheel_encodes_where_only_its_dependencies_are_installed(
     wheel: Path, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     torch.manual_seed(0)

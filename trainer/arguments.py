@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,165 +11,240 @@ from data_scripts.errors import InputError
 from data_scripts.write.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
+DEFAULT_STEPS = 1000
 
 
 def option(
     default: Any,
     help: str,
     *,
+    group: str = "",
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
     choices: tuple[str, ...] | None = None,
 ) -> Any:
-    """A dataclass field that is an option of a run.
+    """Declare a dataclass field that is an option of a run.
 
     Args:
-        default: the value where neither the preset nor the command line gives one; lists and mappings are copied.
-        help: what the command line says of it.
+        default: the value if neither the preset nor the command line gives one; lists and mappings are copied.
+        help: the help text.
+        group: the heading of the option in `--help`; by default the tasks that read it.
         minimum: the lowest value.
-        above: what a value must exceed.
+        above: a bound that the value must exceed.
         maximum: the highest value.
         choices: all values.
     """
-    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "choices": choices}
+    metadata = {
+        "help": help,
+        "group": group,
+        "minimum": minimum,
+        "above": above,
+        "maximum": maximum,
+        "choices": choices,
+    }
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
 
 
+def default_of(option: dataclasses.Field) -> Any:
+    """Return the default of an option: a new list or mapping where it is one."""
+    return option.default_factory() if callable(option.default_factory) else option.default
+
+
 @dataclass
 class Arguments:
-    """The settings of one run. Where a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05).
+    """The settings of one run. If a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05).
 
     A run's own class also has the options of every registered task: `trainer.command_line.arguments_class`.
     """
 
-    # The model
-    model_type: str = option("dan", "encoder: the name of a modeling_NAME.py in modeling_convsim")
-    model_config: dict = option({}, "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'")
+    model_type: str = option("dan", "encoder: the NAME of a modeling_NAME.py in modeling_convsim", group="model")
+    model_config: dict = option(
+        {},
+        "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'; for a single field: "
+        "--model_config.embedding_size 256",
+        group="model",
+    )
     token_weights: str = option(
         "ones",
-        "initial weight of each token, for a DAN with learned_token_weights and for a CBOW, whose vectors it scales: "
+        "initial token weights of a DAN with learned_token_weights, or initial scale of a CBOW's word embeddings: "
         "ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
+        group="model",
         choices=("ones", "sif"),
     )
     word_vectors: str = option(
         "random",
         "initial word embeddings: random, skip_gram (trained on the texts of the run), or a file or folder of word "
         "vectors",
+        group="model",
     )
-    initialize_from: str | None = option(None, "folder or Hub id of a saved multitask model to start from")
+    initialize_from: str | None = option(
+        None, "folder or Hub id of a saved multitask model to start from", group="model"
+    )
     tokenizer: str | None = option(
-        None, "folder or Hub id of a tokenizer; by default the one of initialize_from, else one trained on the texts"
+        None,
+        "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts",
+        group="model",
     )
-    tokenizer_kind: str = option("word", f"tokenizer to train: {', '.join(TOKENIZERS)}", choices=TOKENIZERS)
+    tokenizer_kind: str = option(
+        "word", f"kind of the tokenizer to train: {', '.join(TOKENIZERS)}", group="model", choices=TOKENIZERS
+    )
     min_count: int = option(
-        2, "a word that occurs less often in the texts of a trained tokenizer is unknown", minimum=1
+        2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer", group="model", minimum=1
     )
-    vocab_size: int = option(30_000, "largest vocabulary of a trained tokenizer", minimum=10)
-    max_tokens: int = option(64, "maximum number of tokens of a text; the rest is truncated", minimum=1)
+    vocab_size: int = option(30_000, "maximum vocabulary size of a new tokenizer", group="model", minimum=10)
+    max_tokens: int = option(
+        64, "maximum number of tokens of a text; longer texts are truncated", group="model", minimum=1
+    )
 
-    # The data
     texts: list[str] = option(
-        [], "folders or Hub ids of further texts, of any of our commands: for the word vectors only"
+        [],
+        "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only",
+        group="data",
     )
-    stsb: str | None = option(None, "folder or Hub id of the STS Benchmark: evaluated on, and kept out of training")
-    cqa: str | None = option(None, "folder of SemEval CQA subtask B: evaluated on, and kept out of training")
-    sts: str | None = option(None, "folder of SemEval STS sets: evaluated on, and kept out of training")
-    cache_dir: str = option("runs/cache", "where token ids are cached between runs")
-    extensions: list[str] = option([], "Python files outside of the package with tasks and encoders of your own")
+    stsb: str | None = option(
+        None, "folder or Hub id of the STS Benchmark: evaluated, and removed from the training data", group="data"
+    )
+    cqa: str | None = option(
+        None, "folder of SemEval CQA subtask B: evaluated, and removed from the training data", group="data"
+    )
+    sts: str | None = option(
+        None, "folder of the SemEval STS datasets: evaluated, and removed from the training data", group="data"
+    )
+    cache_dir: str = option("runs/cache", "folder that caches token ids between runs", group="data")
+    extensions: list[str] = option([], "Python files that register tasks and encoders of your own", group="data")
 
-    # The tasks
     tasks: dict = option(
         {"response_prediction": 0.95, "snli": 0.05},
-        "sampling weight of each task, as JSON; every step samples one task; the paper: 0.95 and 0.05 (section 3.1)",
+        "sampling weight of each task, as JSON; every step samples one task; the paper: 0.95 and 0.05 (section 3.1). "
+        "For a single weight: --tasks.snli 0.1",
+        group="tasks",
     )
-    late_tasks: dict = option({}, "sampling weights after late_from, as JSON; by default those of tasks")
 
-    # The schedule
-    max_steps: int = option(1000, "number of training steps", minimum=1)
+    max_steps: int | None = option(
+        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given", group="optimization", minimum=1
+    )
     epochs: int | None = option(
         None,
-        "instead of max_steps: as many steps of batch_size as pass so often over the examples of all tasks",
+        "number of passes over the examples of all tasks, instead of max_steps",
+        group="optimization",
         minimum=1,
     )
-    batch_size: int = option(128, "examples a step, over all processes", minimum=2)
+    batch_size: int = option(128, "examples per step, over all processes", group="optimization", minimum=2)
     mini_batch_size: int | None = option(
         None,
-        "examples of a process's batch that are encoded at a time; only the embeddings of the rest are in memory, and "
-        "the gradient is the same, at the cost of a second forward pass (GradCache)",
+        "number of examples that a process encodes at a time (GradCache): the gradient is that of the whole batch, "
+        "memory holds the activations of one mini-batch, and every example is encoded twice",
+        group="optimization",
         minimum=1,
     )
-    learning_rate: float = option(0.01, "learning rate", above=0)
+    learning_rate: float = option(0.01, "learning rate", group="optimization", above=0)
     table_learning_rate: float | None = option(
         None,
-        "learning rate of the embedding matrices; by default learning_rate, and with adamw twenty times that",
+        "learning rate of the embedding matrices; by default learning_rate, and with adamw 20 times learning_rate",
+        group="optimization",
         above=0,
     )
     optimizer: str = option(
-        "sgd", "sgd (the paper's) or adamw (with row-wise Adagrad on the embedding matrices)", choices=("sgd", "adamw")
+        "sgd",
+        "sgd (the paper's) or adamw (with row-wise Adagrad for the embedding matrices)",
+        group="optimization",
+        choices=("sgd", "adamw"),
     )
     weight_decay: float = option(
-        0.0, "decoupled weight decay of the layers (not of the embedding matrices); adamw only", minimum=0
+        0.0,
+        "decoupled weight decay of the layers (not of the embedding matrices); adamw only",
+        group="optimization",
+        minimum=0,
     )
-    max_grad_norm: float | None = option(None, "clip the gradient to this norm", above=0)
-    warmup: float = option(0.0, "share of the run over which the learning rate rises from zero", minimum=0, maximum=1)
+    max_grad_norm: float | None = option(
+        None, "clip the norm of the gradient to this value", group="optimization", above=0
+    )
+    warmup: float = option(
+        0.0, "share of the run in which the learning rate rises from zero", group="optimization", minimum=0, maximum=1
+    )
     decay: str = option(
         "constant",
-        "learning rate after warm-up: constant, linear or cosine (to zero)",
+        "learning rate after the warm-up: constant, or linear or cosine decay to zero",
+        group="optimization",
         choices=("constant", "linear", "cosine"),
     )
-    late_from: float = option(1.0, "share of the run after which the late_ values hold", minimum=0, maximum=1)
-    late_batch_size: int | None = option(None, "batch size after late_from; the paper: 256", minimum=2)
-    late_learning_rate: float | None = option(None, "learning rate after late_from; the paper: 0.001", above=0)
+    late_from: float = option(
+        1.0,
+        "share of the run after which late_batch_size and late_learning_rate apply",
+        group="optimization",
+        minimum=0,
+        maximum=1,
+    )
+    late_batch_size: int | None = option(
+        None, "batch size after late_from; the paper: 256", group="optimization", minimum=2
+    )
+    late_learning_rate: float | None = option(
+        None, "learning rate after late_from; the paper: 0.001", group="optimization", above=0
+    )
 
-    # The run
-    output_dir: str = option("runs/run", "the run's folder")
-    overwrite: bool = option(False, "delete what an earlier run left in output_dir")
-    resume: bool = option(False, "resume from the last checkpoint in output_dir")
-    seed: int = option(0, "seed of everything that is drawn at random", minimum=0)
-    eval_every: int = option(1000, "evaluate on dev and write a checkpoint every so many steps", minimum=1)
-    eval_queries: int = option(2000, "maximum number of response prediction queries during training", minimum=1)
+    eval_every: int = option(
+        1000, "number of steps between evaluations on dev, each with a checkpoint", group="evaluation", minimum=1
+    )
     best_metric: str = option(
         "response_prediction.p_at_1",
         "dev result that selects the best checkpoint: response_prediction.p_at_1, snli.accuracy, "
-        "stsb.dev.all.pearson …; or last, which takes the last",
+        "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
+        group="evaluation",
     )
     final_split: str = option(
-        "both", "what the finished model is evaluated on: dev and test (both), or dev alone", choices=("both", "dev")
+        "both",
+        "split that the finished model is evaluated on: both (dev and test) or dev",
+        group="evaluation",
+        choices=("both", "dev"),
     )
-    log_every: int = option(50, "log the loss every so many steps", minimum=1)
-    trackers: list[str] = option(["tensorboard"], "trackers by Accelerate's names, or none")
-    device: str = option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
+
+    output_dir: str = option("runs/run", "the run's folder", group="run")
+    overwrite: bool = option(False, "delete an earlier run in output_dir", group="run")
+    resume: bool = option(False, "resume from the last checkpoint in output_dir", group="run")
+    seed: int = option(0, "random seed", group="run", minimum=0)
+    log_every: int = option(50, "number of steps between logs of the loss", group="run", minimum=1)
+    trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none", group="run")
+    device: str = option(
+        "auto", "auto (a GPU if there is one), cpu or cuda", group="run", choices=("auto", "cpu", "cuda")
+    )
     mixed_precision: str = option(
         "auto",
-        "no, fp16, bf16, or auto: what `accelerate launch` says, and bf16 where that is no and the device has "
-        "instructions for it; a resumed run keeps its precision",
+        "no, fp16, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
+        "bfloat16 instructions; a resumed run keeps its precision",
+        group="run",
         choices=("auto", "no", "fp16", "bf16"),
     )
-    num_processes: int | None = option(None, "stop unless the run has this many processes", minimum=1)
+    num_processes: int | None = option(
+        None, "expected number of processes; the run stops if it has another number", group="run", minimum=1
+    )
     sharded: bool = option(
         False,
-        "shard the layers' weights, gradients and optimizer states over the processes (FSDP): for encoders that do not "
-        "fit into one GPU",
+        "shard the layers' weights, gradients and optimizer states over the processes (FSDP), for encoders larger than "
+        "a GPU's memory",
+        group="run",
     )
+
     half_precision: bool = option(
         False,
         "store the finished model in half precision, in half the space (it loads as float32); results.json has the "
         "scores of both",
+        group="run",
     )
-    push_to_hub: bool = option(False, "publish the model when done; needs hub_model_id")
-    hub_model_id: str | None = option(None, "where to publish: OWNER/NAME")
-    hub_private: bool = option(False, "publish to a private repository")
+    push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id", group="Hub")
+    hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME", group="Hub")
     license: str = option(
-        "apache-2.0", "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …"
+        "apache-2.0",
+        "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …",
+        group="Hub",
     )
-    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …")
+    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …", group="Hub")
 
 
 def table_learning_rate_ratio(arguments: Arguments) -> float:
-    """Learning rate of the embedding matrices over that of the layers, the same at every step."""
+    """Return the learning rate of the embedding matrices over that of the layers; it is the same at every step."""
     if arguments.table_learning_rate is not None:
         return arguments.table_learning_rate / arguments.learning_rate
     # Adagrad's step size decays with each row's update count, Adam's does not.
@@ -176,29 +252,30 @@ def table_learning_rate_ratio(arguments: Arguments) -> float:
 
 
 def validate(arguments: Arguments) -> None:
-    """Check every value by itself, and those that must fit one another.
+    """Check each value, and that no option excludes another or makes it ineffective.
 
     Raises:
-        InputError: a value is out of range, or two exclude each other; the message names the options.
+        InputError: a value is out of range, or two options do not fit together; the message names the options.
     """
     for each in dataclasses.fields(arguments):
         _validate_range(each.name, getattr(arguments, each.name), each.metadata)
-    source = arguments.word_vectors  # a path may name what another run is still to make
+    source = arguments.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
         raise InputError(f"word_vectors is '{source}'; expected random, skip_gram, or an existing file or folder")
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
     check_license("license", arguments.license)
-    # What the Hub takes: two or three letters, or one of two words.
+    # The Hub accepts codes of two or three letters, and two words.
     if not arguments.language or not all(map(re.compile("[a-z]{2,3}|multilingual|code").fullmatch, arguments.language)):
         raise InputError(
-            f"language is '{' '.join(arguments.language)}'; expected ISO 639 codes in small letters, such as en, or "
-            "several with spaces between"
+            f"language is '{' '.join(arguments.language)}'; expected ISO 639 codes in lower case, such as en, "
+            "separated by spaces"
         )
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
+    _refuse_ineffective_options(arguments)
 
 
 def _validate_range(name: str, value: Any, rules: Any) -> None:
@@ -212,3 +289,58 @@ def _validate_range(name: str, value: Any, rules: Any) -> None:
         raise InputError(f"{name} is {value}; expected more than {rules['above']}")
     if rules["maximum"] is not None and not value <= rules["maximum"]:
         raise InputError(f"{name} is {value}; expected {rules['maximum']} or less")
+
+
+def _refuse_ineffective_options(arguments: Arguments) -> None:
+    """Refuse options that another option makes ineffective.
+
+    An option at its default value is not refused: the config.yaml of a run, which has all options, is a preset too.
+    """
+    new_tokenizer = ("tokenizer_kind", "min_count", "vocab_size")
+    late = ("late_batch_size", "late_learning_rate")
+    if arguments.initialize_from:
+        source = "initialize_from, which names a trained model with its tokenizer"
+        refuse_ineffective(arguments, ("token_weights", "word_vectors", *new_tokenizer), source)
+    if arguments.tokenizer:
+        refuse_ineffective(arguments, new_tokenizer, "tokenizer, which names a trained tokenizer")
+    if arguments.word_vectors != "skip_gram":
+        remedy = "set word_vectors to skip_gram"
+        refuse_ineffective(arguments, ("texts",), f"word_vectors: {arguments.word_vectors}", remedy)
+    if arguments.epochs:
+        refuse_ineffective(arguments, ("max_steps",), "epochs", "drop epochs")
+    if arguments.optimizer == "sgd":
+        refuse_ineffective(arguments, ("weight_decay",), "optimizer: sgd", "set optimizer to adamw")
+    if arguments.late_from == 1:
+        refuse_ineffective(arguments, late, "late_from: 1, the end of the run", "set late_from below 1")
+    elif not changed_options(arguments, late):
+        raise InputError(f"late_from has no effect without {' or '.join(late)}: set one of them, or drop late_from")
+    if not arguments.push_to_hub:
+        refuse_ineffective(arguments, ("hub_model_id",), "push_to_hub: false", "set push_to_hub to true")
+
+
+def changed_options(arguments: Arguments, names: Iterable[str]) -> list[str]:
+    """Return those of the named options whose value differs from their default."""
+    options = {each.name: each for each in dataclasses.fields(arguments)}
+    return [name for name in names if getattr(arguments, name) != default_of(options[name])]
+
+
+def refuse_ineffective(arguments: Arguments, names: Iterable[str], cause: str, remedy: str = "") -> None:
+    """Refuse options that have no effect together with another one.
+
+    Args:
+        arguments: the settings.
+        names: the options that have no effect.
+        cause: the other option, for the message.
+        remedy: how to give them effect, for the message.
+
+    Raises:
+        InputError: one of the options has another value than its default.
+    """
+    if not (changed := changed_options(arguments, names)):
+        return
+    verb, pronoun = ("has", "it") if len(changed) == 1 else ("have", "them")
+    reset = " ".join(f"--{name} none" for name in changed)
+    alternative = f"{remedy}, or drop {pronoun}" if remedy else f"drop {pronoun}"
+    raise InputError(
+        f"{', '.join(changed)} {verb} no effect with {cause}: {alternative} (to reset an option of a preset: {reset})"
+    )

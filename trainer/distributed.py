@@ -1,4 +1,4 @@
-"""Collectives: gather embeddings as further negatives, and average the sparse gradients of the embedding tables."""
+"""Collectives that gather embeddings as negatives and average the sparse gradients of the embedding tables."""
 
 import torch
 import torch.distributed as dist
@@ -7,17 +7,17 @@ from torch.nn.parallel import DistributedDataParallel
 
 
 def world_size() -> int:
-    """Number of processes that train together."""
+    """Return the number of processes of the run."""
     return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
 
 
 def rank() -> int:
-    """Index of this process among them, from 0."""
+    """Return the index of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
 
 
 class _AllGather(torch.autograd.Function):
-    """Concatenation over processes whose gradient reaches every process's own rows."""
+    """Concatenates rows of all processes; the gradient flows back to the process of each row."""
 
     @staticmethod
     def forward(ctx, rows: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
@@ -25,8 +25,8 @@ class _AllGather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient: Tensor) -> Tensor:  # type: ignore[no-untyped-def]
-        # Every process's loss depends on these rows: sum the gradients of all processes and keep our own part. The
-        # mean that DistributedDataParallel takes afterwards turns it into the gradient of the global mean.
+        # Every process's loss depends on these rows: sum the gradients of all processes and return this process's part.
+        # DistributedDataParallel then averages over processes, which gives the gradient of the global mean.
         own = gradient.new_empty(len(gradient) // world_size(), *gradient.shape[1:])  # (rows, …)
         dist.reduce_scatter_single(own, gradient.contiguous())
         return own
@@ -39,9 +39,9 @@ def _gather(rows: Tensor) -> Tensor:
 
 
 def gather_rows(rows: Tensor) -> Tensor:
-    """Rows of all processes, in the order of their ranks: (rows, …) -> (world x rows, …); differentiable.
+    """Gather the rows of all processes in the order of their ranks: (rows, …) -> (world x rows, …); differentiable.
 
-    Every process must pass the same number of rows. A single process gets its rows back unchanged.
+    Every process must pass the same number of rows. With a single process, the rows are returned unchanged.
     """
     return rows if world_size() == 1 else _AllGather.apply(rows)
 
@@ -60,13 +60,13 @@ def exclude_from_ddp(model: nn.Module, parameters: list[nn.Parameter]) -> None:
 def average_table_gradients(tables: list[nn.Parameter]) -> None:
     """Replace the sparse gradients of embedding tables by their mean over all processes.
 
-    The processes exchange only the rows that some batch contains, unless many processes hold many rows of a small
-    table: then a dense all-reduce of the whole table receives fewer bytes.
+    The processes exchange only the rows in their batches, unless a dense all-reduce of the whole table receives fewer
+    bytes: with many processes and many rows of a small table.
     """
     if world_size() == 1:
         return
     for table in tables:
-        if table.grad is not None:  # None in every process when the step's task does not use the table
+        if table.grad is not None:  # None in every process if the step's task does not use the table
             table.grad = _mean_over_processes(sum_by_row(table.grad), table)
 
 
@@ -81,7 +81,7 @@ def _mean_over_processes(gradient: Tensor, table: nn.Parameter) -> Tensor:
         dist.all_reduce(dense)
         dense /= processes
         return dense
-    # all_gather needs equal lengths: every process pads its rows to those of the process that has the most.
+    # all_gather needs equal lengths: every process pads its rows to the largest number of rows.
     all_rows = _gather(torch.cat([rows, rows.new_zeros(most - len(rows))])).view(processes, most)
     all_values = _gather(torch.cat([values, values.new_zeros(most - len(values), *values.shape[1:])]))
     all_values = all_values.view(processes, most, *values.shape[1:])  # (processes, most, width)
@@ -94,16 +94,16 @@ def _mean_over_processes(gradient: Tensor, table: nn.Parameter) -> Tensor:
 
 
 def sum_by_row(gradient: Tensor) -> Tensor:
-    """Coalesce a sparse gradient: its rows become distinct and sorted. One that already is so is not copied."""
+    """Coalesce a sparse gradient, so that its rows are distinct and sorted; a coalesced one is not copied."""
     rows = gradient._indices()[0]
-    # Autograd drops the coalesced flag of the tensors that its functions return.
+    # Autograd drops the coalesced flag of the tensors that a function returns.
     return gradient._coalesced_(True) if bool((rows[1:] > rows[:-1]).all()) else gradient.coalesce()
 
 
 def bytes_received(processes: int, rows: int, table: Tensor) -> tuple[float, float]:
-    """Bytes that a process receives of a table's gradient in a step: gathered as rows, and all-reduced as a table.
+    """Return the bytes of a table's gradient that a process receives: gathered as rows, and all-reduced as a table.
 
-    The rows of all other processes come with their 8-byte ids. A ring all-reduce receives 2 (n - 1) / n of the table.
+    Each row of another process has an 8-byte id. A ring all-reduce receives 2 (n - 1) / n of the table.
     """
     others, size = processes - 1, table.element_size()
     return others * rows * (8 + table[0].numel() * size), 2 * others / processes * table.numel() * size

@@ -1,4 +1,4 @@
-"""Train the papers' baselines of word vectors: launches `trainer.report.word2vec_command`."""
+"""Train the papers' word-vector baselines: launches `trainer.report.word2vec_command`."""
 
 import sys
 

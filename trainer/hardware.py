@@ -1,4 +1,4 @@
-"""The hardware of a run: its device, the precision that is fast there, the number of threads, the encoding speed."""
+"""The hardware of a run: device, precision, number of threads, and encoding speed."""
 
 import copy
 import itertools
@@ -33,13 +33,11 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
         resumed_precision: the precision of the run before it was interrupted; `mixed_precision: auto` keeps it.
 
     Raises:
-        InputError: for a device, precision, tracker or number of processes that is not available here.
+        InputError: the device, the precision, a tracker or the number of processes is not available.
     """
     has_gpu = torch.cuda.is_available()
     if arguments.device == "cuda" and not has_gpu:
-        raise InputError(
-            "device is cuda, but torch finds no GPU here: use --device cpu, or install a torch build with CUDA"
-        )
+        raise InputError("device is cuda, but torch finds no GPU: use --device cpu, or install a torch build with CUDA")
     cpu = arguments.device == "cpu" or not has_gpu
     if arguments.mixed_precision == "fp16" and cpu:
         raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
@@ -53,7 +51,7 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
             mixed_precision=mixed_precision,
             log_with=trackers or None,
             project_dir=arguments.output_dir,
-            # A step of one task leaves the other task's head without a gradient.
+            # In each step, the heads of the other tasks have no gradient.
             kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
         )
     except ValueError as error:
@@ -61,14 +59,14 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
     expected = arguments.num_processes
     if expected is not None and expected != accelerator.num_processes:
         raise InputError(
-            f"num_processes is {expected}, but {accelerator.num_processes} are running: on CPU launch with "
+            f"num_processes is {expected}, but the run has {accelerator.num_processes}: on CPU launch with "
             f"`accelerate launch --multi_gpu --num_processes {expected} --mixed_precision no --dynamo_backend no …`"
         )
     return accelerator
 
 
 def _choose_precision(cpu: bool) -> str:
-    """The precision given to `accelerate launch`; without one, bfloat16 if the main process's device is fast at it."""
+    """Return the precision given to `accelerate launch`, or bfloat16 if the main process's device computes it fast."""
     state = PartialState(cpu=cpu)
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
@@ -80,7 +78,7 @@ def _choose_precision(cpu: bool) -> str:
 
 
 def available_threads() -> int:
-    """Number of threads that torch may use: what the environment allows, or this process's share of the cores."""
+    """Return the number of threads that torch may use: the environment's, or this process's share of the cores."""
     allowed = torch.get_num_threads()
     # `accelerate launch` sets OMP_NUM_THREADS=1 for every process unless the user has set it.
     if allowed == 1 and "ACCELERATE_MIXED_PRECISION" in os.environ:
@@ -90,11 +88,11 @@ def available_threads() -> int:
 
 
 def fastest_threads(work: Callable[[], None], most: int) -> int:
-    """Measure which number of threads, from `most` down by halves, does some work in the least time.
+    """Return the fastest number of threads for some work among `most`, `most` / 2, and so on.
 
-    A timing may decide here, unlike for kernels and precision: a run records the number, and a resumed run keeps it.
-    Measured with one and two threads, the gradients of a DAN are the same to the last bit (so quickstart gives the same
-    results); those of a Transformer are deterministic for each number, but differ between numbers in the last bits.
+    Unlike kernels and precision, the number may depend on a timing: a run records it, and a resumed run keeps it. With
+    one and two threads, the gradients of a DAN are identical to the last bit, and so are the results of quickstart;
+    those of a Transformer are deterministic for each number, but differ between numbers in the last bits.
     """
     work()  # warm-up: the first call allocates memory and fills caches
     seconds: dict[int, float] = {}
@@ -116,10 +114,10 @@ def _time(work: Callable[[], None]) -> float:
 
 
 def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:
-    """Measure how many sentences per second a model encodes on the CPU; returns the entries of results.json.
+    """Measure how many sentences per second a model encodes on the CPU; return the entries of results.json.
 
-    The time is that of float32 and includes tokenization. The sentences come from the sample that ships with the
-    project, so that models can be compared; the fastest pass counts. A slow model encodes fewer sentences, so that the
+    The model computes in float32, and the time includes tokenization. The sentences are those of the shipped sample
+    dataset, so that models can be compared; the fastest pass counts. A slow model encodes fewer sentences, so that the
     measurement takes about a second. The model does not change.
     """
     texts = _speed_sentences()

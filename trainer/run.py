@@ -1,14 +1,21 @@
-"""Train an encoder with the settings of a preset: `accelerate launch trainer/run.py PRESET.yaml [--key value …]`."""
+"""Trains an encoder with the settings of a preset: `accelerate launch trainer/run.py PRESET.yaml [--key value …]`."""
 
 import logging
 import sys
 
 from data_scripts.errors import InputError
-from trainer.command_line import parse_arguments
+from trainer.command_line import USAGE, parse_arguments
+from trainer.preset_files import list_presets
 
 
 def main() -> None:
-    """Train; a mistake in the settings or the data is one line on stderr and exit code 2."""
+    """Train; an error in the settings or the data is one line on stderr, with exit code 2.
+
+    Without arguments, list the presets.
+    """
+    if not sys.argv[1:]:
+        print(f"usage: {USAGE}\n\n{list_presets()}\n`python trainer/run.py --help` lists the options.")
+        return
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)

@@ -1,1 +1,1 @@
-"""The rules that remove texts; measuring, cleaning, normalizing and masking the others."""
+"""Rules that remove texts; functions that measure, clean, normalize and mask texts."""

@@ -1,21 +1,23 @@
-"""The filter rules, written once: columns in, the name of the first rule that removes each text out.
+"""The filter rules: Ibis expressions over columns that the reader computed (`clean.measures`).
 
-A rule is an Ibis expression over columns that the reader computed (`clean.measures`): thresholds and prefixes mean the
-same on every engine.
+A rule has the same result on every engine. HTML entities are resolved first, Markdown is stripped on request, and the
+text is measured. Then the rules apply in the order of `removal_rules`, and each text is counted under the first rule
+that removes it.
 
-Order: HTML entities are resolved, Markdown is stripped on request, the text is measured; then the rules apply in the
-order of `removal_rules`, and each text is counted under the first rule that removes it.
+Ibis is imported where it is used, because options are declared, and dumps are read, without it.
 """
+
+from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import ibis
-import ibis.expr.types as ir
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
 
 KEPT = "kept"
 MAX_CHARACTERS = 350  # a text of this many or more is removed
@@ -45,25 +47,28 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
         "--filters",
         choices=("paper", "none"),
         default="paper",
-        help="paper: the rules of Yang et al. (2018) (default); none: only remove deleted and empty texts",
+        help="paper: the rules of Yang et al. (2018); none: only remove deleted and empty texts (default: %(default)s)",
     )
     group.add_argument(
         "--markdown", action="store_true", help="replace Markdown links by their labels and remove quoted lines"
     )
     group.add_argument(
-        "--min-characters", type=int, default=0, metavar="N", help="remove texts of fewer characters (default: 0)"
+        "--min_characters", type=int, default=0, metavar="N", help="remove shorter texts (default: %(default)s)"
     )
     group.add_argument(
         "--language",
         metavar="CODE",
-        help="remove texts that the detector is sure are in another language than this one, such as en (ISO 639-1); it "
-        "is not sure about short texts, which stay",
+        help="remove texts that the detector is sure are in another language than this one, such as en (ISO 639-1); "
+        "short texts, about which it is not sure, stay (default: keep all languages)",
     )
     group.add_argument(
-        "--bots", type=Path, metavar="FILE", help="remove texts by the authors listed in this file, one name per line"
+        "--bots",
+        type=Path,
+        metavar="FILE",
+        help="remove texts by the authors listed in this file, one name per line, in any case",
     )
     group.add_argument(
-        "--max-repeats",
+        "--max_repeats",
         type=int,
         metavar="N",
         help='keep at most N pairs with the same response ("Thanks!"), ignoring case, punctuation and spaces '
@@ -91,9 +96,9 @@ def read_filters(args: argparse.Namespace) -> Filters:
         InputError: the list of bots cannot be read, the language cannot be detected, or a number is out of range.
     """
     if args.min_characters < 0:
-        raise InputError(f"--min-characters {args.min_characters}: expected 0 or more")
+        raise InputError(f"--min_characters {args.min_characters}: expected 0 or more")
     if args.max_repeats is not None and args.max_repeats < 1:
-        raise InputError(f"--max-repeats {args.max_repeats}: expected 1 or more")
+        raise InputError(f"--max_repeats {args.max_repeats}: expected 1 or more")
     if args.phone_regions is not None:
         phone_regions(args)
     bots: tuple[str, ...] = ()
@@ -136,7 +141,7 @@ def phone_regions(args: argparse.Namespace) -> tuple[str, ...]:
 
 
 def filter_settings(filters: Filters) -> dict[str, Any]:
-    """What a report says about the filters: which rules apply, and the options that were given."""
+    """The filters as a section of a report: which rules apply, and the options that were given."""
     given = {
         "minimum of characters": filters.min_characters,
         "names on the list of bots": len(filters.bots),
@@ -160,6 +165,8 @@ def removal_rules(
     Without `author`, the rules about authors do not apply; `language` (see `measures.measure_language`) is needed if
     the filters name one.
     """
+    import ibis
+
     removed = {"deleted or empty": body.isin(PLACEHOLDERS)}
     if filters.min_characters:
         removed[f"fewer than {filters.min_characters} characters"] = characters < filters.min_characters
@@ -182,11 +189,15 @@ def removal_rules(
 
 def first_rule(removed: dict[str, ir.BooleanValue]) -> ir.StringValue:
     """The name of the first rule whose condition holds, or `KEPT`, so that the counts of all rules add up."""
+    import ibis
+
     return ibis.cases(*((condition, ibis.literal(name)) for name, condition in removed.items()), else_=KEPT)
 
 
 def count_values(table: ir.Table, column: ir.StringValue, names: list[str]) -> dict[str, int]:
     """How many rows of `table` have each of `names` in `column`, in the order of `names`; 0 for those without rows."""
+    import ibis
+
     counts = table.group_by(name=column).agg(rows=ibis._.count()).to_pyarrow().to_pydict()
     rows = dict(zip(counts["name"], counts["rows"], strict=True))
     return {name: rows.get(name, 0) for name in names}

@@ -4,7 +4,7 @@ import functools
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-MIN_PROBABILITY = 0.5  # below it the detector's answer is not used, which is frequent for short texts
+MIN_PROBABILITY = 0.5  # answers with a lower probability, frequent for short texts, are not used
 
 
 @functools.cache

@@ -1,6 +1,6 @@
-"""Computes what the filter rules look at: the cleaned text, its characters and letters, its language.
+"""Computes the columns of the filter rules: the cleaned text, its numbers of characters and letters, its language.
 
-Lengths in characters and letters of every script differ between engines, so they are computed here, while reading.
+Engines count the characters and letters of some scripts differently, so they are counted here, while reading.
 """
 
 import functools
@@ -27,7 +27,7 @@ def measure(text: str, filters: Filters = PAPER) -> tuple[str, int, int]:
 
 
 def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.StringArray, np.ndarray, np.ndarray]:
-    """`measure` for many texts, none of them null: clean texts, characters and letters, (texts,) int32 each."""
+    """`measure` for many texts, none of them null: cleaned texts, and characters and letters, each (texts,) int32."""
     texts = _unescape_column(texts)
     if filters.markdown:
         texts = _replace_where(pc.match_substring_regex(texts, r"\]\(|(?m)^[ \t]{0,3}>"), texts, strip_markdown)
@@ -44,7 +44,7 @@ def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.
 
 
 def measure_language(text: str, characters: int, alphabetic: int, filters: Filters) -> str:
-    """The language of a text, or "" if the detector is not sure or a cheaper rule removes the text anyway."""
+    """The language of a text, or "" if the detector is not sure or another rule removes the text anyway."""
     # Loading the detector's library takes a while, and only --language needs it.
     from data_scripts.clean.language import detect_language
 
@@ -53,7 +53,7 @@ def measure_language(text: str, characters: int, alphabetic: int, filters: Filte
 
 
 def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Callable[[str], str]) -> pa.StringArray:
-    """The texts, with `function` applied to those that are marked."""
+    """The texts, with `function` applied to those where the mask `where` is true."""
     if not where.true_count:
         return texts
     return pc.replace_with_mask(texts, where, pa.array(map(function, texts.filter(where).to_pylist()), pa.string()))
@@ -83,7 +83,7 @@ def _unicode_letters() -> np.ndarray:
 
 
 def _segment_sums(flags: np.ndarray, offsets: np.ndarray) -> np.ndarray:
-    """How many flags are set between consecutive `offsets`, (len(offsets) - 1,) int32."""
+    """The number of true flags between consecutive `offsets`, (len(offsets) - 1,) int32."""
     sums = np.zeros(len(offsets) - 1, np.int32)
     nonempty = np.flatnonzero(np.diff(offsets))  # `reduceat` gives an empty segment the flag that follows it
     if len(nonempty):

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-# [label](address), ![label](address): the address may hold one level of parentheses, as Wikipedia's addresses do.
+# [label](address), ![label](address); the address may contain one level of parentheses, as on Wikipedia.
 _LINK = re.compile(r"!?\[([^\[\]]*)\]\((?:[^()\s]|\([^()\s]*\))*(?:\s+\"[^\"]*\")?\)")
 _QUOTED_LINE = re.compile(r"^[ \t]{0,3}>.*(?:\n|$)", re.MULTILINE)
 _BLANK_LINES = re.compile(r"\n\s*\n+")

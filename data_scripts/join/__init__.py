@@ -1,1 +1,1 @@
-"""Joins records to pairs: replies, turns and threads, on one of several engines."""
+"""Joins comments and messages to pairs, on one of several engines: replies, turns and threads."""

@@ -1,11 +1,10 @@
-"""The engines that join comments: DuckDB in this process, Spark on this machine or a cluster, BigQuery.
+"""The engines that join comments: DuckDB in this process, Spark on this machine or on a cluster, and BigQuery.
 
-The queries are written once, in Ibis (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
+All engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
 files, and streams results that are larger than memory.
 """
 
 import argparse
-import re
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,56 +20,14 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
+from data_scripts.join.options import memory_bytes
 
 Database = Any  # an Ibis backend
 
 
-def add_memory_argument(parser: argparse._ActionsContainer) -> None:
-    """Add the option of commands that use DuckDB, without a choice of engine."""
-    parser.add_argument(
-        "--memory-limit",
-        default="4GiB",
-        metavar="SIZE",
-        help="memory for joining and sorting (with Spark: its driver's), such as 2GiB; the rest spills to disk, "
-        "next to OUTPUT (default: %(default)s)",
-    )
-
-
-def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of commands that run on any engine: which one, and its resources."""
-    group = parser.add_argument_group("engine")
-    group.add_argument(
-        "--engine",
-        choices=("duckdb", "spark", "bigquery"),
-        default="duckdb",
-        help="what joins and sorts: DuckDB in this process (default); Spark (needs pip install 'convsim[spark]' "
-        "and Java); BigQuery, over tables of the public Reddit schema (pip install 'convsim[bigquery]')",
-    )
-    add_memory_argument(group)
-    group.add_argument(
-        "--spark-master",
-        metavar="URL",
-        help="such as spark://host:7077 or yarn; all its machines must see the files under the same paths (default: "
-        "that of the session, else local[*])",
-    )
-
-
-def memory_bytes(limit: str) -> int:
-    """The bytes of a `--memory-limit`: 2GiB is 2 x 2^30, 2GB is 2 x 10^9.
-
-    Raises:
-        InputError: it is not a number and a unit.
-    """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?) ?(?:([KMGT])(i?))?B", limit)
-    if not match:
-        raise InputError(f"--memory-limit {limit}: expected a number and a unit, such as 500MB or 2GiB")
-    power = " KMGT".index(match[2] or " ")
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
-
-
 @contextmanager
 def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
-    """The Ibis backend that the options of `add_engine_arguments` name, else DuckDB; it spills to `scratch`.
+    """The Ibis backend that `--engine` names, DuckDB for commands without this option; DuckDB spills to `scratch`.
 
     Raises:
         InputError: the engine is not installed, cannot be reached, or its memory limit is invalid or too small.
@@ -93,7 +50,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     except duckdb.OutOfMemoryException as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"--memory-limit {args.memory_limit}: not enough for the join and the sort ({reason}); raise it"
+            f"--memory_limit {args.memory_limit}: not enough for the join and the sort ({reason}); raise it"
         ) from error
     finally:
         database.disconnect()
@@ -112,7 +69,7 @@ def _spark(master: str | None, memory: int) -> Iterator[Database]:
         conf.setMaster(master or "local[*]")
     for key, value in {
         "spark.app.name": "convsim",
-        "spark.driver.memory": f"{memory >> 20}m",  # all the memory there is if the master is local
+        "spark.driver.memory": f"{memory >> 20}m",  # with a local master, the driver does all the work
         "spark.ui.showConsoleProgress": "true",
         "spark.sql.parquet.compression.codec": "zstd",
     }.items():
@@ -121,7 +78,9 @@ def _spark(master: str | None, memory: int) -> Iterator[Database]:
     try:
         session = existing or SparkSession.builder.config(conf=conf).getOrCreate()
     except (PySparkException, RuntimeError, OSError) as error:
-        raise InputError(f"--engine spark: no session ({error}); it needs Java 17 and a master that answers") from error
+        raise InputError(
+            f"--engine spark: no session ({error}); it needs Java 17 and a master that can be reached"
+        ) from error
     try:
         session.sparkContext.setLogLevel("ERROR")
         yield ibis.pyspark.connect(session)
@@ -142,8 +101,8 @@ def _bigquery() -> Database:
         ) from error
 
 
-# The part of the public schema of Reddit comments that SQL is written for without an account. With `score`, the columns
-# that are read are fewer than these, so the SQL names them: the tables have more columns, in any order.
+# The columns of the public schema of Reddit comments for which SQL is printed without an account. `score` is not read;
+# it makes the SQL name the others, because the real tables have more columns, in any order.
 _PUBLIC_SCHEMA = dict.fromkeys(("id", "parent_id", "link_id", "author", "body", "subreddit"), "string") | dict.fromkeys(
     ("created_utc", "score"), "int64"
 )
@@ -153,7 +112,7 @@ def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Databa
     """Columns of several BigQuery tables with the public schema of Reddit comments, as one table.
 
     Args:
-        names: PROJECT.DATASET.TABLE each.
+        names: the tables, each as PROJECT.DATASET.TABLE.
         columns: the columns to read.
         database: from `connect`. Without a database, use the public schema, so that the SQL can be printed offline.
 
@@ -163,7 +122,7 @@ def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Databa
     tables = []
     for name in names:
         if name.count(".") != 2:
-            raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, as --engine bigquery reads tables")
+            raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, because --engine bigquery reads tables")
         project, dataset, table = name.split(".")
         if database is None:
             source = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
@@ -185,8 +144,8 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
 def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
     """Compute the rows of a table now, for expressions that need them more than once.
 
-    DuckDB stores them within its memory limit and spills the rest; Spark stores them as Parquet in `folder`; BigQuery,
-    whose data are elsewhere, computes them again for each expression.
+    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`;
+    BigQuery, which does not run here, computes them again for each expression.
     """
     database = table.get_backend()
     if database.name == "duckdb":
@@ -200,7 +159,7 @@ def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
 
 
 def stream_rows(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa.Table]:
-    """The rows of a table in its order, at most `rows` at a time, whatever the table's size.
+    """The rows of a table in its order, at most `rows` at a time; memory does not grow with the table.
 
     Args:
         table: an expression of the engine's backend.
@@ -234,7 +193,7 @@ def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
 
 @contextmanager
 def _progress(database: Database, label: str) -> Iterator[None]:
-    """Shows the progress of DuckDB: another thread asks for it while DuckDB works in this one."""
+    """Show the progress of DuckDB, which another thread reads while DuckDB works in this one."""
     if database.name != "duckdb":
         yield
         return

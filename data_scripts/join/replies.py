@@ -13,16 +13,16 @@ REPEATED = "id seen before"
 
 
 def measure_comments(comments: ir.Table) -> ir.Table:
-    """Add the columns that the join reads to a table of Reddit's own: what the reader of dumps does, in SQL.
+    """Add the columns that the join needs to a table with Reddit's schema, as the reader of dumps does, but in SQL.
 
-    Reddit escapes `&`, `<` and `>` in its texts and no other character; this is undone.
+    Reddit escapes only `&`, `<` and `>` in its texts; they are unescaped.
 
     Args:
         comments: `id, parent_id, link_id, author, body, subreddit` (text) and `created_utc` (integer), as in the public
             tables of BigQuery.
 
     Returns:
-        The same with `characters` and `alphabetic`.
+        The table with the columns `characters` and `alphabetic`.
     """
     body = comments.body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
     comments = comments.filter(comments.body.notnull() & comments.author.notnull()).mutate(body=body)
@@ -34,9 +34,9 @@ def measure_comments(comments: ir.Table) -> ir.Table:
 class Replies:
     """Comments filtered by the rules and joined to the comments that they answer."""
 
-    filtered: ir.Table  # `key, parent, rule` of every comment: `KEPT`, or the first rule that removes it
+    filtered: ir.Table  # `key, parent, rule` of each comment; `rule` is `KEPT` or the first rule that removes it
     rules: list[str]  # the rules' names, in order
-    joined: ir.Table  # `key, parent, outcome` of every kept comment: `PAIR`, or why it makes no pair
+    joined: ir.Table  # `key, parent, outcome` of each kept comment; `outcome` is `PAIR` or why there is no pair
     outcomes: list[str]  # the outcomes' names, in order
     pairs: ir.Table  # `input, response, thread, source`
 
@@ -47,17 +47,17 @@ def join_replies(
     submissions: bool = False,
     materialize: Callable[[ir.Table, str], ir.Table] = lambda table, name: table,
 ) -> Replies:
-    """Apply the rules to comments, and join every kept comment to the kept comment that it replies to.
+    """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
 
-    Of the comments with the same id only one can be kept: the first by time, then by text, in whatever order the files
-    are read.
+    Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the
+    order of the files.
 
     Args:
         comments: the columns of `dumps.comment_schema`; a submission is a comment without a parent.
         filters: which rules apply.
-        submissions: whether `comments` holds submissions, so that replies to them become pairs too.
-        materialize: computes a table that is needed more than once, and returns it: (table, name). Such a table holds
-            no texts; texts are joined at the end, to the rows that need them.
+        submissions: whether `comments` contains submissions, so that replies to them become pairs too.
+        materialize: computes a table that is used more than once, given the table and a name for it. Such tables
+            contain no texts, which are joined at the end to the rows that need them.
     """
     key, parent = _keys(comments, submissions)
     keyed = comments.mutate(key=key, parent=parent)
@@ -97,10 +97,10 @@ def join_replies(
 
 
 def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:
-    """The key of each comment and the key of what it replies to."""
+    """The key of each comment and the key of the comment or submission that it replies to."""
     if submissions:  # a submission and a comment may have the same id
         return ibis.ifelse(comments.parent_id == "", "t3_", "t1_") + comments.id, comments.parent_id
-    # The key is a column as it is: engines look at its values before they read the texts beside them.
+    # The key is a column of the file: engines read its values first, and the texts only of the rows that they need.
     is_reply = comments.parent_id.startswith("t1_")
     return comments.id, ibis.ifelse(is_reply, comments.parent_id.substr(3), ibis.null("string"))
 
@@ -113,7 +113,7 @@ def _join_parents(filtered: ir.Table) -> ir.Table:
 
 
 def _losses(joined: ir.Table, submissions: bool) -> dict[str, ir.BooleanValue]:
-    """Name -> condition under which a kept comment makes no pair, in the order in which they are counted."""
+    """Name -> condition under which a kept comment is in no pair, in the order in which they are counted."""
     if submissions:
         losses = {"submissions": joined.parent == ""}
         parent = "what is replied to"

@@ -1,4 +1,4 @@
-"""Names the threads of pairs whose threads are unknown: pairs that share a long text belong together."""
+"""Names threads for pairs that have none: pairs that share a long text are in the same thread."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -16,11 +16,11 @@ _UNNAMED = np.iinfo(np.uint64).max  # the name of a pair without a long text
 
 
 def add_threads(read: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
-    """Name a thread for each pair when only the texts of the pairs are known.
+    """Name a thread for each pair, given only the texts of the pairs.
 
-    Pairs of one source that share a text of more than 20 characters, as input or response, are connected; a connected
-    component is a thread. Its name is the source and the smallest SHA-256 (16 hexadecimal digits) of those texts, so
-    that it does not depend on the order of the pairs. A pair without such a text is its own thread, named after its two
+    Pairs of the same source that share a text of more than 20 characters, as input or response, are connected; a
+    connected component is a thread. Its name is the source and the smallest SHA-256 (16 hexadecimal digits) of those
+    texts, which does not depend on the order of the pairs. A pair without such a text is a thread, named after its two
     texts.
 
     Args:
@@ -49,7 +49,7 @@ def _component_names(hashes: np.ndarray) -> np.ndarray:
     """
     side, holders = np.nonzero(hashes)
     texts, codes = np.unique(hashes[side, holders], return_inverse=True)
-    # A graph of pairs (0 to n - 1) and of long texts (from n on), with an edge where the pair holds the text.
+    # The nodes are the pairs (0 to n - 1) and the long texts (from n on); an edge joins a pair to each of its texts.
     n = hashes.shape[1]
     size = n + len(texts)
     graph = coo_array((np.ones(len(codes), bool), (holders, n + codes)), shape=(size, size))

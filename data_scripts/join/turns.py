@@ -1,4 +1,4 @@
-"""Joins messages to turns, each of which answers another turn or none, and names the threads that they form."""
+"""Joins messages to turns, finds the turn that each turn answers, and names the threads that turns form."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ from data_scripts.join.engines import materialize, read_parquet
 
 
 def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
-    """Join consecutive messages of a speaker to turns, and find what each turn answers.
+    """Join consecutive messages of a speaker to turns, and find the turn that each turn answers.
 
     Within a source and thread, messages are ordered by time, then by row. A message without a parent joins the message
-    before it if both have the same known speaker; a pause longer than its gap ends the conversation before it. A turn
-    answers the turn that holds its parent or, without a parent, the turn before it in the conversation.
+    before it if both have the same known speaker. A pause longer than the gap of a message ends the conversation before
+    it. A turn answers the turn that contains its parent or, without a parent, the previous turn of the conversation.
 
     Args:
         messages: the columns of `schemas.MESSAGE_SCHEMA`, explained in `read.messages.Message`; `row` numbers the
@@ -27,8 +27,8 @@ def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
 
     Returns:
         `turn` (its lowest row), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its parent is
-        missing), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages` (how many it
-        holds). Texts are joined by a space; the language is that of the longest text.
+        missing), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages` (their number).
+        Texts are joined by a space; the language is that of the longest text.
     """
     first = messages.group_by("source", "id").agg(row=ibis._.row.min())
     messages = messages.semi_join(first, "row")
@@ -69,7 +69,7 @@ def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
     """`turn, text, characters, alphabetic, language` of each turn."""
     measured = ["text", "characters", "alphabetic", "language"]
     members = messages.select("row", *measured).inner_join(ordered.select("row", "turn", "time", "size"), "row")
-    # Joining texts holds them in memory; most turns have one message, whose text need not be joined.
+    # Joining texts keeps them in memory; most turns have one message, whose text need not be joined.
     single = members.filter(members.size == 1).select("turn", *measured)
     parts = members.filter(members.size > 1)
     said = parts.text != ""
@@ -83,10 +83,10 @@ def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
 
 
 def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
-    """`turn, thread` of every turn: its named thread, unless none is named or pauses end conversations within it.
+    """`turn, thread` of each turn: its named thread, unless it has none or pauses end conversations within the thread.
 
-    In that case each conversation is a thread: the turns that are connected by what answers what, named after the first
-    of them. Memory grows by about 60 bytes per message.
+    In that case each conversation is a thread: the turns that answers connect, named after the first turn. Memory grows
+    by about 60 bytes per message.
 
     Args:
         turns: the table of `make_turns`.

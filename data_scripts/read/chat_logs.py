@@ -1,10 +1,11 @@
-"""Reads chat logs of any form into messages or ready pairs; `conversations` joins them.
+"""Reads chat logs of any format into messages or ready pairs, which the command `conversations` joins.
 
-A log is an export of a chat program, which one of the modules in `chat_exports` recognizes, or a table.
+A log is an export of a chat program, which a module in `chat_exports` recognizes, or a table.
 """
 
 from pathlib import Path
 
+from data_scripts.errors import refuse_options
 from data_scripts.read.chat_exports import path_export, record_export, streamed_lists
 from data_scripts.read.messages import ChatLog, Items
 from data_scripts.read.records import check_records, read_records
@@ -12,7 +13,7 @@ from data_scripts.read.tables import read_table
 
 
 def check_log(path: Path) -> None:
-    """Reject what cannot be an input before anything is read.
+    """Reject an invalid input before anything is read.
 
     Raises:
         InputError: the file is missing, empty or has an unknown suffix, or an export lacks its files.
@@ -25,15 +26,26 @@ def check_log(path: Path) -> None:
 
 
 def read_log(log: ChatLog) -> Items:
-    """Every message or pair of a file, with its location; the path and the first record tell the format.
+    """Each message or pair of a file, with its location; the path and the first record determine the format.
 
     Raises:
-        InputError: the file cannot be read to its end, or its columns are not known.
+        InputError: the file cannot be read to its end, its columns are not known, or `log` has an option that this
+            format does not use.
     """
     export = path_export(log.path)
     if export:
+        refuse_options(
+            {"--columns": log.columns}, f"{log.path} is an export with fixed columns; read it without this option"
+        )
         yield from export.read(log)
         return
     records = read_records(log.path, log.broken, streamed_lists())
     records_format = None if log.columns else record_export(set(records.columns))
-    yield from records_format.read(log, records) if records_format else read_table(log, records)
+    if not records_format:
+        yield from read_table(log, records)
+        return
+    if not records_format.has_pauses:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"no pause ends a conversation in the format of {log.path}; leave it out"
+        )
+    yield from records_format.read(log, records)

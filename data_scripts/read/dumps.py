@@ -1,4 +1,4 @@
-"""Parses dumps of Reddit (Pushshift's, arctic-shift's): blocks of JSON lines to tables of comments."""
+"""Parses dumps of Reddit (Pushshift's, arctic-shift's): converts blocks of JSON lines to tables of comments."""
 
 import json
 import re
@@ -25,7 +25,7 @@ def comment_schema(filters: Filters) -> pa.Schema:
 
 
 def holds_submissions(dump: Path) -> bool:
-    """Whether a dump holds submissions, by its name: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
+    """Whether the name of a dump is that of submissions: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
     return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
 
 
@@ -100,12 +100,12 @@ class _Submission(msgspec.Struct, gc=False):
 
 
 class BlockParser:
-    """Parses a block of comments at once, which works if none of its lines is unusual.
+    """Parses a block of comments at once, unless one of its lines is unusual.
 
     Args:
-        submissions: whether the dump holds submissions. A submission becomes a comment without a parent, with its title
-            as the body.
-        filters: which cleaning and measures are needed.
+        submissions: whether the dump contains submissions. A submission becomes a comment without a parent, with its
+            title as the body.
+        filters: the cleaning and the measures that are needed.
     """
 
     def __init__(self, submissions: bool, filters: Filters) -> None:
@@ -113,12 +113,12 @@ class BlockParser:
         self.decoder = msgspec.json.Decoder(_Submission if submissions else _Comment)
 
     def parse(self, block: memoryview, lines: int) -> pa.Table | None:
-        """The comments of a block with the columns of `comment_schema`; None if a line needs a closer look."""
+        """The comments of a block with the columns of `comment_schema`; None if a line must be parsed by itself."""
         columns = self.columns(block, lines)
         return columns and self._measure(*columns)
 
     def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.Int64Array] | None:
-        """The unchanged texts of a block by field, and `created_utc`; None if a line needs a closer look."""
+        """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
         try:
             rows = self.decoder.decode_lines(block)
             created = pa.array([int(seconds) for seconds in map(attrgetter("created_utc"), rows)], pa.int64())
@@ -151,8 +151,8 @@ def parse_lines(
         dump: the file, for the locations of broken lines.
         number: the number of the block's first line.
         block: complete lines.
-        submissions: whether the dump holds submissions.
-        filters: which cleaning and measures are needed.
+        submissions: whether the dump contains submissions.
+        filters: the cleaning and the measures that are needed.
         broken: counts the lines that are not a comment.
     """
     for location, line in split_lines(dump, number, block):

@@ -1,7 +1,7 @@
-"""Reads text files of any compression, block by block or line by line, and counts the lines that cannot be read.
+"""Reads plain and compressed text files, by block or by line, and counts the lines that cannot be read.
 
-Memory does not grow with the file: it holds a block of text, or the file's longest line, and for Zstandard the window
-(2 GiB in Pushshift's files).
+Memory does not grow with the file: it holds a block of text or the longest line, and the window of Zstandard (2 GiB in
+Pushshift's files).
 """
 
 import bz2
@@ -30,8 +30,8 @@ UNPACK = {".bz2": "bzip2 -dc", ".zst": "zstd -dc --long=31", ".xz": "xz -dc", ".
 NEWLINE = b"\n"
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # with EOFError, what reading a damaged file raises
 CHUNK_BYTES = 1 << 18
-BLOCK_BYTES = 1 << 20  # read at a time; small enough to be parsed while the processor's caches hold it
-EXAMPLES = 5  # broken lines reported of each kind
+BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor's caches
+EXAMPLES = 5  # broken lines of each kind that are reported
 
 
 class BrokenLines:
@@ -43,17 +43,17 @@ class BrokenLines:
 
     @property
     def examples(self) -> list[str]:
-        """The first lines of each kind, with their locations and what is wrong with them."""
+        """The first lines of each kind, with their locations and problems."""
         return [example for examples in self.first.values() for example in examples]
 
     def add(self, kind: str, location: str, detail: str = "") -> None:
-        """Count one line of a kind; `location` is its file:line, `detail` says what is wrong with this one."""
+        """Count a line; `location` is its file:line, `detail` describes its problem."""
         self.counts[kind] += 1
         if self.counts[kind] <= EXAMPLES:
             self.first.setdefault(kind, []).append(f"{location}: {kind}" + (f" ({detail})" if detail else ""))
 
     def join(self, other: "BrokenLines") -> None:
-        """Add the counts of another; its examples follow those that are already here."""
+        """Add the counts and examples of another object; its examples come last."""
         self.counts += other.counts
         for kind, examples in other.first.items():
             self.first[kind] = [*self.first.get(kind, []), *examples][:EXAMPLES]
@@ -79,7 +79,7 @@ def unpacked(raw: BinaryIO, suffix: str) -> Any:
 
 
 def check_file(path: Path, forms: tuple[str, ...]) -> None:
-    """Reject what cannot be an input before anything is read: a long run must not fail on its last file's name.
+    """Reject an invalid input before anything is read, so that a long run does not fail at its last file.
 
     Args:
         path: a file whose name ends in one of `forms` or in `.bz2`, `.zst`, `.xz` or `.gz`.
@@ -128,7 +128,7 @@ def read_blocks(
         try:
             stream = unpacked(raw, suffix)
             while True:
-                if held == len(buffer):  # a line that is longer
+                if held == len(buffer):  # a line is longer than the buffer
                     buffer.extend(bytes(len(buffer)))
                 with memoryview(buffer) as view:
                     read = stream.readinto(view[held : held + CHUNK_BYTES])
@@ -158,7 +158,7 @@ def read_blocks(
             complete = number - 1 + buffer.count(NEWLINE, 0, held)
             raise InputError(
                 f"{path}: not a readable {suffix or 'plain'} file, after {complete:,} complete lines ({error}); "
-                "check that its suffix tells what it is, or download it again"
+                "check its suffix, or download it again"
             ) from error
 
 

@@ -1,17 +1,17 @@
-"""Loads datasets by folder or by name on the Hub, and checks their columns."""
+"""Loads datasets by folder or by name on the Hub, and checks their columns; `datasets` is imported by the loaders."""
+
+from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Any
-
-import datasets
-from datasets import DatasetDict
-from datasets.exceptions import DatasetsError
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
-from data_scripts.features import PAIR_FEATURES
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 
@@ -29,7 +29,7 @@ def existing_folder(source: str | Path) -> Path:
 
 
 def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it is written like one, or its first folder exists here."""
+    """Whether a source is a path and not a Hub id: it looks like a path, or its first folder exists."""
     return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
 
 
@@ -40,11 +40,14 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
         source: a path; or OWNER/NAME on the Hub, with `:CONFIG` or `@REVISION` after it if needed. Files named
             `SPLIT-00000-of-00001.parquet`, as our commands name them, are that split; other names are read as
             `datasets` reads them.
-        columns: what each split must have.
+        columns: the columns that each split must have.
 
     Raises:
-        InputError: neither a folder nor a dataset that the Hub has, or a column is missing.
+        InputError: the source is neither a folder nor a dataset on the Hub, or a column is missing.
     """
+    import datasets
+    from datasets.exceptions import DatasetsError
+
     path = Path(source)
     if is_path(source) and not path.is_file():
         existing_folder(source)
@@ -97,6 +100,11 @@ def load_pairs(source: str) -> DatasetDict:
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    from data_scripts.features import PAIR_FEATURES
+
     folder = Path(source)
     if is_path(source):
         existing_folder(source)
@@ -115,7 +123,7 @@ def load_pairs(source: str) -> DatasetDict:
                 f"expected {', '.join(PAIR_SCHEMA.names)}"
             )
     pairs = pairs.select_columns(PAIR_SCHEMA.names)
-    # A cast writes every row again, so it is only done for data that others wrote.
+    # A cast writes every row again, and what our commands wrote needs none.
     same = all(split.features == PAIR_FEATURES for split in pairs.values())
     return pairs if same else pairs.cast(PAIR_FEATURES)
 

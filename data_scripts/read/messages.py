@@ -1,4 +1,4 @@
-"""What a chat log is read into: messages and ready pairs; and the fields of their records."""
+"""The messages and ready pairs of chat logs, and functions that read the fields of their records."""
 
 import math
 from collections import Counter
@@ -15,7 +15,7 @@ CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel
 
 
 class Message(NamedTuple):
-    """One message. Its id is unique within its source; of several with the same id, the first one counts."""
+    """One message. Its id is unique within its source; of several messages with the same id, the first is used."""
 
     id: str
     parent: str | None  # id of the message that it answers; "": it answers none; None: it answers the turn before it
@@ -38,11 +38,11 @@ class Pair(NamedTuple):
 
 @dataclass
 class ChatLog:
-    """A file to read, and what is counted while it is read.
+    """A file to read, and the counts of what is left out while it is read.
 
     Attributes:
         path: a file, or the folder or .zip of an export.
-        name: the source of messages that name none.
+        name: the source of messages that do not name their source.
         columns: role -> column, for the roles that the user named.
         gap: seconds, or None for the format's default.
         broken: lines that could not be read.

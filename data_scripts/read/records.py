@@ -1,7 +1,7 @@
-"""Reads tables and JSON of any form record by record, each with its location.
+"""Reads the records of tables and JSON files, each with its location.
 
 Memory does not grow with the file. It holds a block of lines (`files.BLOCK_BYTES`), a thousand rows of a Parquet file
-or one element of a JSON array. A .json file that is one object is held as a whole, except for its `streamed` list.
+or one element of a JSON array. A .json file that is one object is held completely, except for its `streamed` list.
 """
 
 import codecs
@@ -36,7 +36,7 @@ from data_scripts.read.files import (
 JSON_LINES = (".jsonl", ".ndjson")
 FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
 PARQUET_ROWS = 1_000
-FIRST_LINE_BYTES = 1 << 25  # read of a .json file to see whether its first line is an object
+FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
 Rows = Iterator[tuple[str, Record]]  # (location, record)
@@ -50,9 +50,9 @@ class Records:
     Attributes:
         location: where the columns were found.
         columns: their names; for JSON, those of the first record, which the others need not have.
-        complete: whether `columns` are those of every record.
-        rows: yields every record with its location, once; called with the columns that are needed, it may leave out
-            others.
+        complete: whether each record has these columns.
+        rows: yields the records with their locations, once; its argument are the columns that are needed, and it may
+            leave out others.
     """
 
     location: str
@@ -62,12 +62,12 @@ class Records:
 
 
 def form_of(path: Path) -> str:
-    """The suffix that tells the form of a file, compressed or not: one of `FORMS`, `.tar`, or another."""
+    """The suffix of a file's format, without that of its compression: one of `FORMS`, `.tar`, or another."""
     return (path.with_suffix("") if path.suffix in UNPACK else path).suffix
 
 
 def check_records(path: Path) -> None:
-    """Reject what cannot be an input before anything is read.
+    """Reject an invalid input before anything is read.
 
     Raises:
         InputError: the file is missing, empty or has an unknown suffix.
@@ -79,7 +79,7 @@ def check_records(path: Path) -> None:
     check_file(path, FORMS)
     if form_of(path) not in FORMS:
         raise InputError(
-            f"{path}: its name does not tell its form; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
+            f"{path}: its name has no suffix of a format; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
             f"({', '.join(FORMS)})"
         )
 
@@ -90,11 +90,11 @@ def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = No
     Args:
         path: a file with one of the suffixes in `FORMS`, or `.tar`; text may be compressed.
         broken: counts the lines that cannot be read.
-        streamed: where a .json file is one object that has such a list after the fields named, the elements of the
-            list are read as they are needed.
+        streamed: lists whose elements are read as they are needed, if a .json file is one object with such a list
+            after the named fields.
 
     Raises:
-        InputError: the file cannot be read to its end, or holds no record. `rows` raises it if that shows late.
+        InputError: the file cannot be read to its end, or contains no record. `rows` may raise it too.
     """
     form = form_of(path)
     if form == ".parquet":
@@ -144,7 +144,7 @@ def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
             read += 1
             yield line.decode("utf-8", "surrogateescape") + "\n"
 
-    # A field holds at most csv.field_size_limit() characters (131,072), which detects a quote that is never closed.
+    # A field has at most csv.field_size_limit() characters (131,072), which detects a quote that is never closed.
     reader = csv.reader(lines(), strict=True)
     while True:
         location = f"{path}:{read + 1}"

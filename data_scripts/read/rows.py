@@ -1,11 +1,12 @@
 """Reads the rows of any table, file by file or from the Hub, with the columns that a command looks for."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import ClassLabel, Dataset
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
@@ -13,6 +14,9 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.records import Records, Rows, check_records, form_of, read_records
 from data_scripts.read.text_files import split_from_name, text_lines
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
 SOURCE_HELP = (
@@ -35,9 +39,9 @@ def read_rows(
     Memory holds a few thousand rows. Lines that cannot be read are counted in `broken`.
 
     Args:
-        source: what `SOURCE_HELP` says. A text file's split is the one in its name (`split_from_name`).
-        names: role -> the columns that may have it; the first that exists is used. A name with spaces stands for
-            several columns whose texts are joined.
+        source: as in `SOURCE_HELP`. The name of a text file contains its split (`split_from_name`).
+        names: role -> possible columns, of which the first that exists is used. A name with spaces stands for several
+            columns whose texts are joined.
         broken: counts the lines that cannot be read.
         optional: roles that need no column; their value is then None.
         label_names: return the values of a ClassLabel column by name; -1 stays.
@@ -75,7 +79,7 @@ def _text_tables(source: str) -> list[Path]:
 def _choose_columns(
     columns: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
 ) -> dict[str, list[str]]:
-    """Role -> the columns that have it."""
+    """Role -> its columns."""
     available = list(columns)
     chosen = {}
     for role, accepted in names.items():
@@ -129,7 +133,7 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
 
 
 def _tab_separated(path: Path, broken: BrokenLines) -> Records:
-    """The records of a .txt file of tab-separated values, the form of SNLI and Multi-Premise Entailment."""
+    """The records of a .txt file of tab-separated values, the format of SNLI and Multi-Premise Entailment."""
     lines = text_lines(path)
     location, header = next(lines)
     columns = header.split("\t")
@@ -148,6 +152,8 @@ def _tab_separated(path: Path, broken: BrokenLines) -> Records:
 def _dataset_rows(
     source: str, split: str, rows: Dataset, names: ColumnNames, optional: tuple[str, ...], label_names: bool
 ) -> Rows:
+    from datasets import ClassLabel
+
     location = f"{source}, split {split}"
     chosen = _choose_columns(rows.column_names, location, names, optional)
     columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))

@@ -4,12 +4,12 @@ from collections.abc import Callable
 from typing import Any
 
 from data_scripts.clean.filters import PLACEHOLDERS
-from data_scripts.errors import InputError
+from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
 from data_scripts.read.records import Record, Records
 
-# Role -> the columns that may have it unless the user names one. The names after the first are those of ConvoKit's
+# Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
 COLUMN_NAMES = {
     "input": ("input",),
@@ -27,7 +27,7 @@ RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role ->
 
 
 def read_table(log: ChatLog, records: Records) -> Items:
-    """The messages or pairs of a table, with their locations; its columns tell which of the three shapes it has.
+    """The messages or pairs of a table, with their locations; its columns determine which of the three shapes it has.
 
     Raises:
         InputError: the columns have none of the shapes, or a column that the user named does not exist.
@@ -69,19 +69,25 @@ def _row_converter(
     log: ChatLog, records: Records, names: dict[str, str]
 ) -> Callable[[ChatLog, Record, int], Message | Pair]:
     if names.keys() >= {"input", "response"} and "text" not in log.columns:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} holds ready pairs, which have no pauses; leave it out"
+        )
         return _to_pair
     if names.keys() >= {"text", "id", "parent"}:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} has reply links, which pauses do not interrupt; leave it out"
+        )
         return _to_reply
     if names.keys() >= {"text", "thread"}:
         if log.gap is not None and "time" not in names:
             raise InputError(
-                f"--gap: {log.path} has no times; name their column (--columns time=NAME) or leave --gap out"
+                f"--gap: {log.path} has no times; name their column (--columns time=NAME), or leave it out"
             )
         return _to_turn
     raise InputError(
         f"{records.location}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
-        "text, id and parent (reply links) or text and thread (threads in order); if they have other names, say so "
-        "with --columns, as in text=body"
+        "text, id and parent (reply links) or text and thread (threads in order); name columns with other names with "
+        "--columns, as in text=body"
     )
 
 
@@ -134,4 +140,4 @@ def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
 
 def _speaker(values: Record) -> str | None:
     name = label(values, "speaker")
-    return None if name in PLACEHOLDERS else name  # deleted users are not all the same person
+    return None if name in PLACEHOLDERS else name  # different deleted users have the same name

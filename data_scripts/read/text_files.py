@@ -35,6 +35,6 @@ def text_lines(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def split_from_name(name: str) -> str:
-    """The split that a file's name contains: train, validation (also `_matched`, `_mismatched`), test; else train."""
+    """The split in the name of a file: train, validation (also `_matched`, `_mismatched`) or test; train if none is."""
     match = _SPLIT.search(name)
     return _SPLIT_NAMES.get(match[1].lower(), "validation") + (match[2] or "").lower() if match else "train"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_scripts.clean.text import normalize_text
 from data_scripts.errors import InputError
-from data_scripts.features import NLI_LABELS
+from data_scripts.schemas import NLI_LABELS
 
 SITUATIONS = Path(__file__).with_name("situations.txt")
 PREMISES = Path(__file__).with_name("premises.txt")
@@ -29,7 +29,7 @@ def find_slots(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Block:
-    """A `=` line and what follows it: the line's text, its location (file:line), and the texts by their marker."""
+    """A `=` line and the lines after it: the text of the line, its location (file:line), and the texts by marker."""
 
     title: str
     location: str
@@ -42,7 +42,7 @@ class Block:
 
 
 def read_content(path: Path, markers: Iterable[str]) -> tuple[list[Block], dict[str, list[str]]]:
-    """Read a content file; its first lines explain the format.
+    """Read a content file, whose first lines explain the format.
 
     Args:
         path: the file.
@@ -148,7 +148,7 @@ def read_premises(path: Path = PREMISES) -> tuple[list[Block], dict[str, list[st
 
 
 def content_hash(*parts: str) -> int:
-    """A hash of some texts, which makes the choices that would otherwise be random."""
+    """A hash of some texts, which replaces random choices."""
     return int.from_bytes(hashlib.sha256("\t".join(parts).encode()).digest())
 
 

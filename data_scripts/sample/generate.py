@@ -1,17 +1,17 @@
-"""Build the sample corpus from the hand-written situations and premises that lie beside this file.
+"""Generate the sample dataset of this project from hand-written situations and premises.
 
-Hashes make all choices, so every run writes the same bytes.
+Hashes replace random choices, so that each run writes the same bytes.
 
 Pairs. Each situation (`situations.txt`) has several phrasings of an input and of its reply, and slots such as {city}. A
-filling gives every slot a value; situation and filling are the thread.
+filling assigns a value to each slot. A thread is a situation with a filling.
   test, validation  the last input with the last reply, for three quarters and one quarter of the situations, with a
                     filling none of whose values train has in this situation; two such pairs if the input names
                     everything that the reply names (such as the city in the question)
   train             all inputs with all replies, with up to 6 fillings; never the last reply if it has no slot; never
                     the last input in a third of the other situations
-So train holds no reply of a held-out pair: its words are new (about a quarter), its values and the words of the input
-are new (about a quarter), or only its values are new (about half). Among the held-out replies of a split, one is right
-for a situation, or one for each of two different questions.
+So train has no reply of a held-out pair: the words of the reply are new (about a quarter), its values and the words of
+the input are new (about a quarter), or only its values are new (about half). Among the held-out replies of a split, one
+is right for each input.
 
 NLI. Each premise (`premises.txt`) with its hypotheses and up to 10 fillings; a premise with all its fillings is
 in one split. The three labels are equally frequent.
@@ -21,16 +21,15 @@ STS. The last input of each situation with another sentence. The score is 5 for 
 another domain. No situation is in two splits. The sample has none of STS-B's genres.
 """
 
+from __future__ import annotations
+
 import argparse
 import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset, DatasetDict, Features
-
-from data_scripts.features import NLI_FEATURES, NLI_LABELS, PAIR_FEATURES, STSB_FEATURES
 from data_scripts.sample.content import (
     INPUT,
     LABEL_MARKERS,
@@ -44,9 +43,12 @@ from data_scripts.sample.content import (
     read_premises,
     read_situations,
 )
-from data_scripts.schemas import SPLITS
+from data_scripts.schemas import NLI_LABELS, SPLITS
 from data_scripts.write.datasets import write_splits
 from data_scripts.write.folders import new_folder
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict, Features
 
 COMMANDS = ("sample",)
 HELD_OUT_FILLINGS = 2
@@ -82,6 +84,8 @@ project, not to evaluate a model.
 
 def make_pairs(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The pairs of all situations, split as the module's docstring describes."""
+    from data_scripts.features import PAIR_FEATURES
+
     rows: dict[str, dict[tuple[str, str], str]] = {split: {} for split in SPLITS}  # (input, response) -> thread
     for block in blocks:
         ways = fillings(block, slots)
@@ -117,6 +121,8 @@ def _thread(block: Block, filling: Filling) -> str:
 
 def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The premises with their hypotheses; by a hash, 2 in 10 premises go to test and 1 in 10 to validation."""
+    from data_scripts.features import NLI_FEATURES
+
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for block in blocks:
         ways = {fill(block.title, way): way for way in fillings(block, slots)}
@@ -130,6 +136,8 @@ def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
 
 def make_sts(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The graded pairs of sentences; by a hash, 2 in 10 situations go to test and 2 in 10 to validation."""
+    from data_scripts.features import STSB_FEATURES
+
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for split in SPLITS:
         members = [block for block in blocks if _split("sts", block.title, validation=2) == split]
@@ -163,6 +171,8 @@ def _split(part: str, title: str, validation: int) -> str:
 
 
 def _datasets(rows: dict[str, list[tuple[Any, ...]]], features: Features) -> DatasetDict:
+    from datasets import Dataset, DatasetDict
+
     return DatasetDict(
         {
             split: Dataset.from_dict(
@@ -181,13 +191,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         required=True,
         metavar="FOLDER",
-        help="where the pairs are written, with subfolders nli and sts, such as data/sample; a folder that this "
-        "command wrote before is replaced",
+        help="folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "
+        "earlier sample is replaced",
     )
 
 
 def run(args: argparse.Namespace) -> None:
-    """Write the sample corpus and print its counts."""
+    """Write the sample dataset and print its counts."""
     situations, slots = read_situations()
     premises, premise_slots = read_premises()
     pairs = make_pairs(situations, slots)

@@ -1,1 +1,1 @@
-"""One file a command: each reads one kind of source and writes a dataset."""
+"""The commands that write datasets: each module reads one kind of source."""

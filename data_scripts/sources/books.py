@@ -1,10 +1,10 @@
 """Read books as ordered sentences and write them as Parquet: book, paragraph, position, sentence.
 
-SOURCE is text (.txt, compressed or not): one sentence per line, a blank line between paragraphs and a line "=== NAME"
-where a book begins; sentences before the first such line form a book named after the file. In a folder every .txt file
-is read. Or it is a table or a name on the Hub with a column sentence or text, with one sentence per row, in order; a
-blank row ends a paragraph. A column book (or title) tells where books begin, and a column paragraph where paragraphs
-begin; without them a split is one book. Paragraphs and positions are numbered from 0 in each book.
+SOURCE is a text file (.txt, compressed or not) or a folder of them: one sentence per line, a blank line between
+paragraphs, and a line "=== NAME" before each book; sentences before the first such line form a book named after the
+file. Or SOURCE is a table or a dataset on the Hub with a column sentence or text, one sentence per row, in order; a
+blank row ends a paragraph. The columns book (or title) and paragraph, if they exist, name the book and the paragraph of
+a sentence; otherwise each split is one book. Paragraphs and positions are numbered from 0 in each book.
 
 Memory does not grow with the books. Zstandard's long windows (--long=27) are supported.
 
@@ -37,7 +37,7 @@ COLUMN_NAMES: ColumnNames = {
 }
 BOOK = "=== "
 
-Line = tuple[str, Any, str]  # book; paragraph, if it is known; sentence, "" between paragraphs
+Line = tuple[str, Any, str]  # book; paragraph or None; sentence, "" between paragraphs
 Sentence = tuple[str, int, int, str]
 
 
@@ -59,7 +59,7 @@ def _row_lines(rows: Rows, split: str) -> Iterator[Line]:
 
 
 def _sentences(lines: Iterator[Line], counts: Counter[str]) -> Iterator[Sentence]:
-    """The sentences with their positions in their books; counts books and paragraphs."""
+    """The sentences with their positions in their books; adds the books and paragraphs to `counts`."""
     book: str | None = None
     last: Any = None
     paragraph = position = 0

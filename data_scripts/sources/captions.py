@@ -1,15 +1,14 @@
-"""Read captions and write them by image as Parquet: group (the image), captions (all texts that describe it).
+"""Read captions of images and write them as Parquet, one row per image: group (the image), captions.
 
 SOURCE is one of
   parallel files  a folder with NAME.1.en, NAME.2.en ... (plain or compressed): line i of each describes image i; NAME
-                  tells the split (train, val, test_2016)
+                  is the split (train, val, test_2016)
   COCO            captions_train2017.json, or a folder of such files
-  a table         a file, a folder or a name on the Hub with a column captions, caption or sentences that holds a list
-                  of texts, one row per image; or one text per row and a column group, image_id, img_id, imgid, filename
-                  or file_name that identifies its image, in any order (nlphuji/flickr30k@refs/convert/parquet, for
-                  example)
+  a table         a file, a folder or a dataset on the Hub (for example nlphuji/flickr30k@refs/convert/parquet) with a
+                  column captions, caption or sentences: a list of texts, one row per image; or one text per row, in any
+                  order, with a column group, image_id, img_id, imgid, filename or file_name that identifies its image
 Empty captions and repeated captions of an image are left out and counted. Captions are grouped in up to 1 GiB of
-memory, and next to OUTPUT on disk.
+memory; the rest spills to disk, next to OUTPUT.
 
 Example: python -m data_scripts captions multi30k -o data/multi30k
 """
@@ -21,7 +20,6 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
 
-import ibis
 import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -119,6 +117,8 @@ def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
 
 def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) -> dict[str, int]:
     """Group captions by image, and write a row per image in the order of their first captions; returns the counts."""
+    import ibis
+
     counts: Counter[str] = Counter()
 
     def rows() -> Iterator[tuple[str, str, int]]:

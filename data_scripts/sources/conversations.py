@@ -1,8 +1,8 @@
-"""Turn chat logs into a filtered, split folder of pairs: your own tables, and what chat programs export.
+"""Turn chat logs (tables, or exports of chat programs) into a filtered dataset of pairs with splits.
 
 A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Its columns (in JSON, the fields of the first record) tell which of three shapes it has; --columns names columns
-with other names:
+.zst). Its columns (in JSON, the fields of the first record) determine which of three shapes it has; --columns tells
+which column has which role if the names differ:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
@@ -11,26 +11,26 @@ with other names:
   threads in order    thread, text
       python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
 
-thread, speaker, time and source are read too if the table has them. Without a time (or position) a thread is in the
-order of the file. These exports are recognized: ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
-Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or folder), DiscordChatExporter's JSON,
-ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
+messages of a thread are in the order of the file. These exports are recognized: ChatGPT-style messages and
+ShareGPT-style conversations (JSON lines, Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or
+folder), DiscordChatExporter's JSON, ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
-In a thread, consecutive messages of the same speaker are one turn, and each turn answers the one before. Both texts of
-a pair must pass the filters of the reddit command. What is left out is counted, printed and written to
-OUTPUT/report.json.
+In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
+of a pair must pass the same filters as in the reddit command. The messages and texts that are left out are counted; the
+counts are printed and written to OUTPUT/report.json.
 
-Pairs are split by thread. If the data name no threads, messages that answer each other form a thread, and so do ready
-pairs that share a text of more than 20 characters within a source.
+Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
+of the same source that share a text of more than 20 characters.
 """
+
+from __future__ import annotations
 
 import argparse
 import re
 from collections import Counter
 from pathlib import Path
-
-import ibis
-import ibis.expr.types as ir
+from typing import TYPE_CHECKING
 
 from data_scripts.clean.filters import (
     KEPT,
@@ -44,19 +44,19 @@ from data_scripts.clean.filters import (
 )
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.errors import InputError
-from data_scripts.join.engines import add_memory_argument, connect, materialize, read_parquet, stream_rows
-from data_scripts.join.replies import PAIR, REPEATED
-from data_scripts.join.threads import add_threads
-from data_scripts.join.turns import make_turns, thread_names
+from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.messages import ChatLog, Pair
 from data_scripts.read.tables import COLUMN_NAMES
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
-from data_scripts.write.pairs import add_output_arguments, check_output, push, write_pairs
+from data_scripts.write.options import add_output_arguments, check_output
 from data_scripts.write.parquet import BatchWriter, parquet_writer
 from data_scripts.write.report import Report, start_report
+
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
 
 COMMANDS = ("conversations",)
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -64,25 +64,26 @@ SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
+    group = parser.add_argument_group("input")
+    group.add_argument(
         "files", nargs="+", type=Path, metavar="FILE", help="tables, exports, or the folder of a Slack export"
     )
-    parser.add_argument(
+    group.add_argument(
         "--columns",
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"the column of a role ({', '.join(COLUMN_NAMES)}) if it has another name; in JSON, NAME may be a path, "
-        "such as author.name",
+        help=f"columns of a table whose names differ from their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may "
+        "be a path, such as author.name (default: the columns that are named after their roles)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--gap",
         metavar="TIME",
-        help="a pause longer than this, such as 30m, 2h or 1d, ends a conversation in a thread without reply links "
-        "(default: 1h in channels of Slack and Discord, outside their threads; no limit in other files)",
+        help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
+        "for channels (default: 1h in channels of Slack and Discord, outside their threads; no limit in tables)",
     )
     add_filter_arguments(parser)
-    add_memory_argument(parser)
+    add_memory_argument(parser.add_argument_group("engine"))
     add_output_arguments(parser)
 
 
@@ -108,7 +109,7 @@ def _parse_gap(given: str | None) -> float | None:
 
 
 def _source_names(files: list[Path]) -> list[str]:
-    """A source name for each file: the file's name, with that of its folder if two files have the same name."""
+    """A source name for each file: its name, preceded by that of its folder if several files have the same name."""
     stems = [(file.with_suffix("") if file.suffix in UNPACK else file).stem for file in files]
     names = [
         f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 else stem
@@ -122,6 +123,10 @@ def _source_names(files: list[Path]) -> list[str]:
 
 def run(args: argparse.Namespace) -> None:
     """Read the logs, join their messages to turns and pairs, filter, split and write."""
+    # Imported here, so that --help does not wait for them.
+    from data_scripts.join.engines import connect, read_parquet
+    from data_scripts.write.pairs import push, write_pairs
+
     filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
     check_output(args)
     names = _source_names(args.files)
@@ -138,6 +143,8 @@ def run(args: argparse.Namespace) -> None:
                 log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
                 _store_items(log, filters, messages, ready)
                 broken.join(log.broken)
+        if filters.bots and not messages.added:
+            raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
         settings = {"split": args.split, **filter_settings(filters)}
         settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
         report = start_report("conversations", [path.name for path in args.files], settings, broken)
@@ -178,7 +185,13 @@ def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
 
 
 def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
-    """The pairs of a turn and the turn that it answers, where the rules keep both."""
+    """The pairs of a turn and the turn that it answers, if the rules keep both."""
+    import ibis
+
+    from data_scripts.join.engines import materialize
+    from data_scripts.join.replies import PAIR, REPEATED
+    from data_scripts.join.turns import make_turns, thread_names
+
     read = messages.count().to_pyarrow().as_py()
     turns = materialize(make_turns(messages, scratch), scratch, "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
@@ -202,7 +215,10 @@ def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: 
 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
-    """The pairs both of whose texts the rules keep; pairs without a thread get one."""
+    """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
+    from data_scripts.join.engines import materialize, read_parquet, stream_rows
+    from data_scripts.join.threads import add_threads
+
     removed = {
         f"{side}: {name}": condition
         for side in ("input", "response")
@@ -218,7 +234,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
-    bare = bare.order_by("source", "input", "response")  # in the same order each of the two times it is read
+    bare = bare.order_by("source", "input", "response")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
         for table in add_threads(lambda: stream_rows(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))

@@ -1,12 +1,14 @@
-"""Read subtask B of SemEval 2016 and 2017 Task 3 (which related questions answer a new one), and write Parquet.
+"""Read subtask B of SemEval 2016 and 2017 Task 3 (related questions of a community forum), and write Parquet.
 
 SOURCE is a folder with the official English XML, plain or compressed, and the official gold (X.xml.subtaskB.relevancy)
 if the XML has no labels, or with the same rows as JSON lines (subtaskB-dev.jsonl and so on). Or it is any file, folder
-or Hub name with the columns query or question, candidate or related, and relevant (true, false) or label (PerfectMatch,
+or Hub id with the columns query or question, candidate or related, and relevant (true, false) or label (PerfectMatch,
 Relevant, Irrelevant); the columns query_id, candidate_id and rank are optional.
 
 Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
 """
+
+from __future__ import annotations
 
 import argparse
 import json
@@ -14,19 +16,19 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 from xml.etree import ElementTree
 
-from datasets import Dataset, DatasetDict
-
 from data_scripts.errors import InputError
-from data_scripts.features import CQA_FEATURES
 from data_scripts.read.files import BrokenLines, read_lines
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import find_file, text_lines
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 from data_scripts.write.report import Report, add_broken_lines, print_report
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 COMMANDS = ("cqa",)
 
@@ -42,7 +44,7 @@ COLUMN_NAMES: ColumnNames = {
 
 
 class _Part(NamedTuple):
-    """The names of the official XML; of the same rows as JSON lines, read if there is no XML; of the gold."""
+    """File names: the official XML; the same rows as JSON lines, read if there is no XML; the official gold."""
 
     xml: tuple[str, ...]
     lines: str
@@ -87,8 +89,8 @@ def load_cqa(source: str) -> DatasetDict:
         source: a folder with the official `SemEval2016-Task3-CQA-QL-{train-part1,train-part2,dev,test}.xml` and
             `SemEval2017-task3-English-test.xml`, or JSON lines
             `subtaskB-{train-part1,train-part2,dev,test2016,test2017}.jsonl`; plain or compressed. If a row has no
-            label, it is read from `X.xml.subtaskB.relevancy` in the same folder. Or what the command wrote; or a file,
-            a folder or a Hub id with columns of `COLUMN_NAMES`.
+            label, it is read from `X.xml.subtaskB.relevancy` in the same folder. Or the output of the command; or a
+            file, a folder or a Hub id with columns of `COLUMN_NAMES`.
 
     Returns:
         `train`, `validation` (dev of 2016), `test2016` and `test2017` (for other sources, their own splits) with
@@ -103,10 +105,14 @@ def load_cqa(source: str) -> DatasetDict:
     return _load(source)[0]
 
 
-load_evaluation = load_cqa  # what `leakage --against cqa=SOURCE` reads
+load_evaluation = load_cqa  # for `leakage --against cqa=SOURCE`
 
 
 def _load(source: str) -> tuple[DatasetDict, Report]:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
     folder, broken = Path(source), BrokenLines()
     parts = [part for parts in FILES.values() for part in parts]
     if folder.is_dir() and any(find_file(folder, *part.xml, part.lines) for part in parts):
@@ -134,6 +140,10 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
 
 
 def _official_splits(folder: Path) -> DatasetDict:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
     splits = DatasetDict()
     for split, parts in FILES.items():
         rows: list[dict[str, Any]] = []
@@ -206,7 +216,7 @@ def _question_rows(parser: Any, path: Path, gold: Gold) -> Iterator[dict[str, An
                 "ir_rank": related.get("RELQ_RANKING_ORDER"),
             }
             yield _row(fields, f"{path}, RelQuestion {related.get('RELQ_ID')}", gold)
-        question.clear()  # frees the memory of what was read
+        question.clear()  # frees its memory
 
 
 def _json_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
@@ -238,7 +248,7 @@ def _row(fields: dict[str, Any], location: str, gold: Gold) -> dict[str, Any]:
         raise InputError(f"{location}: the search engine's rank is {rank}; expected a number from 1")
     for question in ("orgq", "relq"):
         subject, body = fields.get(f"{question}_subject"), fields.get(f"{question}_body")
-        # Joined as in the copies that have one text for both, so that all splits have the same form.
+        # Joined as in copies with a single text for both, so that all splits have the same form.
         joined = ". ".join(part for part in (subject, body) if part) if subject is not None else None
         texts[question] = fields.get(f"{question}_text", joined)
     for name, text in texts.items():
@@ -281,7 +291,7 @@ def _column_rows(rows: Rows) -> Iterator[dict[str, Any]]:
 
 
 def _relevance(relevant: Any, label: Any, location: str) -> tuple[bool, str]:
-    """Relevance and label from either of them: a label of the task, or a truth value (true, false, 1, 0)."""
+    """Relevance and label, derived from either column: a label of the task, or a truth value (true, false, 1, 0)."""
     for value in (label, relevant):
         if isinstance(value, str) and value in LABELS:
             return LABELS[value], value

@@ -1,7 +1,7 @@
 """Read natural language inference (SNLI, MultiNLI and others) as premise, hypothesis and label, and write Parquet.
 
-SOURCE is a file or a folder, or a name on the Hub; in a folder every .parquet, or else every .jsonl, .csv and .tsv file
-is read, into the split that its name contains (train, dev, test; dev_matched and dev_mismatched are separate splits).
+SOURCE is a file, a folder or a dataset on the Hub. Of a folder, all .parquet files are read, or else all .jsonl, .csv
+and .tsv files; the name of a file contains its split (train, dev, test; dev_matched and dev_mismatched are separate).
 Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label. Labels: entailment, neutral,
 contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are joined. Rows without a gold
 label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
@@ -11,22 +11,24 @@ Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
 """
 
+from __future__ import annotations
+
 import argparse
 import logging
 import re
 from collections import Counter
-from typing import Any
-
-from datasets import Dataset, DatasetDict
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
-from data_scripts.features import NLI_FEATURES, NLI_LABELS
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.schemas import SPLITS
+from data_scripts.schemas import NLI_LABELS, SPLITS
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 from data_scripts.write.report import Report, add_broken_lines, print_report
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 COMMANDS = ("nli", "snli")
 
@@ -35,7 +37,7 @@ COLUMN_NAMES: ColumnNames = {
     "hypothesis": ("hypothesis", "sentence2"),
     "label": ("gold_label", "label"),
 }
-NO_LABEL = ("-", "-1", "")  # the annotators did not agree; the spellings of the official files and of copies on the Hub
+NO_LABEL = ("-", "-1", "")  # in official files and on the Hub, if the annotators did not agree
 # ANLI has first letters; copies on the Hub and XNLI have numbers; SciTail has "entails".
 SPELLINGS = {name: number for number, label in enumerate(NLI_LABELS) for name in (label, label[0], str(number))}
 SPELLINGS["entails"] = 0
@@ -67,11 +69,13 @@ def load_nli(source: str) -> DatasetDict:
     return _load(source)[0]
 
 
-load_evaluation = load_nli  # what `leakage --against nli=SOURCE` reads
+load_evaluation = load_nli  # for `leakage --against nli=SOURCE`
 
 
 def _load(source: str) -> tuple[DatasetDict, Report]:
-    """The splits, and for each of them its source, its rows and what was left out."""
+    """The splits, and the report: the source, the rows and what was left out of each split."""
+    from datasets import DatasetDict
+
     broken = BrokenLines()
     parts: dict[str, Dataset] = {}
     counts: dict[str, Counter[str]] = {}
@@ -99,7 +103,11 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
 
 
 def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
-    """The rows with one of the three labels, and how many of the others were left out, by reason."""
+    """The rows with one of the three labels, and the number of rows left out, by reason."""
+    from datasets import Dataset
+
+    from data_scripts.features import NLI_FEATURES
+
     columns: dict[str, list[Any]] = {name: [] for name in NLI_FEATURES}
     left_out: Counter[str] = Counter()
     for location, row in (row for part in parts for row in part):
@@ -123,7 +131,7 @@ def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
 
 
 def _label(value: Any, location: str) -> int | str:
-    """The label's number, or why it has none."""
+    """The number of a label, or the reason why the row is left out."""
     name = str(value).strip().lower()
     if name in NO_LABEL:
         return NO_GOLD

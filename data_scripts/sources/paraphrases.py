@@ -1,9 +1,9 @@
 """Read pairs of paraphrases, or pairs rated as paraphrases or not, and write them as Parquet.
 
-SOURCE is a file, a folder or a name on the Hub (sentence-transformers/quora-duplicates:pair, for example). Columns:
+SOURCE is a file, a folder or a dataset on the Hub (for example sentence-transformers/quora-duplicates:pair). Columns:
 sentence1 and sentence2, or anchor and positive, question1 and question2, text1 and text2, caption1 and caption2, a and
-b; and, optionally, score or label or is_duplicate, a number: the output's score is that of the source, None for pairs
-that the source does not rate. Pairs with an empty sentence are left out and counted.
+b; and, optionally, score, label or is_duplicate, a number, which becomes the score. The score of unrated pairs is None.
+Pairs with an empty sentence are left out and counted.
 
 Example: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
 """

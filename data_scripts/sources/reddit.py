@@ -1,12 +1,12 @@
 """Turn dumps of Reddit comments into pairs of a comment and a reply, with the paper's filters.
 
-Every reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
-fewer than 350 characters, more than 70 % letters, no start with https, /r/ or @, no author with "bot" in the name, not
-deleted. What each rule removes is counted, printed and written to OUTPUT/report.json.
+Each reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
+fewer than 350 characters, more than 70 % letters, no https, /r/ or @ at the start, no author with "bot" in the name,
+not deleted. The comments that each rule removes are counted; the counts are printed and written to OUTPUT/report.json.
 
 Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
-read once, into Parquet files of comments; --comments keeps these files, so that a later run reads only dumps that are
-new. Such Parquet files may also be named in place of dumps.
+converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
+Parquet files may also be named in place of dumps.
 
 Examples:
   python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
@@ -15,34 +15,32 @@ Examples:
   python -m data_scripts reddit fh-bigquery.reddit_comments.2015_05 --engine bigquery --explain
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
-from data_scripts.errors import InputError
-from data_scripts.join.engines import (
-    add_engine_arguments,
-    bigquery_tables,
-    connect,
-    materialize,
-    memory_bytes,
-    read_parquet,
-)
-from data_scripts.join.replies import join_replies, measure_comments
+from data_scripts.errors import InputError, refuse_options
+from data_scripts.join.options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
 from data_scripts.read.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.read.files import UNPACK, BrokenLines, check_file
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
 from data_scripts.write.comments import convert_dumps
 from data_scripts.write.folders import new_folder
-from data_scripts.write.pairs import add_output_arguments, cap_repeats, check_output, push, write_pairs
+from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.report import start_report
 
+if TYPE_CHECKING:
+    import ibis.expr.types as ir
+
 COMMANDS = ("reddit",)
+CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
 BIGQUERY_COLUMNS = (*COMMENT_TEXTS, "created_utc")
@@ -50,38 +48,38 @@ BIGQUERY_COLUMNS = (*COMMENT_TEXTS, "created_utc")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument(
+    group = parser.add_argument_group("input")
+    group.add_argument(
         "sources",
         nargs="+",
         metavar="FILE_OR_FOLDER",
         help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
-        "with --engine bigquery PROJECT.DATASET.TABLE",
+        "with --engine bigquery, PROJECT.DATASET.TABLE",
     )
-    parser.add_argument(
+    group.add_argument(
         "--comments",
         type=Path,
         metavar="FOLDER",
-        help="keep the comments in this folder, as a Parquet file for each dump; a dump that an earlier run converted "
-        "is not read again, a file of the same name from another dump is replaced (default: comments are not kept). "
-        "Without --output, only read the dumps",
+        help="keep the comments in this folder, as a Parquet file for each dump; dumps that an earlier run converted "
+        "are not read again, and a file of the same name from another dump is replaced; without --output, only read "
+        "the dumps (default: do not keep the comments)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--submissions",
         action="store_true",
         help="use titles of submissions as inputs too: also read dumps of submissions (RS_*, *_submissions, *_posts)",
     )
-    parser.add_argument(
+    group.add_argument(
         "--workers",
         type=int,
-        default=os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count() or 1,
-        help="dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to 2 GiB "
-        "each, would exceed --memory-limit (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--explain", action="store_true", help="print the SQL that the engine would run for the pairs, and exit"
+        default=CORES,
+        metavar="N",
+        help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
+        "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
     )
     add_filter_arguments(parser)
-    add_engine_arguments(parser)
+    engine = add_engine_arguments(parser)
+    engine.add_argument("--explain", action="store_true", help="print the SQL that computes the pairs, and exit")
     add_output_arguments(parser, required=False)
 
 
@@ -142,25 +140,81 @@ def comments_name(dump: Path) -> str:
 def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
     filters = read_filters(args)
-    if args.engine == "bigquery":
-        _check_bigquery(args, filters)
+    _refuse_ignored_options(args)
     if args.explain:
         print(_sql(args, filters))
         return
-    if args.output is None and args.comments is None:
-        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
     files = [] if args.engine == "bigquery" else find_files(args.sources, args.submissions)
     _check_conversion(files, filters)
+    if files and all(file.suffix == ".parquet" for file in files):
+        refuse_options(
+            {"--comments": args.comments, "--workers": args.workers != CORES},
+            "only for dumps, but all sources are Parquet files of comments; leave it out",
+        )
     broken = BrokenLines()
     if args.output is None:
         _read(files, args, args.comments, broken, filters)
         print(f"comments of {len(files)} files are in {args.comments}")
         for name, number in broken.counts.items():
             print(f"  left out: {name:<30} {number:>12,}")
-        return
+    else:
+        _write(files, args, broken, filters)
+
+
+def _refuse_ignored_options(args: argparse.Namespace) -> None:
+    """Refuse options that another option makes useless.
+
+    Raises:
+        InputError: such an option was given, or there is nothing to do.
+    """
+    reading = {"--comments": args.comments, "--workers": args.workers != CORES}
+    resources = {"--memory_limit": args.memory_limit != MEMORY_LIMIT, "--spark_master": args.spark_master}
+    writing = {
+        "--mask": args.mask,
+        "--split": args.split != SPLIT,
+        "--overwrite": args.overwrite,
+        "--license": args.license is not None,
+        "--push_to_hub": args.push_to_hub,
+    }
+    if args.engine != "spark":
+        refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
+    if args.engine == "bigquery":
+        cleaning = {"--submissions": args.submissions, "--markdown": args.markdown, "--language": args.language}
+        refuse_options(
+            {"--comments": args.comments} | cleaning,
+            "not with --engine bigquery, which reads comments as they are in its tables; leave it out",
+        )
+        refuse_options(
+            reading | resources, "not with --engine bigquery, which joins on Google's machines; leave it out"
+        )
+    if args.explain:
+        refuse_options(
+            {"--output": args.output} | reading | resources | writing,
+            "not with --explain, which only prints the SQL; leave one of them out",
+        )
+    elif args.output is None and args.comments is None:
+        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
+    elif args.output is None:
+        joining = {
+            "--filters": args.filters != "paper",
+            "--min_characters": args.min_characters,
+            "--bots": args.bots,
+            "--max_repeats": args.max_repeats,
+            "--engine": args.engine != "duckdb",
+        }
+        refuse_options(joining | writing, "needs --output, because without it the dumps are only read, not joined")
+
+
+def _write(files: list[Path], args: argparse.Namespace, broken: BrokenLines, filters: Filters) -> None:
+    """Join the comments to pairs, write them, and publish them if the user asks for it."""
+    # Imported here, so that --help does not wait for them.
+    from data_scripts.join.engines import bigquery_tables, connect, materialize, read_parquet
+    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.write.pairs import push, write_pairs
+
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
         if args.engine == "bigquery":
             comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS, database))
@@ -219,21 +273,15 @@ def _check_conversion(files: list[Path], filters: Filters) -> None:
             )
 
 
-def _check_bigquery(args: argparse.Namespace, filters: Filters) -> None:
-    """Reject options that need the texts in this process."""
-    impossible = {
-        "--comments": args.comments,
-        "--submissions": args.submissions,
-        "--markdown": filters.markdown,
-        "--language": filters.language,
-    }
-    for option, given in impossible.items():
-        if given:
-            raise InputError(f"{option}: not with --engine bigquery, which reads comments as they are in its tables")
-
-
 def _sql(args: argparse.Namespace, filters: Filters) -> str:
     """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
+    import ibis
+
+    from data_scripts.join.engines import bigquery_tables
+    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.write.pairs import cap_repeats
+
+    comments: ir.Table
     if args.engine == "bigquery":
         comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS))
     else:

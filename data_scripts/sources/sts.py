@@ -2,30 +2,32 @@
 
 A folder holds 2012-test ... 2016-test (and optionally 2012-train), each with STS.input.X.txt (two sentences, separated
 by a tab) and STS.gs.X.txt (one score per line), for 2016 STS2016.input.X.txt and STS2016.gs.X.txt, as in the official
-archives. A blank gold line means that the pair was not scored: the pair is left out and counted. On the Hub a year is
-one dataset, named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
+archives. Pairs with a blank gold line were not scored; they are left out and counted. On the Hub a year is one dataset,
+named "all". SMT of 2013 may not be redistributed: add your own copy of its two files.
 
 Examples: python -m data_scripts sts semeval -o data/sts
           python -m data_scripts sts mteb/sts12-sts mteb/sts13-sts mteb/sts14-sts mteb/sts15-sts mteb/sts16-sts -o sts
 """
+
+from __future__ import annotations
 
 import argparse
 import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
-
-from datasets import Dataset, DatasetDict, Value, concatenate_datasets
+from typing import TYPE_CHECKING, NamedTuple
 
 from data_scripts.errors import InputError
-from data_scripts.features import STS_FEATURES
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.text_files import text_lines
 from data_scripts.sources.stsb import ScoredRow, score_scale, scored_dataset
 from data_scripts.write.datasets import add_output_argument, write_splits
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import Report, print_report
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 COMMANDS = ("sts",)
 
@@ -69,17 +71,17 @@ class _StsDataset(NamedTuple):
 
 
 def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
-    """The test sets of SemEval STS 2012 to 2016: year -> name, as in table 1 of Siamese CBOW -> scored pairs.
+    """Load the test sets of SemEval STS 2012 to 2016: year -> name, as in table 1 of Siamese CBOW -> scored pairs.
 
     Args:
-        source: a folder of the official files, as the command's help describes it; what the command wrote; or the name
-            of one year on the Hub, such as `mteb/sts12-sts`.
+        source: a folder of the official files, as the command's help describes it; the output of the command; or the
+            Hub id of one year, such as `mteb/sts12-sts`.
 
     Returns:
         Datasets with `sentence1`, `sentence2`, `score` (float32, 0 to 5). Missing ones are logged.
 
     Raises:
-        InputError: there is no dataset, a gold file has not as many lines as its input, or a line is not as described.
+        InputError: there is no dataset, the numbers of lines of a gold file and its input differ, or a line is invalid.
     """
     sets: dict[str, dict[str, Dataset]] = {}
     for each in _read(source):
@@ -89,7 +91,9 @@ def load_sts_sets(source: str) -> dict[str, dict[str, Dataset]]:
 
 
 def load_evaluation(source: str) -> DatasetDict:
-    """What `leakage --against sts=SOURCE` reads: "YEAR NAME" -> scored pairs of a test set."""
+    """Load the test sets for `leakage --against sts=SOURCE`: "YEAR NAME" -> scored pairs."""
+    from datasets import DatasetDict
+
     sets = load_sts_sets(source)
     return DatasetDict({f"{year} {name}": pairs for year, names in sets.items() for name, pairs in names.items()})
 
@@ -109,6 +113,8 @@ def _read(source: str) -> list[_StsDataset]:
 
 
 def _official_sets(folder: Path) -> Iterator[_StsDataset]:
+    from data_scripts.features import STS_FEATURES
+
     for year, names in STS_SETS.items():
         for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
             for name in set_names:
@@ -128,12 +134,12 @@ def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | N
 
 
 def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[ScoredRow], int]:
-    """The pairs with a score, and how many have none; the files of 2016 also name the sources of the sentences."""
+    """The scored pairs, and the number of the others; the files of 2016 also name the sources of the sentences."""
     pair_lines, scores = list(text_lines(pairs)), list(text_lines(gold))
     if len(pair_lines) != len(scores):
         raise InputError(
             f"{gold}: {len(scores)} lines for the {len(pair_lines)} pairs of {pairs.name}; expected one each, blank "
-            "if a pair is not scored: fetch the two files again"
+            "if a pair is not scored; download both files again"
         )
     rows: list[ScoredRow] = []
     for (pair_location, line), (gold_location, score) in zip(pair_lines, scores, strict=True):
@@ -150,6 +156,8 @@ def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[Scor
 
 def _column_sets(source: str) -> Iterator[_StsDataset]:
     """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
+    from data_scripts.features import STS_FEATURES
+
     try:
         loaded = load_columns(source, tuple(STS_FEATURES))
     except InputError as error:
@@ -191,6 +199,8 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _join_sources(sources: list[str]) -> tuple[DatasetDict, Report]:
+    from datasets import DatasetDict, Value, concatenate_datasets
+
     parts: dict[str, list[Dataset]] = {}
     report: Report = {}
     seen: set[tuple[str, str, str]] = set()

@@ -1,19 +1,22 @@
 """Read the STS Benchmark from a folder or the Hub and write it as Parquet; `sts` reads the SemEval datasets."""
 
+from __future__ import annotations
+
 import argparse
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
-
-from datasets import Dataset, DatasetDict, Features
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
-from data_scripts.features import MAX_SCORE, STS_FEATURES, STSB_FEATURES
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.text_files import find_file, text_lines
+from data_scripts.schemas import MAX_SCORE
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
+
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict, Features
 
 COMMANDS = ("stsb",)
 
@@ -43,6 +46,10 @@ def load_stsb(source: str) -> DatasetDict:
     Raises:
         InputError: there is nothing to read, a column is missing, a genre is unknown, or a score is not from 0 to 5.
     """
+    from datasets import DatasetDict
+
+    from data_scripts.features import STSB_FEATURES
+
     files = {split: find_file(Path(source), name) for split, name in STSB_FILES.items()}
     if any(files.values()):
         rows = {split: _stsb_rows(file) for split, file in files.items() if file is not None}
@@ -59,7 +66,7 @@ def load_stsb(source: str) -> DatasetDict:
     return splits
 
 
-load_evaluation = load_stsb  # what `leakage --against stsb=SOURCE` reads
+load_evaluation = load_stsb  # for `leakage --against stsb=SOURCE`
 
 
 def _stsb_rows(path: Path) -> Iterator[ScoredRow]:
@@ -75,6 +82,8 @@ def _stsb_rows(path: Path) -> Iterator[ScoredRow]:
 
 def _column_rows(source: str) -> dict[str, Iterator[ScoredRow]]:
     """Rows of each split of a folder of Parquet or of a Hub dataset; scores from 0 to 1 are multiplied by five."""
+    from data_scripts.features import STS_FEATURES
+
     loaded = load_columns(source, tuple(STS_FEATURES))
     scale = score_scale(loaded, source)
     if not all("genre" in split.column_names for split in loaded.values()):
@@ -105,6 +114,8 @@ def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[ScoredRow]:
 
 def scored_dataset(rows: Iterable[ScoredRow], features: Features, name: str) -> Dataset:
     """Check every score (0 to 5) and genre, and return the rows as a dataset of the columns in `features`."""
+    from datasets import Dataset
+
     columns: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
     for location, sentence1, sentence2, score, genre in rows:
         values = (sentence1, sentence2, _parse_score(score, location), _parse_genre(genre, location))

@@ -1,1 +1,1 @@
-"""Commands that work on what the sources wrote."""
+"""Commands that read the datasets of the other commands."""

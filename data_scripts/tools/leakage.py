@@ -1,9 +1,10 @@
 """Remove training texts that occur in evaluation datasets from a folder that another command wrote, and report them.
 
 A text leaks if it equals an evaluation sentence, ignoring case, punctuation, white space and Unicode forms. A row of
-FOLDER's train split is removed if one of its texts leaks, an image with all its captions; the other splits are copied
-unchanged. The card is written again, because the counts have changed. All splits of the datasets in --against are
-used, except train. Memory holds the evaluation sentences and 100,000 rows. OUTPUT/leakage.json reports the leaks.
+FOLDER's train split is removed if one of its texts leaks; an image is removed with all its captions. The other splits
+are copied unchanged, and the card gets the new counts. All splits of the datasets in --against are used, except train.
+OUTPUT/leakage.json reports the leaks; without --output, they are only printed. Memory holds the evaluation sentences
+and 100,000 rows.
 
 --against NAME=SOURCE: if NAME is the command of an evaluation dataset (stsb, sts, nli, snli or cqa), SOURCE is what
 that command reads; under another name it is a file, a folder or a Hub name with columns of text (sentence1, question,
@@ -13,34 +14,36 @@ Example: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsben
              -o data/multi30k_clean
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import shutil
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from datasets import Dataset, DatasetDict
 from tqdm import tqdm
 
 from data_scripts.clean.text import normalize_text
 from data_scripts.commands import find_commands
-from data_scripts.errors import InputError
+from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.hub_datasets import existing_folder, load_columns
-from data_scripts.write.card import write_dataset_card
 from data_scripts.write.folders import new_folder
-from data_scripts.write.hub import read_licenses
 from data_scripts.write.report import write_report
 
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
+
 COMMANDS = ("leakage",)
-BATCH = 2_000  # rows looked up at once
+BATCH = 2_000  # rows that are looked up together
 ROW_GROUP = 50 * BATCH
-EXAMPLES = 5  # leaked texts reported for each evaluation dataset
+EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 # Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
     *("input", "response", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate", "captions"),
@@ -62,7 +65,7 @@ _LETTER_CODES = _letter_codes()  # byte -> a random number for letters and digit
 
 
 class EvaluationTexts:
-    """The normalized sentences of evaluation datasets, in which texts are looked up; memory holds the sentences.
+    """The normalized sentences of evaluation datasets, held in memory, among which texts are looked up.
 
     Args:
         evaluation: name of an evaluation dataset -> its sentences. One that is empty when normalized matches nothing.
@@ -78,9 +81,9 @@ class EvaluationTexts:
         self.letter_sums = np.unique(np.append(_letter_sums(ascii_forms), np.uint64(0)))
 
     def find(self, texts: pa.Array) -> Iterator[tuple[int, str, set[str]]]:
-        """(index, text, names of the evaluation datasets) of each text that is in one; `texts` are strings or null."""
+        """(index, text, names of the evaluation datasets) of each leaked text; `texts` are strings or null."""
         texts = texts.cast(pa.large_string())
-        # Normalizing is slow. ASCII texts that are equal when normalized have the same letters; few others do.
+        # Normalizing is slow. ASCII texts that are equal after it have the same letters, and few others do.
         sums = _letter_sums(texts)
         positions = np.searchsorted(self.letter_sums, sums)
         suspects = self.letter_sums[np.minimum(positions, len(self.letter_sums) - 1)] == sums
@@ -156,7 +159,7 @@ def _names_by_row(leaks: Iterable[tuple[int, str, set[str]]]) -> dict[int, set[s
 
 
 def _load_evaluation(name: str, source: str) -> DatasetDict:
-    """Read a source as the command of this name does, if it is one that reads evaluation datasets."""
+    """Load a source with the command of this name, if that command reads evaluation datasets."""
     command = find_commands().get(name)
     load = getattr(command.load(), "load_evaluation", None) if command else None
     return load(source) if load else load_columns(source, ())
@@ -212,7 +215,9 @@ def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("folder", type=Path, metavar="FOLDER", help="what another command wrote: train-*.parquet")
+    parser.add_argument(
+        "folder", type=Path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
+    )
     parser.add_argument(
         "--against",
         action="append",
@@ -220,14 +225,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=SOURCE",
         help="an evaluation dataset, as described above; may be given several times",
     )
-    where = parser.add_mutually_exclusive_group(required=True)
-    where.add_argument("-o", "--output", type=Path, metavar="OUTPUT", help="where the remaining data are written")
-    where.add_argument("--report-only", action="store_true", help="print what leaks, and write nothing")
-    parser.add_argument("--overwrite", action="store_true", help="replace an existing folder")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        metavar="OUTPUT",
+        help="folder to which the remaining rows are written (default: only print the leaks)",
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing OUTPUT")
 
 
 def run(args: argparse.Namespace) -> None:
-    """Look up every training text, print what leaks, and write the rest with leakage.json and the license."""
+    """Look up every training text, print the leaks, and write the remaining rows with leakage.json and the license."""
+    if args.output is None:
+        refuse_options({"--overwrite": args.overwrite}, "needs --output; without it nothing is written")
     files = sorted(existing_folder(args.folder).glob("train-*.parquet"))
     if not files:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
@@ -235,21 +246,31 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     evaluation = load_evaluation_texts(args.against)
     leaks = _Leaks(EvaluationTexts(evaluation))
-    if args.report_only:
+    if args.output is None:
         _remove_leaks(files, leaks, None)
     else:
-        with new_folder(args.output, args.overwrite) as (folder, _):
-            _remove_leaks(files, leaks, folder)
-            if leaks.read == leaks.removed:
-                raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
-            for file in sorted(set(args.folder.glob("*.parquet")) - set(files)):
-                shutil.copyfile(file, folder / file.name)
-            _write_reports(leaks.report(evaluation), args.folder, folder)
-            licenses = read_licenses(args.folder / "README.md")
-            write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
+        _write_remaining(files, leaks, evaluation, args)
     print(_format_leaks(leaks.report(evaluation)))
     if args.output:
         print(f"saved in {args.output}")
+
+
+def _write_remaining(
+    files: list[Path], leaks: _Leaks, evaluation: dict[str, list[str]], args: argparse.Namespace
+) -> None:
+    # Imported here, so that --help does not wait for them.
+    from data_scripts.write.card import write_dataset_card
+    from data_scripts.write.hub import read_licenses
+
+    with new_folder(args.output, args.overwrite) as (folder, _):
+        _remove_leaks(files, leaks, folder)
+        if leaks.read == leaks.removed:
+            raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
+        for file in sorted(set(args.folder.glob("*.parquet")) - set(files)):
+            shutil.copyfile(file, folder / file.name)
+        _write_reports(leaks.report(evaluation), args.folder, folder)
+        licenses = read_licenses(args.folder / "README.md")
+        write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
 
 
 class _Leaks:
@@ -279,7 +300,7 @@ class _Leaks:
         return table.filter(pa.array(remaining))
 
     def report(self, evaluation: dict[str, list[str]]) -> dict[str, Any]:
-        """What is written to leakage.json."""
+        """The content of leakage.json."""
         return {
             "rows": {"read": self.read, "removed": self.removed, "kept": self.read - self.removed},
             "columns": self.columns,
@@ -309,7 +330,7 @@ def _remove_leaks(files: list[Path], leaks: _Leaks, folder: Path | None) -> None
 
 
 def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:
-    """Write leakage.json, and the report.json of the source with a section on what was removed."""
+    """Write leakage.json, and the report.json of the source with a section of the removed rows."""
     (folder / "leakage.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     path = source / "report.json"
     before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}

@@ -1,20 +1,27 @@
-"""Train a tokenizer on the train split of pairs, and save it so that AutoTokenizer loads it."""
+"""Train a tokenizer on the train split of pairs, and save it so that AutoTokenizer loads it.
+
+Large libraries are imported where they are used, so that the options are printed at once.
+"""
+
+from __future__ import annotations
 
 import argparse
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from datasets import Dataset
-from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 from tqdm import tqdm
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources.nli import load_nli
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
 
 COMMANDS = ("tokenizer",)
 
@@ -30,7 +37,7 @@ def train_tokenizer(
 
     `word` keeps the most frequent words, ties in alphabetical order; `bare_word` also drops punctuation and symbols;
     `wordpiece` learns subwords (Schuster and Nakajima, 2012) from at most the 1,000 most frequent characters. The same
-    texts give the same tokenizer, bit for bit, in any order.
+    texts in any order give the same tokenizer, bit for bit.
 
     Args:
         texts: the texts to train on, read once.
@@ -42,6 +49,8 @@ def train_tokenizer(
     Raises:
         InputError: an option is out of range, a text is not a string, or no word occurs `min_count` times.
     """
+    from transformers import PreTrainedTokenizerFast
+
     _check_options(kind, vocab_size, min_count, max_length)
     strings = _require_strings(texts)
     tokenizer = (
@@ -51,7 +60,7 @@ def train_tokenizer(
     )
     if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
         raise InputError(
-            f"tokenizer: no word occurs {min_count} times or more in the texts: use more text or a lower --min-count"
+            f"tokenizer: no word occurs {min_count} times or more in the texts: use more text or a lower --min_count"
         )
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
@@ -66,12 +75,12 @@ def train_tokenizer(
     )
 
 
-def _check_options(kind: str, vocab_size: int, min_count: int, max_length: int) -> None:
+def _check_options(kind: str, vocab_size: int, min_count: int, max_length: int = 1) -> None:
     if kind not in get_args(Kind):
         raise InputError(f"--kind {kind}: expected one of {', '.join(get_args(Kind))}")
     if vocab_size <= len(SPECIAL_TOKENS):
-        raise InputError(f"--vocab-size {vocab_size}: expected 3 or more ([PAD] and [UNK] take two)")
-    for option, value in (("--min-count", min_count), ("--max-length", max_length)):
+        raise InputError(f"--vocab_size {vocab_size}: expected 3 or more ([PAD] and [UNK] take two)")
+    for option, value in (("--min_count", min_count), ("max_length", max_length)):
         if value < 1:
             raise InputError(f"{option} {value}: expected 1 or more")
 
@@ -86,6 +95,8 @@ def _require_strings(texts: Iterable[str]) -> Iterator[str]:
 
 
 def _untrained_tokenizer(model: models.Model) -> Tokenizer:
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
     tokenizer = Tokenizer(model)
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -93,6 +104,8 @@ def _untrained_tokenizer(model: models.Model) -> Tokenizer:
 
 
 def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bool) -> Tokenizer:
+    from tokenizers import Regex, models, pre_tokenizers, trainers
+
     tokenizer = _untrained_tokenizer(models.WordLevel(unk_token="[UNK]"))
     if bare:
         leave_out = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}]+"), "removed")
@@ -105,6 +118,8 @@ def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bo
 
 
 def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> Tokenizer:
+    from tokenizers import decoders, models, trainers
+
     texts = list(texts)  # read twice: characters, then merges
     tokenizer = _untrained_tokenizer(models.WordPiece(unk_token="[UNK]"))
     # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
@@ -148,22 +163,38 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("pairs", nargs="+", help="folders of pairs or Hub ids; only their train split is read")
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, help="folder to save to, for example data/tokenizer"
+        "pairs", nargs="+", metavar="PAIRS", help="folders of pairs or Hub ids; only their train split is read"
+    )
+    parser.add_argument("--snli", metavar="SOURCE", help="also train on SNLI's train split (folder or Hub id)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        metavar="FOLDER",
+        help="folder to which the tokenizer is saved, for example data/tokenizer",
     )
     parser.add_argument(
         "--kind",
         choices=get_args(Kind),
         default="word",
-        help="whole words, those without punctuation, or subwords (default: word)",
+        help="words and punctuation marks, words only, or subwords (default: %(default)s)",
     )
     parser.add_argument(
-        "--vocab-size", type=int, default=30000, help="number of ids, including [PAD] and [UNK] (default: 30000)"
+        "--vocab_size",
+        type=int,
+        default=30000,
+        metavar="N",
+        help="maximum number of ids, including [PAD] and [UNK] (default: %(default)s)",
     )
-    parser.add_argument("--min-count", type=int, default=2, help="less frequent words are unknown (default: 2)")
-    parser.add_argument("--max-length", type=int, default=64, help="tokens to which a text is truncated (default: 64)")
-    parser.add_argument("--snli", metavar="SOURCE", help="also train on SNLI's train split (folder or Hub id)")
+    parser.add_argument(
+        "--min_count",
+        type=int,
+        default=2,
+        metavar="N",
+        help="words that occur less often are unknown (default: %(default)s)",
+    )
 
 
 def _texts(columns: list[Dataset]) -> Iterator[str]:
@@ -175,7 +206,7 @@ def _texts(columns: list[Dataset]) -> Iterator[str]:
 
 def run(args: argparse.Namespace) -> None:
     """Train on the train splits, save the tokenizer, and print its size."""
-    _check_options(args.kind, args.vocab_size, args.min_count, args.max_length)
+    _check_options(args.kind, args.vocab_size, args.min_count)
     if args.output.exists() and not args.output.is_dir():
         raise InputError(f"--output {args.output}: a file, expected a folder; name another one")
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
@@ -189,6 +220,6 @@ def run(args: argparse.Namespace) -> None:
     columns = [splits["train"].select_columns(names) for splits, names, _ in sources]
     total = sum(column.num_rows * column.num_columns for column in columns)
     texts = tqdm(_texts(columns), desc="reading", total=total, unit=" texts", unit_scale=True)
-    tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count, args.max_length)
+    tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count)
     save_tokenizer(tokenizer, args.output)
     print(f"{len(tokenizer):,} {args.kind} tokens, including [PAD] and [UNK], saved in {args.output}")

@@ -1,1 +1,1 @@
-"""Pairs and other datasets to Parquet: splits, shards, report, card, Hub."""
+"""Writes pairs and other datasets as Parquet: splits, shards, report, card, Hub."""

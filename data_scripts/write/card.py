@@ -1,4 +1,4 @@
-"""Writes the card (README.md) of a dataset: what `datasets` needs to load it, and what people want to know."""
+"""Writes the card (README.md) of a dataset: the metadata that `datasets` needs to load it, and its description."""
 
 from collections import Counter
 from pathlib import Path
@@ -16,7 +16,7 @@ from data_scripts.write.statistics import PairStatistics
 TEMPLATE = Path(__file__).with_name("pairs_card.jinja")
 SOURCES_SHOWN = 15
 FILES_SHOWN = 20
-# The Hub's size categories, each with the number of rows below which it ends.
+# The Hub's size categories, each with its exclusive upper bound of rows.
 SIZES = {"n<1K": 10**3, "1K<n<10K": 10**4, "10K<n<100K": 10**5, "100K<n<1M": 10**6, "1M<n<10M": 10**7,
          "10M<n<100M": 10**8, "100M<n<1B": 10**9, "1B<n<10B": 10**10, "10B<n<100B": 10**11}  # fmt: skip
 
@@ -92,7 +92,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     Args:
         folder: the dataset.
         licenses: as the Hub spells them; without one the card says that it is missing.
-        source: what the dataset was read from, by the name that people know.
+        source: the name of the original dataset, for the title.
     """
     splits: Counter[str] = Counter()
     for path in sorted(folder.glob("*.parquet")):

@@ -1,7 +1,7 @@
 """Converts dumps of Reddit to Parquet files of comments, several dumps at a time.
 
-A process that reads holds a few times 32 MiB of text, plus the dump's longest line and, for Zstandard, its window (2
-GiB in Pushshift's dumps); memory does not grow with the dump.
+Memory does not grow with the dump: each process holds a few times 32 MiB of text, the dump's longest line and the
+window of Zstandard (2 GiB in Pushshift's dumps).
 """
 
 import hashlib
@@ -25,7 +25,7 @@ from data_scripts.read.files import BrokenLines, read_blocks
 from data_scripts.write.parquet import parquet_writer
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
-WORTH_WORKERS = 1 << 24  # bytes of dumps; starting a process takes as long as reading a few MB
+WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB
 FORMAT = 3  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
@@ -42,16 +42,16 @@ def write_comments(
     characters, `alphabetic` how many of them are letters. A submission becomes a comment without a parent, with its
     title as the body.
 
-    Lines that are not a comment are counted in `broken` and left out. The file's metadata record which dump it was
-    converted from and what was left out, so that `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
+    Lines that are not a comment are counted in `broken` and left out. The metadata of the file identify the dump and
+    hold these counts, so that `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
 
     Raises:
-        InputError: the dump cannot be read to its end (see `read_lines`), or holds no comment at all.
+        InputError: the dump cannot be read to its end (see `read_blocks`), or contains no comment.
     """
     submissions = holds_submissions(dump)
     own, parser = BrokenLines(), BlockParser(submissions, filters)
-    # A join reads the texts four times. LZ4, with dictionaries only for columns that repeat, makes it a seventh faster
-    # than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
+    # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
+    # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
     repeating = ["link_id", "author", "subreddit"]
     with parquet_writer(output, comment_schema(filters), "lz4", repeating) as writer:
         for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
@@ -72,21 +72,18 @@ def write_comments(
 
 
 def _fingerprint(dump: Path, filters: Filters) -> str:
-    """What identifies a dump, and changes if more is written to it: its size and a hash of both its ends.
-
-    The filters that change the file of comments are part of it.
-    """
+    """Identifies a state of a dump and the cleaning of its texts: its size, and a hash of its first and last MiB."""
     size, end = dump.stat().st_size, 1 << 20
     with dump.open("rb") as file:
         digest = hashlib.sha256(file.read(end))
         file.seek(max(size - end, 0))
         digest.update(file.read(end))
-    # Which language is asked for does not matter: the column holds the language of each text.
+    # The language of the filter does not matter, because the column holds the language of each text.
     return f"{FORMAT} {size} {digest.hexdigest()} {filters.markdown:d} {bool(filters.language):d}"
 
 
 def _finished(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
-    """What was left out when the dump was converted to this file; None if there is no file, or that of another dump."""
+    """The lines that were left out when this file was written; None if it is missing or belongs to another dump."""
     try:
         made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
@@ -99,10 +96,10 @@ def _finished(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
 def convert_dumps(
     dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters = PAPER
 ) -> int:
-    """`write_comments` for many dumps, `workers` at a time; files converted from the same dumps before are reused.
+    """`write_comments` for many dumps, `workers` at a time; existing files of the same dumps are reused.
 
     Returns:
-        How many files were reused.
+        The number of reused files.
 
     Raises:
         InputError: as `write_comments` does, for the first dump that fails; finished files stay.
@@ -118,7 +115,7 @@ def convert_dumps(
         # The largest first: if it started last, all workers but one would wait for it.
         todo.sort(key=lambda pair: -pair[0].stat().st_size)
         left_out |= _convert_in_workers(todo, workers, total, filters)
-    for dump in dumps:  # in their order, whichever worker read them
+    for dump in dumps:  # in the same order for any number of workers
         if dump_broken := left_out[dump]:
             broken.join(dump_broken)
     return len(dumps) - len(todo)
@@ -127,7 +124,7 @@ def convert_dumps(
 def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, total: int, filters: Filters
 ) -> dict[Path, BrokenLines | None]:
-    """What was left out of each dump. `todo` holds the dumps and their files, `total` is the size of the dumps."""
+    """Convert the dumps in `todo`, whose total size is `total`; returns the lines that were left out, by dump."""
     context = multiprocessing.get_context("spawn")
     read = context.Value("q", 0)
     with (
@@ -157,7 +154,7 @@ def _start_worker(counter: Any) -> None:
 
 
 def _exit_with_parent() -> None:
-    """Exit with the parent: if it was killed, a worker would go on to write into the files of the next run."""
+    """Exit when the parent does: otherwise, after a kill, a worker would write into the files of the next run."""
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()

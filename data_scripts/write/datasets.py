@@ -1,47 +1,54 @@
-"""Writes a public dataset: its options, its folder with card and report, a Parquet file for each split."""
+"""Writes a public dataset: its options, its folder with card and report, a Parquet file for each split.
+
+Large libraries are imported where they are used, so that the options of a command are printed at once.
+"""
+
+from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-
-import datasets
-from datasets import DatasetDict
+from typing import TYPE_CHECKING
 
 from data_scripts.read.hub_datasets import is_path
-from data_scripts.write.card import write_dataset_card
 from data_scripts.write.folders import new_folder
-from data_scripts.write.hub import check_license
 from data_scripts.write.report import Report, write_report
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 
 def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str) -> None:
     """Add the options of a command that reads one SOURCE and writes a dataset."""
-    parser.add_argument("source", help=source_help)
+    parser.add_argument("source", metavar="SOURCE", help=source_help)
     add_output_argument(parser)
     parser.add_argument(
         "--license",
         metavar="ID",
-        help="the dataset's license for its card and those of models trained on it, as the Hub spells it (such as "
-        "cc-by-sa-4.0, or other)",
+        help="license of the dataset, for its card and the cards of models trained on it, as the Hub spells it (such "
+        "as cc-by-sa-4.0, or other)",
     )
 
 
 def add_output_argument(parser: argparse.ArgumentParser) -> None:
-    """Add the options that say where the splits are written."""
+    """Add the options of the output folder."""
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="where the splits are written"
+        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to which the splits are written"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
 
 
 @contextmanager
 def dataset_folder(args: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
-    """`folders.new_folder` for the options of `add_dataset_arguments`; the dataset written in the block gets a card.
+    """`folders.new_folder` for the options of `add_dataset_arguments`; writes the card after the block.
 
     Raises:
-        InputError: as `new_folder`, or --license is not a license.
+        InputError: as for `new_folder`, or --license is not a license id.
     """
+    from data_scripts.write.card import write_dataset_card
+    from data_scripts.write.hub import check_license
+
     if args.license is not None:
         check_license("--license", args.license)
     with new_folder(args.output, args.overwrite) as (folder, scratch):
@@ -52,6 +59,8 @@ def dataset_folder(args: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
 
 def write_splits(splits: DatasetDict, report: Report, folder: Path) -> None:
     """Write a Parquet file for each split and report.json; `load_columns` reads the splits back."""
+    import datasets
+
     hidden = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()  # these files are small
     for name, split in splits.items():

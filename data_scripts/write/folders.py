@@ -1,4 +1,4 @@
-"""Creates the output folder of a command; it appears complete or not at all."""
+"""Creates the output folder of a command, which appears only when it is complete."""
 
 import shutil
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from data_scripts.errors import InputError
 def new_folder(output: Path, overwrite: bool) -> Iterator[tuple[Path, Path]]:
     """Yield an empty folder that becomes `output` if the block succeeds, and a folder for temporary files.
 
-    Both are inside `OUTPUT.partial`; what an interrupted run left there is removed first.
+    Both are in `OUTPUT.partial`; the files that an interrupted run left there are removed first.
 
     Raises:
-        InputError: `output` exists and `overwrite` is not given, or it is not a dataset that a command wrote, or it
-            cannot be written.
+        InputError: `output` exists and `overwrite` is false, it is not a dataset that a command wrote, or it cannot be
+            written.
     """
     output = output.resolve()
     if output.exists() and not (output.is_dir() and not any(output.iterdir())):

@@ -21,16 +21,16 @@ def check_repository_id(repository_id: str) -> None:
     try:
         validate_repo_id(repository_id)
     except HFValidationError as error:
-        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: {error}") from error
+        raise InputError(f"invalid repository id '{repository_id}': {error}") from error
     if repository_id.count("/") != 1:
-        raise InputError(f"'{repository_id}' cannot be a repository's name on the Hub: expected OWNER/NAME")
+        raise InputError(f"invalid repository id '{repository_id}': expected OWNER/NAME")
 
 
 def check_license(option: str, value: str) -> None:
-    """Reject what cannot be a license id: only the Hub has the list of them, but they all have one form.
+    """Reject a value that does not have the form of a license id; only the Hub has the list of ids.
 
     Args:
-        option: where the license was given, for the message.
+        option: the option with the license, for the message.
         value: the license.
 
     Raises:
@@ -44,10 +44,10 @@ def check_license(option: str, value: str) -> None:
 
 
 def read_licenses(card: Path) -> list[str]:
-    """The licenses that the README.md of a dataset states; none if it is not a card, or says `unknown`."""
+    """The licenses in the README.md of a dataset; none if it is not a card, or its license is `unknown`."""
     try:
         stated = (metadata_load(card) or {}).get("license") if card.is_file() else None
-    except (OSError, ValueError, yaml.YAMLError):  # a README.md from elsewhere need not be a card
+    except (OSError, ValueError, yaml.YAMLError):  # a README.md of other origin need not be a card
         return []
     return [str(each) for each in (stated if isinstance(stated, list) else [stated]) if each and each != "unknown"]
 
@@ -58,9 +58,9 @@ def upload(
     """Create the repository if it does not exist, and upload a folder to it in one commit; returns the commit's URL.
 
     Args:
-        folder: what is uploaded.
+        folder: the folder to upload.
         repository_id: OWNER/NAME.
-        failed: the end of the error message: how the user can upload it again.
+        failed: the end of the error message, which tells how to upload the folder later.
         private: whether a new repository is private.
         repo_type: "model", "dataset" or "space".
         options: those of `HfApi.upload_folder`.
@@ -84,9 +84,9 @@ def upload(
 def _reason(error: Exception, repository_id: str) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if status == 401:
-        return "the Hub does not know the token (401); set HF_TOKEN to a valid one or run `hf auth login`"
+        return "the Hub does not accept the token (401); set HF_TOKEN to a valid one or run `hf auth login`"
     if status == 403:
-        return f"the token may not write there (403); take one with write access to {repository_id.partition('/')[0]}"
+        return f"the token has no write access (403); use one with write access to {repository_id.partition('/')[0]}"
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
     if status is None and isinstance(error, (HTTPError, ConnectionError)):

@@ -1,4 +1,4 @@
-"""Writes the dataset of pairs that a command leaves: split, sharded, masked, counted, with its card."""
+"""Writes a dataset of pairs: split, sharded, masked and counted, with its card; pushes it to the Hub."""
 
 import argparse
 from collections.abc import Iterable, Iterator
@@ -19,7 +19,7 @@ from data_scripts.join.engines import materialize, stream_rows
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import shards
 from data_scripts.write.card import write_pairs_card
-from data_scripts.write.hub import check_license, check_repository_id, upload
+from data_scripts.write.hub import upload
 from data_scripts.write.plots import draw_plots
 from data_scripts.write.report import FIRST_LINES, Report, format_table, write_report
 from data_scripts.write.shards import SplitWriter
@@ -30,51 +30,10 @@ if TYPE_CHECKING:
     from data_scripts.write.masked_pairs import PairMasker
 
 
-def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
-    """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
-    group = parser.add_argument_group("output")
-    group.add_argument(
-        "--output", "-o", type=Path, required=required, metavar="FOLDER", help="where the pairs are written"
-    )
-    group.add_argument(
-        "--split",
-        choices=("thread", "random"),
-        default="thread",
-        help="thread: assign whole threads to train (89 %%), validation (1 %%) or test (10 %%), so that each "
-        "conversation is in one split (default); random: assign single pairs, as in the paper",
-    )
-    group.add_argument("--overwrite", action="store_true", help="replace an existing dataset of pairs")
-    group.add_argument(
-        "--license",
-        metavar="ID",
-        help="the data's license for the card, as the Hub spells it (such as cc-by-4.0, or other); required to push",
-    )
-    group.add_argument(
-        "--push_to_hub", metavar="OWNER/NAME", help="publish the folder as this dataset; a new one is private"
-    )
-
-
-def check_output(args: argparse.Namespace) -> None:
-    """Reject options that must fail later, before anything is read.
-
-    Raises:
-        InputError: an invalid repository id, an invalid license, or a push without a license.
-    """
-    if args.license is not None:
-        check_license("--license", args.license)
-    if args.push_to_hub:
-        check_repository_id(args.push_to_hub)
-        if not args.license:
-            raise InputError(
-                "--push_to_hub: name the data's license with --license ID (as the Hub spells it, such as cc-by-4.0): "
-                "whoever downloads the data must know what they may do with it"
-            )
-
-
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
     """Keep at most `most` pairs with the same response, ignoring case (of a to z), punctuation and spaces.
 
-    The pairs that stay are the first by thread and text, so that they do not depend on the order of the files.
+    The first pairs by thread and text stay, which does not depend on the order of the files.
     """
     upper, lower = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
     words = pairs.response.translate(upper, lower).re_replace(r"[^\p{L}\p{N}]+", "")
@@ -93,14 +52,14 @@ def write_pairs(
 ) -> None:
     """Write the distinct pairs, sorted by thread, with report.json and a card; print the report.
 
-    A split without pairs gets no file, because `datasets` reads neither empty files nor empty row groups.
+    No file is written for a split without pairs, because `datasets` reads neither empty files nor empty row groups.
 
     Args:
-        pairs: columns `input, response, thread, source`. A pair that a thread holds twice is written once.
+        pairs: columns `input, response, thread, source`. A pair that occurs twice in a thread is written once.
         folder: an empty folder.
         scratch: a folder for temporary files.
-        args: the options of `add_output_arguments` and `filters.add_filter_arguments`.
-        report: section -> what was counted so far; this adds the sections `pairs`, `splits`, `threads`, `characters`
+        args: the options of `options.add_output_arguments` and `filters.add_filter_arguments`.
+        report: section -> the counts so far; this function adds the sections `pairs`, `splits`, `threads`, `characters`
             and, if personal data are masked, `masked`.
         public_sources: whether --mask may leave sources and names of files as they are (see `PairMasker`).
 
@@ -109,7 +68,7 @@ def write_pairs(
     """
     pairs = pairs.select(PAIR_SCHEMA.names)
     if args.max_repeats:
-        pairs = materialize(pairs, scratch, "pairs")  # it is counted, too
+        pairs = materialize(pairs, scratch, "pairs")  # used twice: its rows are also counted
     capped = cap_repeats(pairs, args.max_repeats) if args.max_repeats else pairs
     ordered = capped.order_by("thread", "input", "response", "source")
     distinct = _DistinctPairs(stream_rows(ordered, scratch, "join and sort", shards.BATCH_ROWS))
@@ -149,7 +108,7 @@ def _write_splits(
     split: str,
     masker: "PairMasker | None",
 ) -> None:
-    """Count the pairs, and hand each to the writer of its split, after `masker` if there is one."""
+    """Count the pairs, and pass each to the writer of its split, after `masker` if there is one."""
     for table, thread_starts, input_starts in distinct:
         split_indices = split_pairs(table, thread_starts, split)  # by the original threads and texts
         if masker:
@@ -167,7 +126,7 @@ def _load_masker(args: argparse.Namespace, public_sources: bool) -> "PairMasker"
 
 
 class _DistinctPairs:
-    """Iterates over tables of sorted pairs without repetitions, and tells where threads and inputs begin."""
+    """Iterates over tables of sorted pairs without repeated pairs, with flags where threads and inputs begin."""
 
     def __init__(self, tables: Iterable[pa.Table]) -> None:
         self.tables = tables
@@ -202,7 +161,7 @@ def _differs(column: pa.Array, last: str | None) -> np.ndarray:
 
 
 def push(args: argparse.Namespace) -> None:
-    """Publish the folder that was written, if --push_to_hub asks for it.
+    """Publish the folder that was written, if --push_to_hub is given.
 
     Raises:
         InputError: the Hub rejects it; the folder stays.

@@ -1,4 +1,4 @@
-"""Writes Parquet files row by row, within bounded memory; a file appears complete or not at all."""
+"""Writes Parquet files row by row, within bounded memory; a file appears only when it is complete."""
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ class BatchWriter:
         self.added = self.bytes = 0
 
     def add(self, row: tuple, size: int) -> None:
-        """Add one row, its values in the order of the schema; `size` is its bytes of text."""
+        """Add a row, whose values are in the order of the schema; `size` is the number of bytes of its texts."""
         self.rows.append(row)
         self.added += 1
         self.bytes += size
@@ -56,7 +56,7 @@ class BatchWriter:
 def parquet_writer(
     output: Path, schema: pa.Schema, compression: str = "zstd", use_dictionary: bool | list[str] = True
 ) -> Iterator[BatchWriter]:
-    """Open a Parquet file for rows, with options of `pq.ParquetWriter`; it gets its name only when it is complete."""
+    """Open a Parquet file for rows, with options of `pq.ParquetWriter`; the file is renamed when it is complete."""
     partial = output.with_name(f"{output.name}.partial")
     try:
         with pq.ParquetWriter(partial, schema, compression=compression, use_dictionary=use_dictionary) as file:
@@ -69,7 +69,7 @@ def parquet_writer(
 
 
 def write_rows(rows: Iterable[tuple], schema: pa.Schema, path: Path, size: Callable[[tuple], int]) -> int:
-    """Write rows to a Parquet file as they come, holding `BATCH_BYTES` of text in memory; returns how many there are.
+    """Write rows to a Parquet file, holding `BATCH_BYTES` of text in memory; returns the number of rows.
 
     Args:
         rows: values in the order of the schema.

@@ -1,4 +1,4 @@
-"""The report of a command: what was read, counted and left out, printed and written to report.json."""
+"""The report of a command: its settings and counts, which are printed and written to report.json."""
 
 import json
 import re
@@ -14,7 +14,7 @@ Report = dict[str, Any]  # section -> counts (name -> number), or lines of text
 
 
 def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> Report:
-    """The first sections: the settings, and the lines that could not be read."""
+    """A report with its first sections: the settings, and the lines that could not be read."""
     report: Report = {"settings": {"command": command, **settings, "files": files}}
     report["lines left out"] = dict(broken.counts)
     report[FIRST_LINES] = first_lines(broken)
@@ -44,7 +44,7 @@ def write_report(report: Report, folder: Path) -> None:
 
 
 def format_table(report: Report) -> str:
-    """A report with a line for each count, as the commands that write pairs print it."""
+    """A report as text with a line for each count, for the commands that write pairs."""
     lines = []
     for section, content in report.items():
         if content:
@@ -59,7 +59,7 @@ def format_table(report: Report) -> str:
 
 
 def print_report(report: Report, output: Path) -> None:
-    """Print a report with a line for each section, as the commands for public datasets do."""
+    """Print a report with a line for each section, for the commands that read public datasets."""
     for section, content in report.items():
         if isinstance(content, list):
             print(f"{section}:", *(f"  {line}" for line in content), sep="\n")

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 from data_scripts.schemas import PAIR_SCHEMA
 
 BATCH_ROWS = 100_000  # in a row group
-SHARD_BYTES = 1 << 29  # of text, about: a file size that the Hub and `datasets` handle well
+SHARD_BYTES = 1 << 29  # of text, approximately; the Hub and `datasets` handle files of this size well
 OFFSET_BYTES = 4  # of a text in memory, in addition to its own bytes
 
 
@@ -32,10 +32,10 @@ class SplitWriter:
         self.writing: Future | None = None
 
     def add(self, table: pa.Table) -> None:
-        """Add rows, and write what fills a row group."""
+        """Add rows, and write all complete row groups."""
         self.buffer.append(table)
         self.buffered_rows += len(table)
-        while self.buffered_rows >= BATCH_ROWS:  # row groups are the same whatever the size of the tables
+        while self.buffered_rows >= BATCH_ROWS:  # row groups do not depend on the size of the tables
             buffered = pa.concat_tables(self.buffer)
             self._start(buffered.slice(0, BATCH_ROWS))
             self.buffer, self.buffered_rows = [buffered.slice(BATCH_ROWS)], len(buffered) - BATCH_ROWS
@@ -69,7 +69,7 @@ class SplitWriter:
         self.file, self.shard_bytes = None, 0
 
     def finish(self) -> None:
-        """Write the buffered rows, and rename the files, whose final names tell how many there are."""
+        """Write the buffered rows, and rename the files, whose final names contain their number."""
         if self.buffered_rows:
             self._start(pa.concat_tables(self.buffer))
         self._wait()

@@ -1,4 +1,4 @@
-"""Assigns threads or pairs to splits by a hash, so that they stay in their split when data are added."""
+"""Assigns threads or pairs to splits by a hash, so that new data do not move a thread or pair to another split."""
 
 import hashlib
 

@@ -1,4 +1,4 @@
-"""Statistics of pairs: how long the texts are, how many responses an input has, how large the threads are."""
+"""Statistics of pairs: lengths of texts, responses per input, sizes of threads."""
 
 from collections import Counter
 from typing import Any
@@ -12,7 +12,7 @@ MAX_RUN = 1_000  # responses to an input, pairs in a thread; longer runs are cou
 
 
 class RunLengths:
-    """Counts how many runs of rows have 1, 2, … rows, where a run may continue in the next table."""
+    """Counts the runs of 1, 2, … rows; a run may continue in the next table."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(MAX_RUN + 1, np.int64)
@@ -56,7 +56,7 @@ class PairStatistics:
         Args:
             table: columns `input, response, thread, source`.
             thread_starts: (rows,) whether a thread begins with this pair.
-            input_starts: (rows,) whether an input does.
+            input_starts: (rows,) whether the pairs of an input begin with this pair.
         """
         self.pairs += len(table)
         for side, counts in self.characters.items():
@@ -87,5 +87,5 @@ class PairStatistics:
 
 
 def quantile(counts: np.ndarray, share: float) -> int:
-    """The smallest value that at least this share of all values do not exceed; `counts` has an entry for each value."""
+    """The smallest value that at least this share of the values do not exceed; `counts` are their frequencies."""
     return int(np.searchsorted(np.cumsum(counts), share * counts.sum()))

@@ -1,233 +1,21 @@
-"""A page that demonstrates a model: sentence similarity, reply suggestion, and search in an uploaded list.
+"""Serves the demo page (page.py) of a model and an index of replies.
 
 python model_cards/space/app.py INDEX
 """
 
 import argparse
-import os
-import signal
 import sys
-import tempfile
-from collections.abc import Sequence
-from functools import partial
-from html import escape
-from itertools import islice
 from pathlib import Path
 
-import gradio as gr
-import numpy as np
 
-from modeling_convsim.encoding.text_files import read_texts
-from modeling_convsim.suggestion import ReplyIndex
-
-MAX_COMPARED = 50  # sentences; a larger table is not readable
-MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
-LIST_HOURS = 1  # after which an uploaded list is deleted
-UPLOADS = "GRADIO_TEMP_DIR"  # names the folder of uploaded files
-UPLOAD_SECONDS = 600  # after which a file is deleted that was uploaded but never read
-NEAREST = 10
-PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
-FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
-CSS = """
-.scroll { overflow-x: auto; }
-.scroll table { border-collapse: collapse; margin-top: .5em; }
-.scroll tr > * { padding: .4em .6em; text-align: left; border: 1px solid var(--border-color-primary); }
-.scroll tr .number { text-align: right; font-variant-numeric: tabular-nums; }
-.scroll tr .cell { text-align: center; min-width: 4em; font-variant-numeric: tabular-nums; }
-.scroll tbody tr th { font-weight: normal; min-width: 9em; max-width: 24em; overflow-wrap: break-word; }
-"""
-
-
-def heat_map(sentences: Sequence[str], cosines: np.ndarray) -> str:
-    """A table of cosines (sentences, sentences) whose cells are darker for higher values, palest for 0 and below."""
-    columns = "".join(
-        f'<th scope="col" class="cell" title="{escape(text)}">{number}</th>'
-        for number, text in enumerate(sentences, start=1)
-    )
-    rows = []
-    for number, (text, row) in enumerate(zip(sentences, cosines, strict=True), start=1):
-        cells = "".join(f'<td class="cell" style="{_colors(cosine)}">{cosine:.3f}</td>' for cosine in row)
-        rows.append(f'<tr><th scope="row">{number}. {escape(text)}</th>{cells}</tr>')
-    caption = "Cosine similarity of sentence embeddings: 1 for the same meaning, about 0 for unrelated texts"
-    return _scrolling_table(caption, f"<thead><tr><td></td>{columns}</tr></thead><tbody>{''.join(rows)}</tbody>")
-
-
-def _colors(cosine: float) -> str:
-    background = np.rint(PALEST + min(max(float(cosine), 0.0), 1.0) * (DARKEST - PALEST))  # (3,): RGB
-    # With a relative luminance (WCAG 2.2) above .179, black text has more contrast than white.
-    fractions = background / 255
-    linear = np.where(fractions <= 0.04045, fractions / 12.92, ((fractions + 0.055) / 1.055) ** 2.4)
-    text = "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
-    return f"background: rgb({', '.join(f'{value:.0f}' for value in background)}); color: {text}"
-
-
-def results_table(caption: str, header: Sequence[str], results: Sequence[Sequence[str]]) -> str:
-    """A table of search results, best first; the columns `score`, `cosine` and `count` are numeric."""
-    classes = [' class="number"' if name in ("score", "cosine", "count") else "" for name in header]
-    names = "".join(f'<th scope="col"{kind}>{name}</th>' for kind, name in zip(classes, header, strict=True))
-    rows = []
-    for result in results:
-        cells = (f"<td{kind}>{escape(text)}</td>" for kind, text in zip(classes, result, strict=True))
-        rows.append(f"<tr>{''.join(cells)}</tr>")
-    return _scrolling_table(caption, f"<thead><tr>{names}</tr></thead><tbody>{''.join(rows)}</tbody>")
-
-
-def _scrolling_table(caption: str, content: str) -> str:
-    """A table of any width, in a region of the page that scrolls with the arrow keys."""
-    label = escape(caption)
-    return (
-        f'<p>{label}</p><div class="scroll" tabindex="0" role="region" aria-label="{label}"><table>{content}</table>'
-        "</div>"
-    )
-
-
-def compare(index: ReplyIndex, text: str) -> str:
-    """The heat map of a text's sentences, one per line.
-
-    Raises:
-        gr.Error: There are fewer than 2 sentences, or more than 50.
-    """
-    sentences = [line.strip() for line in text.splitlines() if line.strip()]
-    if not 2 <= len(sentences) <= MAX_COMPARED:
-        raise _error(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
-    vectors = index.encoder.encode(sentences)
-    return heat_map(sentences, vectors @ vectors.T)
-
-
-def suggest(index: ReplyIndex, text: str, count: float) -> str:
-    """A table of the replies that the index suggests for a message, or a sentence that there are none.
-
-    Raises:
-        gr.Error: The message is empty.
-    """
-    if not text.strip():
-        raise _error("The message is empty.")
-    suggestions = index.suggest(text, int(count))
-    if not suggestions:
-        threshold = index.calibration.threshold if index.calibration else 0
-        return f"<p>No suggestion: no reply reaches the threshold of {threshold:.3f}.</p>"
-    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}", one.answer or ""] for one in suggestions]
-    if index.side == "response":
-        return results_table(f"Replies to: {text.strip()}", ["score", "reply", "count"], [row[:3] for row in rows])
-    return results_table(f"Questions like: {text.strip()}", ["cosine", "question", "count", "answer"], rows)
-
-
-def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
-    """An index of an uploaded file's sentences and a summary, or None and what is wrong with the file."""
-    if file is None:
-        return None, ""
-    name = Path(file).name
-    try:
-        lines = list(islice(read_texts(file, "text"), MAX_LIST + 1))
-        if len(lines) > MAX_LIST:
-            raise ValueError(f"{name} holds more than {MAX_LIST:,} sentences: upload it in parts")
-        uploaded = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
-    except ValueError as error:
-        message = str(error).replace(file, name).partition(": choose one with --column")[0]
-        return None, f"<p>{escape(message)}</p>"
-    blank = sum(not line.strip() for line in lines)
-    duplicates = len(lines) - blank - len(uploaded)
-    return uploaded, (
-        f"<p>{len(uploaded):,} sentences of {escape(name)}, without {blank:,} blank lines and {duplicates:,} "
-        "duplicates (ignoring case and punctuation).</p>"
-    )
-
-
-def read_upload(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
-    """`read_list` for a file that a visitor uploaded: it is deleted as soon as it has been read."""
-    try:
-        return read_list(index, file)
-    finally:
-        uploads = os.environ.get(UPLOADS)
-        if file and uploads and Path(file).resolve().is_relative_to(Path(uploads).resolve()):
-            Path(file).unlink(missing_ok=True)
-
-
-def find_nearest(uploaded: ReplyIndex | None, text: str) -> str:
-    """A table of the sentences of the uploaded list that are most similar to a sentence.
-
-    Raises:
-        gr.Error: The sentence is empty, or there is no list.
-    """
-    if uploaded is None:
-        raise _error("Upload a list first: a text file, one sentence per line.")
-    if not text.strip():
-        raise _error("The sentence is empty.")
-    rows = [[f"{one.score:.3f}", one.text] for one in uploaded.suggest(text, NEAREST)]
-    return results_table(f"Nearest to: {text.strip()}", ["cosine", "sentence"], rows)
-
-
-def _error(message: str) -> gr.Error:
-    return gr.Error(message, duration=None, print_exception=False)  # shown until it is closed
-
-
-def build(index: ReplyIndex) -> gr.Blocks:
-    """Builds the page."""
-    model = index.encoder.model
-    path = Path(model.name_or_path)
-    name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
-    with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False, delete_cache=(60, UPLOAD_SECONDS)) as page:
-        gr.Markdown(
-            f"# convsim: {name}\n\nA sentence encoder trained on conversations ({model.config.label}, "
-            f"{model.num_parameters():,} parameters)."
-        )
-        _add_similarity_tab(index)
-        _add_suggestion_tab(index)
-        _add_nearest_tab(index)
-    return page
-
-
-def _add_similarity_tab(index: ReplyIndex) -> None:
-    with gr.Tab("Similarity"):
-        sentences = gr.Textbox(FIGURE_1, label="Sentences, one per line (Shift+Enter compares)", lines=4)
-        button = gr.Button("Compare", variant="primary")
-        compared = gr.HTML(compare(index, FIGURE_1), elem_id="compared")
-        gr.on([button.click, sentences.submit], partial(compare, index), sentences, compared, api_name="compare")
-
-
-def _add_suggestion_tab(index: ReplyIndex) -> None:
-    name = "Replies" if index.side == "response" else "Questions"
-    with gr.Tab(name):
-        message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
-        count = gr.Slider(1, 10, 3, step=1, label="Maximum number of suggestions")
-        button = gr.Button("Suggest", variant="primary")
-        gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
-        suggested = gr.HTML(elem_id="suggested")
-        inputs = [message, count]
-        gr.on([button.click, message.submit], partial(suggest, index), inputs, suggested, api_name="suggest")
-
-
-def _add_nearest_tab(index: ReplyIndex) -> None:
-    with gr.Tab("Nearest"):
-        uploaded = gr.State(time_to_live=LIST_HOURS * 3600)
-        file = gr.File(label="List: text, UTF-8, one sentence per line (or Parquet, column text)", height=140)
-        status = gr.HTML(elem_id="status")
-        sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then press Enter", max_lines=1)
-        button = gr.Button("Find", variant="primary")
-        nearest = gr.HTML(elem_id="nearest")
-        file.change(partial(read_upload, index), file, [uploaded, status], api_name="upload")
-        gr.on([button.click, sentence.submit], find_nearest, [uploaded, sentence], nearest, api_name="nearest")
-
-
-def describe_threshold(index: ReplyIndex) -> str:
-    """Describes the result of calibration."""
-    calibration = index.calibration
-    if calibration is None:
-        return "There is no threshold: there are always suggestions."
-    among = "the whole index" if calibration.candidates is None else f"{calibration.candidates} candidates"
-    return (
-        f"Nothing with a score below the threshold of {calibration.threshold:.3f} is suggested. On "
-        f"{calibration.pairs:,} held-out pairs, it has precision {calibration.precision:.0%} (among {among}) and "
-        f"coverage {calibration.coverage:.0%}."
-    )
-
-
-def main(arguments: list[str] | None = None) -> int:
-    """Serves the page; returns 2 if the index cannot be opened."""
+def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
+        prog="python model_cards/space/app.py",
         description="Serve a page that demonstrates a model and an index of replies that was built with it.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
         "the next free port).",
+        allow_abbrev=False,
     )
     parser.add_argument(
         "index",
@@ -237,20 +25,25 @@ def main(arguments: list[str] | None = None) -> int:
         help="folder written by `python -m modeling_convsim.suggestion build`, which names its model (default: "
         "replies/ next to this file)",
     )
-    parser.add_argument("--open", action="store_true", help="open the page in a browser")
-    options = parser.parse_args(arguments)
+    parser.add_argument("--open", action="store_true", help="open the page in a browser (default: no)")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Serves the page; returns 2 if the index cannot be opened."""
+    options = parse_arguments(arguments)
+
+    # Imported after the arguments are parsed: importing gradio and torch takes seconds.
+    import page
+
+    from modeling_convsim.suggestion import ReplyIndex
+
     try:
         index = ReplyIndex.load(options.index)
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate")
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # without it, uploads would stay
-    with tempfile.TemporaryDirectory(
-        prefix="convsim-", dir=os.environ.get(UPLOADS), ignore_cleanup_errors=True
-    ) as uploads:
-        os.environ[UPLOADS] = uploads
-        build(index).launch(inbrowser=options.open, theme=theme, css=CSS, footer_links=["api"], max_file_size="20mb")
+    page.serve(index, options.open)
     return 0
 
 

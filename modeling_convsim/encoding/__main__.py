@@ -7,59 +7,30 @@ import argparse
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-import numpy as np
-from tqdm import tqdm
-
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from modeling_convsim.command_line import ArgumentParser
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import count_texts, read_texts
-from modeling_convsim.encoding.vector_files import write_vectors
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses and validates the command line."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m modeling_convsim.encoding",
-        description="Encode texts with a saved model, one per line.",
+        description="Encode texts with a saved model.",
         epilog="example: python -m modeling_convsim.encoding runs/quickstart/model questions.txt -o questions.npy",
     )
     parser.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
     parser.add_argument("file", help="texts: one per line, UTF-8; - for standard input; or a .parquet file")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=Path,
-        required=True,
-        help="OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)",
-    )
-    parser.add_argument(
-        "--side",
-        choices=get_args(Side),
-        default="input",
-        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
-        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
-    )
-    parser.add_argument(
-        "--truncate-dim",
-        type=int,
-        metavar="N",
-        help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
-        "(default: no truncation)",
-    )
-    parser.add_argument("--batch-size", type=int, help="texts per batch (default: what suits the encoder)")
-    parser.add_argument("--processes", type=int, default=1, help="number of processes (default: 1)")
-    parser.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
-    parser.add_argument(
-        "--dtype",
-        choices=get_args(Dtype),
-        default="float32",
-        help="precision of the model; auto: bfloat16 if this device has instructions for it; the file always holds "
-        "float32 (default: float32)",
-    )
-    parser.add_argument("--column", default="text", help="column of a .parquet file with the texts (default: text)")
+    _add_input_and_output(parser)
+    _add_hardware(parser)
     options = parser.parse_args(arguments)
+    if options.column and not options.file.endswith(".parquet"):
+        parser.error(f"--column {options.column}: {options.file} has no columns; omit --column or use a .parquet file")
     if options.output.suffix not in (".npy", ".parquet"):
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
     if not options.output.parent.is_dir():
@@ -67,9 +38,56 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
+def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("input and output")
+    group.add_argument("--column", help="column of a .parquet file with the texts (default: text)")
+    group.add_argument(
+        "-o",
+        "--output",
+        type=Path,
+        required=True,
+        help="OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)",
+    )
+    group.add_argument(
+        "--side",
+        choices=get_args(Side),
+        default="input",
+        help="input: sentence embeddings; response: response vectors, whose dot products with query vectors are the "
+        "scores; query: query vectors, the same as input unless the model has an input network (default: input)",
+    )
+    group.add_argument(
+        "--truncate_dim",
+        type=int,
+        metavar="N",
+        help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
+        "(default: no truncation)",
+    )
+
+
+def _add_hardware(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("hardware")
+    group.add_argument("--processes", type=int, default=1, metavar="N", help="number of processes (default: 1)")
+    group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
+    group.add_argument(
+        "--dtype",
+        choices=get_args(Dtype),
+        default="float32",
+        help="precision of the model; auto: bfloat16 if this device has instructions for it; the file always holds "
+        "float32 (default: float32)",
+    )
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Runs the command; returns its exit code: 0, or 2 after an error message."""
     options = parse_arguments(arguments)
+
+    # Imported after the arguments are parsed: importing torch and transformers takes seconds.
+    from tqdm import tqdm
+
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.encoding.hardware import has_fast_bfloat16
+    from modeling_convsim.encoding.vector_files import write_vectors
+
     try:
         total = count_texts(options.file)
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
@@ -77,13 +95,14 @@ def main(arguments: list[str] | None = None) -> int:
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
-        def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
+        def encode(texts: Iterable[str]) -> Iterator["np.ndarray"]:
             with tqdm(total=total, delay=1, unit="text", unit_scale=True) as progress:
-                for vectors in encoder.stream(texts, options.side, options.batch_size, processes=options.processes):
+                for vectors in encoder.stream(texts, options.side, processes=options.processes):
                     progress.update(len(vectors))
                     yield vectors
 
-        count = write_vectors(options.output, read_texts(options.file, options.column), encode)
+        texts = read_texts(options.file, options.column or "text", ": choose one with --column")
+        count = write_vectors(options.output, texts, encode)
     except (ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -1,4 +1,4 @@
-"""`Encoder`: a saved model with its tokenizer, which maps texts to vectors."""
+"""`Encoder`: a saved model and its tokenizer, which encode texts as vectors."""
 
 import copy
 import os
@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -14,12 +14,12 @@ from tqdm import tqdm
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
+import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
 from modeling_convsim.modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, normalize
 
-Side = Literal["input", "query", "response"]
-Dtype = Literal["float32", "bfloat16", "auto"]
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
 # padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
 SORTED_BATCHES = 16
@@ -27,7 +27,7 @@ MIN_TEXTS_PER_THREAD = 64  # starting a thread takes as long as encoding a few t
 
 
 class Encoder:
-    """A saved model with its tokenizer: texts in, vectors out."""
+    """A saved model and its tokenizer, which encode texts as vectors."""
 
     def __init__(
         self,
@@ -85,13 +85,13 @@ class Encoder:
             folder_or_id: Folder or repository id of the model and its tokenizer.
             device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
             dtype: Precision of the model: "float32", "bfloat16" (whose vectors have a cosine above 0.999 with those of
-                float32), or "auto", which is bfloat16 if `has_fast_bfloat16` says so. Vectors are always returned as
-                float32.
+                float32), or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`).
+                Vectors are always returned as float32.
             truncate_dim: Truncate vectors to this many dimensions, from 1 to the model's `embedding_size`.
 
         Raises:
-            ValueError: It is not a ConvSim model, a part of it is missing or broken, its tokenizer does not match, or
-                `truncate_dim` is out of range.
+            ValueError: The model is not a ConvSim model, a part of it is missing or broken, its tokenizer does not
+                match, or `truncate_dim` is out of range.
         """
         name = os.fspath(folder_or_id)
         if Path(name).is_dir():
@@ -106,7 +106,7 @@ class Encoder:
             return cls(model, tokenizer, truncate_dim)
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
-            source = "" if Path(name).is_dir() else "there is no such folder, and on the Hub: "
+            source = "" if Path(name).is_dir() else "the folder does not exist, and the Hub reports: "
             raise ValueError(f"cannot open the model {name}: {source}{' '.join(str(error).split())}") from error
 
     @staticmethod
@@ -142,7 +142,8 @@ class Encoder:
             side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses; "query" for
                 the vectors whose dot product with those is the score of a response: the same as "input" unless the
                 model has an `input_network`.
-            batch_size: Texts per batch, by default what suits the encoder; it affects rounding only.
+            batch_size: Texts per batch; by default 128 if the encoder pads batches, otherwise 1024. It affects rounding
+                only.
             show_progress: Show texts per second and the remaining time.
             convert_to_tensor: Return a `torch.Tensor` instead of a `numpy.ndarray`.
             processes: As in `stream`.
@@ -179,7 +180,7 @@ class Encoder:
         its own texts; on a GPU, one thread tokenizes while another encodes.
 
         Args:
-            texts: As in `encode`, like the options and exceptions that are not listed here.
+            texts: As in `encode`, which also describes the other options and the exceptions.
             processes: Number of processes. With more than 1, each has its own GPU if there are several, or its share of
                 the threads on a CPU. Starting one takes seconds, and a script that starts them needs the usual
                 `if __name__ == "__main__":`.

@@ -1,6 +1,6 @@
-"""Which kernels and which precision to compute with: chosen by what the hardware has, never by a timing.
+"""Chooses compute kernels and precision by the features of the hardware, never by a timing.
 
-A timing is a coin toss where two kernels are equally fast, and two kernels differ in the last bits of their results.
+If two kernels are equally fast, a timing selects one of them at random, and their results differ in the last bits.
 """
 
 import functools
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer computed by oneDNN where no gradient is needed; equal to `nn.Linear` but for rounding."""
+    """A linear layer computed by oneDNN when no gradient is needed; equal to `nn.Linear` up to rounding."""
 
     def forward(self, input: Tensor) -> Tensor:
         """As `nn.Linear`: (..., in_features) -> (..., out_features)."""
@@ -22,10 +22,10 @@ class OneDnnLinear(nn.Linear):
 
 
 def use_onednn(model: nn.Module) -> None:
-    """Compute a model's linear layers with oneDNN on AMD processors.
+    """Computes a model's linear layers with oneDNN on AMD processors.
 
-    On a CPU torch gives float32 matrix products to MKL, which can be slower than oneDNN on processors that are not
-    Intel's. Other processors keep torch's own choice.
+    On a CPU, torch computes float32 matrix products with MKL, which can be slower than oneDNN on processors that are
+    not made by Intel. On processors of other vendors, torch's default kernels are used.
     """
     if not (torch.backends.mkldnn.is_available() and hasattr(torch.ops.mkldnn, "_linear_pointwise")):
         return
@@ -38,7 +38,7 @@ def use_onednn(model: nn.Module) -> None:
 
 @functools.cache
 def is_amd_processor() -> bool:
-    """Whether the processor's vendor is AMD; False where the system does not say."""
+    """Whether the processor's vendor is AMD; False if the system does not report it."""
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
         return "AuthenticAMD" in cpuinfo.read_text(encoding="utf-8", errors="replace")
@@ -46,13 +46,13 @@ def is_amd_processor() -> bool:
 
 
 def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
-    """Whether a device multiplies bfloat16 matrices by instructions of its own, and the reason in words.
+    """Whether a device has instructions for bfloat16 matrix products, and the reason as a text.
 
     Without such instructions bfloat16 is emulated, many times slower than float32.
 
     Returns:
         True for a GPU with bfloat16 and for an x86 processor with AVX512-BF16 or AMX-BF16 that oneDNN may use
-        (`ONEDNN_MAX_CPU_ISA` can forbid them); and what was found, for a log.
+        (`ONEDNN_MAX_CPU_ISA` can disable them); and the reason, for a log.
     """
     if device.type == "cuda":
         supported = torch.cuda.is_bf16_supported(including_emulation=False)

@@ -1,4 +1,4 @@
-"""Encoding by several threads or processes: windows of texts in, their vectors out in the same order."""
+"""Encodes windows of texts in several threads or processes, and yields their vectors in the order of the texts."""
 
 import contextlib
 import os
@@ -15,15 +15,15 @@ from transformers import PreTrainedModel
 
 
 class WindowEncoder(Protocol):
-    """What a worker process needs of an `Encoder`."""
+    """The part of `Encoder` that a worker process uses."""
 
     def stream(self, texts: Iterable[str], *options: Any) -> Iterator[np.ndarray]:
-        """Vectors of texts, a few at a time."""
+        """Yields vectors of texts, a few at a time."""
         ...
 
 
 def split_windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Lists of `size` consecutive texts, the last one possibly shorter, read as they are needed."""
+    """Yields lists of `size` consecutive texts (the last list may be shorter), reading texts as they are needed."""
     remaining = iter(texts)
     return iter(lambda: list(islice(remaining, size)), [])
 
@@ -31,7 +31,7 @@ def split_windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
 def encode_in_threads(
     encode: Callable[[list[str]], np.ndarray], windows: Iterator[list[str]], threads: int
 ) -> Iterator[np.ndarray]:
-    """The vectors of each window, in order; a single window, or a single thread, starts no others."""
+    """Yields the vectors of each window, in order; starts threads only for several windows and several threads."""
     first = list(islice(windows, 2))
     windows = chain(first, windows)
     if threads == 1 or len(first) < 2:
@@ -51,7 +51,7 @@ def encode_in_processes(
     options: tuple[Any, ...],
     processes: int,
 ) -> Iterator[np.ndarray]:
-    """The vectors of each window, in order.
+    """Yields the vectors of each window, in order.
 
     Args:
         make_encoder: Called in every process, with its model.
@@ -72,7 +72,7 @@ def encode_in_processes(
 
 @contextlib.contextmanager
 def _without_tokenizer_threads() -> Iterator[None]:
-    """Turns the tokenizers library's own threads off: they would compete with ours, one of which runs on each core."""
+    """Disables the threads of the tokenizers library: they would compete with ours, of which there is one per core."""
     name = "TOKENIZERS_PARALLELISM"
     before = os.environ.get(name)
     os.environ[name] = before or "false"
@@ -100,7 +100,7 @@ def _map_in_order(
             future.cancel()
 
 
-_process_encoder: WindowEncoder  # of a process that `encode_in_processes` started
+_process_encoder: WindowEncoder  # set in processes that `encode_in_processes` starts
 
 
 def _start_process(

@@ -8,21 +8,26 @@ from pathlib import Path
 from typing import Any
 
 
-def read_texts(file: str, column: str) -> Iterator[str]:
+def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[str]:
     """Yields the texts of a file: its lines, those of standard input if it is "-", or a column of a Parquet file.
 
     The file may be larger than memory.
 
+    Args:
+        file: Name of the file.
+        column: Column of a Parquet file.
+        remedy: End of the message if the column does not exist.
+
     Raises:
-        ValueError: The file is missing, holds no text, is not UTF-8 (the message names the line), or has no such
+        ValueError: The file is missing, contains no text, is not UTF-8 (the message names the line), or lacks the
             column.
     """
     if file != "-" and not Path(file).is_file():
-        raise ValueError(f"{file}: there is no such file")
-    texts = _parquet_texts(file, column) if file.endswith(".parquet") else _lines(file)
+        raise ValueError(f"{file}: file not found")
+    texts = _parquet_texts(file, column, remedy) if file.endswith(".parquet") else _lines(file)
     first = next(texts, None)
     if first is None:
-        raise ValueError(f"{file} holds no text, expected at least one")
+        raise ValueError(f"{file} contains no text, expected at least one")
     yield from chain([first], texts)
 
 
@@ -35,11 +40,11 @@ def _lines(file: str) -> Iterator[str]:
                 raise ValueError(f"{file}, line {number}: not UTF-8 ({error.reason}); convert the file") from error
 
 
-def _parquet_texts(file: str, column: str) -> Iterator[str]:
+def _parquet_texts(file: str, column: str, remedy: str) -> Iterator[str]:
     with import_parquet().ParquetFile(file) as parquet:
         names = parquet.schema_arrow.names
         if column not in names:
-            raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}: choose one with --column")
+            raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
         for batch in parquet.iter_batches(columns=[column]):
             texts = batch.column(0).to_pylist()
             if not all(isinstance(text, str) for text in texts):

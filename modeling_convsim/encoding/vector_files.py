@@ -15,8 +15,8 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
 
     Args:
         output: A .npy file for the vectors alone, or a .parquet file with the columns `text` and `embedding`.
-        texts: Read as they are needed.
-        encode: Maps texts to their vectors, some at a time, in order.
+        texts: Any number of texts; they are read as they are needed.
+        encode: Yields the vectors of texts, in order, a few at a time.
 
     Returns:
         The number of vectors.

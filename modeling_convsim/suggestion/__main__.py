@@ -5,13 +5,16 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.encoding.encoder import Dtype, Encoder
+from modeling_convsim.command_line import ArgumentParser
+from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
-from modeling_convsim.suggestion.reply_index import DUPLICATE_COSINE, ReplyIndex
-from modeling_convsim.suggestion.storage import IndexSide, check_index_folder
+from modeling_convsim.suggestion.options import IndexSide
+
+if TYPE_CHECKING:
+    from modeling_convsim.suggestion import ReplyIndex
 
 RUN = "  python -m modeling_convsim.suggestion"
 EXAMPLES = {
@@ -26,7 +29,7 @@ EXAMPLES = {
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses and validates the command line."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m modeling_convsim.suggestion",
         description="Suggest replies, or find questions (FAQ), with a saved model.",
         epilog="\n".join(["examples:", *EXAMPLES.values()]),
@@ -37,61 +40,64 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     _add_suggest(commands)
     _add_calibrate(commands)
     options, rest = parser.parse_known_args(arguments)
-    # argparse takes no more TEXT after an option in between.
-    if rest and (options.command != "suggest" or any(text.startswith("-") for text in rest)):
-        parser.error(f"unrecognized arguments: {' '.join(rest)}")
-    if rest:
-        options.texts += rest
+    if options.command == "suggest" and not any(word.startswith("-") for word in rest):
+        options.texts += rest  # argparse takes no more TEXT after an option in between
+    elif rest:
+        parser.parse_args(arguments)  # exits with a message
+    if options.command == "build":
+        _refuse_ignored_columns(parser, options)
     return options
 
 
+def _refuse_ignored_columns(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    texts = [file for file in options.files if not file.endswith(".parquet")]
+    if options.column and len(texts) == len(options.files):
+        parser.error(f"--column {options.column}: {texts[0]} has no columns; omit --column or use .parquet files")
+    if options.answers and texts:
+        parser.error(f"--answers {options.answers}: {texts[0]} has no columns, expected .parquet files")
+    if options.answers and options.side != "input":
+        parser.error(f"--answers {options.answers} needs --side input: only questions have answers")
+
+
 def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
-    """A parser with the options that all commands share."""
-    command = commands.add_parser(
+    return commands.add_parser(
         name,
         help=help,
         description=help,
         epilog=f"examples:\n{EXAMPLES[name]}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    command.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
-    command.add_argument(
-        "--dtype",
-        choices=get_args(Dtype),
-        default="float32",
-        help="precision of the model; auto: bfloat16 if this device has instructions for it (default: float32)",
-    )
-    return command
 
 
 def _add_build(commands: Any) -> None:
     build = _add_command(commands, "build", "Build an index of replies, or of questions, and save it.")
     build.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
     build.add_argument("files", nargs="+", metavar="FILE", help="texts: one per line, UTF-8, or a .parquet file")
-    build.add_argument("-o", "--output", type=Path, required=True, help="folder of the index")
-    build.add_argument(
+    group = build.add_argument_group("input and output")
+    group.add_argument("--column", help="column of .parquet files with the texts (default: the value of --side)")
+    group.add_argument(
+        "--answers",
+        metavar="COLUMN",
+        help="column of .parquet files with the answers to show with the questions of --side input (default: none)",
+    )
+    group.add_argument("-o", "--output", type=Path, required=True, help="folder of the index")
+    group.add_argument(
         "--side",
         choices=get_args(IndexSide),
         default="response",
         help="response: replies, scored by the model; input: questions, scored by cosine (default: response)",
     )
-    build.add_argument("--column", help="column of .parquet files with the texts (default: the value of --side)")
-    build.add_argument("--answers", metavar="COLUMN", help="column of .parquet files to show with each text found")
-    build.add_argument(
-        "--duplicate-cosine",
-        type=float,
-        default=DUPLICATE_COSINE,
-        help="near-duplicates are texts whose sentence embeddings have this cosine or more; only the best of them is "
-        f"suggested; 1 turns this off (default: {DUPLICATE_COSINE})",
-    )
-    build.add_argument(
-        "--truncate-dim",
+    group.add_argument(
+        "--truncate_dim",
         type=int,
         metavar="N",
         help="truncate vectors to N dimensions, for Matryoshka embeddings: a model trained with matryoshka_dims "
         "(default: no truncation)",
     )
-    build.add_argument("--processes", type=int, default=1, help="number of encoding processes (default: 1)")
+    hardware = _add_hardware(build)
+    hardware.add_argument(
+        "--processes", type=int, default=1, metavar="N", help="number of encoding processes (default: 1)"
+    )
 
 
 def _add_suggest(commands: Any) -> None:
@@ -100,15 +106,21 @@ def _add_suggest(commands: Any) -> None:
     )
     suggest.add_argument("index", type=Path, help="folder of an index")
     suggest.add_argument("texts", nargs="*", metavar="TEXT", help="texts to answer (default: lines of standard input)")
-    suggest.add_argument("--k", type=int, default=3, help="replies per text (default: 3)")
-    suggest.add_argument(
-        "--threshold", type=float, help="lowest score, instead of the index's threshold; --threshold=-inf for none"
+    group = suggest.add_argument_group("suggestions")
+    group.add_argument("--k", type=int, default=3, help="maximum number of suggestions per text (default: 3)")
+    group.add_argument(
+        "--threshold",
+        type=float,
+        help="lowest score of a suggestion; --threshold=-inf for no threshold (default: the index's threshold)",
     )
-    suggest.add_argument(
-        "--allowed", metavar="FILE", help="suggest only these replies, which must be in the index; see FILE of build"
+    group.add_argument(
+        "--allowed",
+        metavar="FILE",
+        help="suggest only these replies: a text file, one per line, all of them in the index (default: the whole "
+        "index)",
     )
-    suggest.add_argument("--column", default="response", help="column of --allowed, if .parquet (default: response)")
     _add_model(suggest)
+    _add_hardware(suggest)
 
 
 def _add_calibrate(commands: Any) -> None:
@@ -116,28 +128,47 @@ def _add_calibrate(commands: Any) -> None:
         commands, "calibrate", "Set the threshold, the score below which nothing is suggested, from held-out pairs."
     )
     calibrate.add_argument("index", type=Path, help="folder of an index")
-    calibrate.add_argument("pairs", nargs="+", help=".parquet files of pairs that model and index have not seen")
     calibrate.add_argument(
+        "pairs",
+        nargs="+",
+        metavar="PAIRS",
+        help=".parquet files of pairs that neither the model nor the index has seen, with the columns input and "
+        "response",
+    )
+    group = calibrate.add_argument_group("threshold")
+    group.add_argument(
         "--precision",
         type=float,
         default=0.9,
         help="required precision: the share of suggestions that are right, which means that the pair's own reply, or a "
         "near-duplicate of it, scores above all other candidates (default: 0.9)",
     )
-    calibrate.add_argument(
+    group.add_argument(
         "--candidates",
         type=_candidates,
         default=100,
         help="number of candidates: the pair's own reply and others sampled from the index; all: the whole index "
         "(default: 100)",
     )
-    calibrate.add_argument("--input", default="input", help="column of the texts to answer (default: input)")
-    calibrate.add_argument("--response", default="response", help="column of the right replies (default: response)")
     _add_model(calibrate)
+    _add_hardware(calibrate)
 
 
 def _add_model(command: argparse.ArgumentParser) -> None:
-    command.add_argument("--model", help="where the index's model is, if it has been moved")
+    group = command.add_argument_group("model")
+    group.add_argument("--model", help="where the index's model is now (default: the folder or name in the index)")
+
+
+def _add_hardware(command: argparse.ArgumentParser) -> Any:
+    group = command.add_argument_group("hardware")
+    group.add_argument("--device", help="cpu, cuda, cuda:1 … (default: a GPU if there is one)")
+    group.add_argument(
+        "--dtype",
+        choices=get_args(Dtype),
+        default="float32",
+        help="precision of the model; auto: bfloat16 if this device has instructions for it (default: float32)",
+    )
+    return group
 
 
 def _candidates(value: str) -> int | None:
@@ -158,18 +189,21 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+# The functions below import what needs torch, which takes seconds, after the arguments are parsed.
+
+
 def _build(options: argparse.Namespace) -> None:
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+    from modeling_convsim.suggestion.storage import check_index_folder
+
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
-    for file in options.files:
-        if options.answers and not file.endswith(".parquet"):
-            raise ValueError(f"--answers {options.answers}: {file} has no columns, expected .parquet files")
     index = ReplyIndex.build(
         Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
-        _texts(options.files, options.column or options.side, "--column"),
+        _texts(options.files, options.column or options.side, ": choose one with --column"),
         options.side,
-        _texts(options.files, options.answers, "--answers") if options.answers else None,
-        options.duplicate_cosine,
+        _texts(options.files, options.answers, ": choose one with --answers") if options.answers else None,
         show_progress=True,
         processes=options.processes,
     )
@@ -181,8 +215,8 @@ def _build(options: argparse.Namespace) -> None:
 def _suggest(options: argparse.Namespace) -> None:
     index = _load(options)
     if options.allowed:
-        index = index.only(_texts([options.allowed], options.column, "--column"))
-    for text in options.texts or read_texts("-", ""):
+        index = index.only(read_texts(options.allowed))
+    for text in options.texts or read_texts("-"):
         suggestions = index.suggest(text, options.k, options.threshold)
         print(text)
         for suggestion in suggestions:
@@ -198,9 +232,10 @@ def _suggest(options: argparse.Namespace) -> None:
 def _calibrate(options: argparse.Namespace) -> None:
     for file in options.pairs:
         if not file.endswith(".parquet"):
-            raise ValueError(f"{file}: expected a .parquet file with the columns {options.input}, {options.response}")
-    inputs = list(_texts(options.pairs, options.input, "--input"))
-    expected = list(_texts(options.pairs, options.response, "--response"))
+            raise ValueError(f"{file}: expected a .parquet file with the columns input, response")
+    inputs, expected = (
+        list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
+    )
     index = _load(options)
     result = index.calibrate(inputs, expected, options.precision, options.candidates, show_progress=True)
     index.save_settings(options.index)
@@ -211,17 +246,17 @@ def _calibrate(options: argparse.Namespace) -> None:
     )
 
 
-def _load(options: argparse.Namespace) -> ReplyIndex:
+def _load(options: argparse.Namespace) -> "ReplyIndex":
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
+
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
     return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
 
 
-def _texts(files: list[str], column: str, option: str) -> Iterator[str]:
-    """Yields the texts of several files; `option` is the one that names their column."""
-    try:
-        yield from chain.from_iterable(read_texts(file, column) for file in files)
-    except ValueError as error:
-        raise ValueError(str(error).replace("--column", option)) from error
+def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:
+    """Yields the texts of several files; `remedy` is as in `read_texts`."""
+    return chain.from_iterable(read_texts(file, column, remedy) for file in files)
 
 
 if __name__ == "__main__":

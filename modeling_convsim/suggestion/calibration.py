@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-MIN_SUGGESTIONS = 20  # that a threshold is based on: the precision of fewer is unreliable
+MIN_SUGGESTIONS = 20  # a threshold needs at least this many: the precision of fewer suggestions is unreliable
 
 
 @dataclass(frozen=True)
@@ -12,7 +12,7 @@ class Calibration:
     """Precision and coverage, 0 to 1, of suggestions that score `threshold` or more; saved in an index's index.json."""
 
     threshold: float
-    wanted: float  # the precision that was asked for
+    min_precision: float  # the required precision
     precision: float  # share of the suggestions made that are right
     coverage: float  # share of the pairs for which a suggestion is made
     candidates: int | None  # number of replies that the right one is ranked among; None is the whole index
@@ -22,7 +22,7 @@ class Calibration:
 def choose_threshold(
     scores: np.ndarray, is_right: np.ndarray, min_precision: float, candidates: int | None
 ) -> Calibration:
-    """Finds the lowest threshold at which the remaining suggestions have the required precision.
+    """Finds the lowest threshold at which suggestions have the required precision.
 
     Args:
         scores: (pairs,), the score of each input's best candidate.
@@ -31,7 +31,7 @@ def choose_threshold(
         candidates: The number of candidates, for the record.
 
     Raises:
-        ValueError: No threshold has that precision; the message says which precision is possible.
+        ValueError: No threshold has that precision; the message gives the highest possible one.
     """
     if not 0 < min_precision <= 1:
         raise ValueError(f"the precision is {min_precision}, expected a number above 0, at most 1")

@@ -1,4 +1,4 @@
-"""Merging replies that are written differently, and filtering suggestions that mean nearly the same."""
+"""Merges variants of a reply, and drops suggestions that are near-duplicates of better ones."""
 
 import re
 import unicodedata
@@ -26,8 +26,8 @@ class _Group:
     """The variants of a reply."""
 
     text: str  # the most frequent variant
-    highest: int  # how often that one occurs
-    total: int  # how often any of them does
+    highest: int  # occurrences of that variant
+    total: int  # occurrences of all variants
 
 
 def canonical_form(text: str) -> str:
@@ -38,7 +38,7 @@ def canonical_form(text: str) -> str:
 
 
 def deduplicate(texts: Iterable[str], answers: Iterable[str] | None = None) -> Replies:
-    """Merges texts that have the same `canonical_form`; leaves blank texts out.
+    """Merges texts that have the same `canonical_form`; drops blank texts.
 
     The merged reply is the most frequent variant (the first of equally frequent ones). Its count is that of all
     variants; its answer is the first answer of that variant.
@@ -64,7 +64,7 @@ def deduplicate(texts: Iterable[str], answers: Iterable[str] | None = None) -> R
 
 
 def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float) -> list[int]:
-    """Positions of the embeddings that remain if each one too similar to an earlier remaining one is dropped.
+    """Drops each embedding that is too similar to an earlier one; returns the positions of the remaining ones.
 
     Args:
         embeddings: (texts, dimensions), L2-normalized, best first.

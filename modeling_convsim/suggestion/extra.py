@@ -1,4 +1,4 @@
-"""Modules of the optional dependencies `convsim[suggest]`."""
+"""Imports the optional dependencies of the extra `convsim[suggest]`."""
 
 from importlib import import_module
 from typing import Any
@@ -8,7 +8,7 @@ def import_extra(module: str, purpose: str) -> Any:
     """Imports a module of the extra `suggest`.
 
     Raises:
-        ValueError: It is not installed; the message says what for, and how to install it.
+        ValueError: It is not installed; the message names the purpose and the command that installs it.
     """
     try:
         return import_module(module)

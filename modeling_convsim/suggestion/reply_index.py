@@ -1,4 +1,4 @@
-"""`ReplyIndex`: replies (or questions) that are searched for those with the highest scores for a text."""
+"""`ReplyIndex`: replies (or questions) that are searched for the highest scores."""
 
 import math
 import os
@@ -11,23 +11,23 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.encoder import Encoder
+from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
 from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate, drop_near_duplicates
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.options import DUPLICATE_COSINE, IndexSide
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
 from modeling_convsim.suggestion.storage import (
     IndexSettings,
-    IndexSide,
     hash_weights,
     read_index,
     write_index,
     write_settings,
 )
 
-DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
-BLOCK = 256  # queries that are searched for together
-FEW, MANY = 4, 64  # candidates per suggestion: each has to be encoded to find near-duplicates, so few are tried first
+BLOCK = 256  # number of queries per search
+FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes candidates, so few are tried first
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class ReplyIndex:
         """Deduplicates texts and encodes them.
 
         Args:
-            encoder: The model. A saved index stores its name, as it was given, and its `truncate_dim`.
+            encoder: The model. A saved index stores its name, as the user gave it, and its `truncate_dim`.
             texts: Replies (side "response") or questions (side "input"), including repeated ones.
             side: See the class.
             answers: What to show with each question, one for each text.
@@ -196,8 +196,8 @@ class ReplyIndex:
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
 
-        With 100,000 replies or more the search is in int8, which may miss a reply that scores as high as the last one
-        found.
+        With 100,000 replies or more the search is in int8, which may miss a reply whose score equals the lowest one
+        returned.
 
         Returns:
             Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
@@ -208,10 +208,10 @@ class ReplyIndex:
         return self._int8.search(self.vectors, queries, k)
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
-        """An index of the replies that a list names (in any variant), and no others.
+        """Restricts the index to the replies of a list (in any variant).
 
         Raises:
-            ValueError: The list is empty, or names a reply that is not in the index.
+            ValueError: The list is empty, or contains a reply that is not in the index.
         """
         row_of = {canonical_form(text): row for row, text in enumerate(self.replies.texts)}
         named = {text: row_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
@@ -244,13 +244,13 @@ class ReplyIndex:
             expected: The right reply to each (or, in an index of questions, a question with the same meaning).
             precision: The required precision, above 0 and at most 1.
             candidates: Number of candidates: the expected reply and others sampled from the index with seed 0. None
-                uses the index itself, which then must hold the expected reply, and where other replies that are right,
-                too, compete with it more often.
+                uses the whole index, which must then contain the expected reply, and in which other right replies
+                compete with it more often.
             show_progress: Show the remaining time.
 
         Raises:
-            ValueError: No threshold has that precision (the message says which is possible), or an option is out of
-                range.
+            ValueError: No threshold has that precision (the message gives the highest possible one), or an option is
+                out of range.
         """
         if len(inputs) != len(expected):
             raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
@@ -280,7 +280,7 @@ class ReplyIndex:
         return "query" if self.side == "response" else "input"
 
     def save(self, folder: str | os.PathLike) -> None:
-        """Writes the index to a folder, replacing an index that is there.
+        """Writes the index to a folder, replacing an existing index.
 
         Raises:
             ValueError: The folder holds something else, or pyarrow is not installed.
@@ -321,7 +321,7 @@ class ReplyIndex:
             dtype: As in `Encoder.from_pretrained`, for the model that the index names.
 
         Raises:
-            ValueError: A file is missing or broken, the model's weights are not those that the index was built with, or
+            ValueError: A file is missing or broken, the model's weights differ from those that built the index, or
                 `encoder` has another `truncate_dim`.
         """
         folder = Path(folder)
@@ -336,7 +336,7 @@ def _open_encoder(folder: Path, settings: IndexSettings, device: str | torch.dev
     try:
         return Encoder.from_pretrained(settings.model, device, dtype, settings.truncate_dim)
     except ValueError as error:
-        raise ValueError(f"{error} ({folder} was built with it; if it has been moved, say where it is)") from error
+        raise ValueError(f"{error} ({folder} was built with it; if it has been moved, give its new folder)") from error
 
 
 def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:

@@ -1,7 +1,7 @@
 """Exhaustive search for the vectors with the highest dot products: in float32, or in int8 if there are many.
 
-Replies are far from the texts that they answer, so a search graph, which visits a part of the vectors, misses a quarter
-of the ten best of a million (`suggest_recall` in tests/benchmarks). Here every vector is scored.
+Replies are far from the texts that they answer, so a search graph, which visits only some vectors, misses a quarter of
+the ten best of a million (`suggest_recall` in tests/benchmarks). This search scores every vector.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from tqdm import tqdm
 
 from modeling_convsim.suggestion.extra import import_extra
 
-INT8_FROM = 100_000  # number of vectors from which on they are searched in int8
+INT8_FROM = 100_000  # an index of this many vectors or more is searched in int8
 CHUNK = 2**14  # vectors that are scored together: their scores stay in the processor's cache
 
 
 def needs_int8(count: int) -> bool:
-    """Whether so many vectors are searched in int8."""
+    """Whether an index of `count` vectors is searched in int8."""
     return count >= INT8_FROM
 
 
@@ -56,7 +56,7 @@ class Int8Vectors:
         """As `exact_search`, except for vectors that quantization keeps out of the 2 k + 16 best.
 
         Args:
-            vectors: (vectors, dimensions), of any float type: what was quantized, which scores the candidates exactly.
+            vectors: (vectors, dimensions), of any float type: the vectors before quantization, for the exact scores.
             queries: (queries, dimensions), float32.
             k: At most the number of vectors.
         """

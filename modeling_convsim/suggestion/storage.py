@@ -9,7 +9,7 @@ import json
 import shutil
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,16 +18,15 @@ from torch import nn
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.options import IndexSide
 from modeling_convsim.suggestion.search import needs_int8, quantize
-
-IndexSide = Literal["response", "input"]
 
 
 @dataclass(frozen=True)
 class IndexSettings:
     """The fields of index.json."""
 
-    model: str  # folder or repository id of the model, as it was given
+    model: str  # folder or repository id of the model, as the user gave it
     weights_sha256: str
     truncate_dim: int | None
     side: IndexSide
@@ -61,7 +60,7 @@ def check_index_folder(folder: Path) -> None:
 
 
 def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray) -> None:
-    """Writes an index's folder, replacing an index that is there.
+    """Writes an index's folder, replacing an existing index.
 
     Raises:
         ValueError: The folder holds something else, or pyarrow is not installed.
@@ -100,7 +99,7 @@ def read_index(folder: Path) -> SavedIndex:
         ValueError: A file is missing or broken, or pyarrow is not installed.
     """
     if not (folder / "index.json").is_file():
-        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, as `build` writes it")
+        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
     parquet = import_extra("pyarrow.parquet", "opening an index")
     try:
         settings = _read_settings(folder)

@@ -1,1 +1,1 @@
-"""Speed and memory against named peers: `make bench`."""
+"""Benchmarks of speed and memory against named peers: `make bench`."""

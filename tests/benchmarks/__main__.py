@@ -1,6 +1,5 @@
 """Run the benchmarks and write results.json and results.md: `python -m tests.benchmarks [--only NAME …]`."""
 
-import argparse
 import dataclasses
 import sys
 import tempfile
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from data_scripts.command_line import ArgumentParser
 from tests.benchmarks.measuring import Contender, MeasurementError, alternate, run
 from tests.benchmarks.processes import ProcessError
 from tests.benchmarks.registry import BENCHMARKS, REASONS, Facts
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def measure_group(
     names: Sequence[str], material: "Material", repeats: int, facts: Facts
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The entries of results.json, by name, of benchmarks that are measured in the same alternating runs."""
+    """Yield the name and the results.json entry of each benchmark; all share the same alternating runs."""
     benchmarks = [BENCHMARKS[name] for name in names]
     for preparation in _distinct([one.prepare for one in benchmarks if one.prepare]):
         run(material, preparation)
@@ -38,15 +38,17 @@ def _distinct(contenders: Sequence[Contender]) -> list[Contender]:
     return list({contender.key: contender for contender in contenders}.values())
 
 
-def run_benchmarks(names: Sequence[str], material: "Material", repeats: int, output: Path, needed: bool) -> None:
-    """Measure, printing as it goes; results are written after every group, over those of the same name.
+def run_benchmarks(
+    names: Sequence[str], material: "Material", repeats: int, output: Path, skip_unsupported: bool
+) -> None:
+    """Measure and print the benchmarks; after each group, update their entries in the results.
 
     Args:
-        names: of the benchmarks.
-        material: what they read.
+        names: the benchmarks.
+        material: the files that they read.
         repeats: runs of each contender.
         output: folder of the results.
-        needed: skip the benchmarks that need hardware which is not present.
+        skip_unsupported: skip the benchmarks that require hardware which this machine lacks.
 
     Raises:
         ProcessError, MeasurementError: see `alternate`.
@@ -57,7 +59,7 @@ def run_benchmarks(names: Sequence[str], material: "Material", repeats: int, out
     skipped = {
         name: REASONS[benchmark.needs]
         for name, benchmark in BENCHMARKS.items()
-        if needed and benchmark.needs and not facts[benchmark.needs]
+        if skip_unsupported and benchmark.needs and not facts[benchmark.needs]
     }
     groups: dict[str, list[str]] = {}
     for name in names:
@@ -74,32 +76,32 @@ def run_benchmarks(names: Sequence[str], material: "Material", repeats: int, out
 
 
 def _run_smoke(names: Sequence[str], output: Path) -> None:
-    """All benchmarks at tiny sizes, in forks of this process, over files that are written anew."""
+    """Run benchmarks at tiny sizes, in forks of this process, on newly generated files."""
     for module in ("encoding", "extracting", "suggesting", "training"):
         import_module(f"tests.benchmarks.{module}")
     import_module("data_scripts.sources.reddit")
-    tqdm.monitor_interval = 0  # no thread beside the one that forks
+    tqdm.monitor_interval = 0  # forking is unsafe with a second thread
     from tests.benchmarks.material import SIZES
 
     with tempfile.TemporaryDirectory() as folder:
         material = dataclasses.replace(SIZES["smoke"], folder=Path(folder))
-        run_benchmarks(names, material, 1, output, needed=False)
+        run_benchmarks(names, material, 1, output, skip_unsupported=False)
 
 
-def _build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def _build_parser() -> ArgumentParser:
+    parser = ArgumentParser(
         prog="python -m tests.benchmarks",
-        description="Measure speed and memory against peers. What the benchmarks read is built once, in "
-        "runs/benchmarks; delete that folder to rebuild it. CONVSIM_DATA names the folder of real data (default: "
-        "../shared/data); without it, synthetic text is used, and the results say so.",
+        description="Measure speed and memory against peers. The files that the benchmarks read are built once, in "
+        "runs/benchmarks; delete that folder to rebuild them. CONVSIM_DATA names the folder of real data (default: "
+        "../shared/data); without real data, the benchmarks use synthetic text, and the results say so.",
     )
     parser.add_argument("--only", nargs="+", choices=BENCHMARKS, metavar="NAME", help=", ".join(BENCHMARKS))
     parser.add_argument("--repeats", type=int, default=3, help="runs of each contender (default: 3)")
     parser.add_argument(
         "--smoke",
         action="store_true",
-        help="show that the benchmarks run: tiny sizes, one run of each contender, no GPU or bf16 needed; the results "
-        "mean nothing",
+        help="check that the benchmarks run: tiny sizes, one run of each contender, no GPU or bf16 needed; the results "
+        "are meaningless",
     )
     parser.add_argument(
         "--output",
@@ -121,9 +123,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if options.smoke:
             _run_smoke(names, options.output or HERE.parents[1] / "runs" / "benchmarks" / "smoke")
         else:
-            from tests.benchmarks.material import SIZES  # torch and all: not needed for --help
+            from tests.benchmarks.material import SIZES  # imports torch, which --help does not need
 
-            run_benchmarks(names, SIZES["full"], options.repeats, options.output or HERE, needed=True)
+            run_benchmarks(names, SIZES["full"], options.repeats, options.output or HERE, skip_unsupported=True)
     except (MeasurementError, ProcessError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -1,4 +1,4 @@
-"""Encoding: `modeling_convsim.encoding.Encoder` against model2vec and sentence-transformers, on the same texts."""
+"""Encoding speed: our `Encoder` against model2vec and sentence-transformers, on the same texts."""
 
 import tempfile
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ WARM_UP = 200  # texts
 
 
 def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
-    """Our DAN with the vocabulary and the embedding tables it is trained with."""
+    """Measure our DAN, with a vocabulary and embedding matrices of the size that it is trained with."""
     torch.manual_seed(0)
     config = ConvSimDanConfig(
         vocab_size=material.words,
@@ -34,14 +34,14 @@ def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
 
 
 def model2vec(material: Material) -> dict[str, float]:
-    """model2vec's StaticModel with the same vocabulary and width, in its default settings (threads included)."""
+    """Measure model2vec's StaticModel with the same vocabulary and width and its default settings (threads too)."""
     vectors = np.random.default_rng(0).standard_normal((material.words, material.width), dtype=np.float32)
     model = StaticModel(vectors, material.tokenizer(material.words).backend_tokenizer, normalize=True)
     return _time(model.encode, material.comments(material.texts), material.encode_seconds)
 
 
 def tokenizer(material: Material) -> dict[str, float]:
-    """The tokenizer alone, in its fastest form: a thousand texts per call, ids not converted to Python."""
+    """Measure only the tokenizer, in its fastest form: 1,000 texts per call, ids not converted to Python."""
     backend = material.tokenizer(material.words).backend_tokenizer
 
     def tokenize(texts: list[str]) -> None:
@@ -52,25 +52,25 @@ def tokenizer(material: Material) -> dict[str, float]:
 
 
 def minilm(material: Material) -> dict[str, float]:
-    """all-MiniLM-L6-v2 in sentence-transformers, on the first of the same texts."""
+    """Measure all-MiniLM-L6-v2 in sentence-transformers, on the first of the same texts."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
     return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer(material: Material) -> dict[str, float]:
-    """Our Transformer at the paper's size, float32."""
+    """Measure our Transformer at the paper's size, in float32."""
     encoder = Encoder.from_pretrained(material.transformer, device="cpu")
     return _time(encoder.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer_peer(material: Material) -> dict[str, float]:
-    """The same folder in sentence-transformers, float32."""
+    """Measure the same saved model in sentence-transformers, in float32."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
     return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
 
 
 def transformer_bf16(material: Material) -> dict[str, float]:
-    """Our Transformer in bfloat16, whose vectors must stay close to those of float32."""
+    """Measure our Transformer in bfloat16; raise ValueError if a vector's cosine to float32 is 0.999 or less."""
     texts = material.comments(material.slow_texts)
     exact = Encoder.from_pretrained(material.transformer, device="cpu").encode(texts[:WARM_UP])
     encoder = Encoder.from_pretrained(material.transformer, device="cpu", dtype="bfloat16")
@@ -82,7 +82,7 @@ def transformer_bf16(material: Material) -> dict[str, float]:
 
 
 def cbow_sets(material: Material) -> dict[str, float]:
-    """All pairs of the STS datasets at once, encoded and compared."""
+    """Encode and compare all pairs of the STS datasets in one call."""
     encoder = _cbow(material)
 
     def compare(texts: Sequence[str]) -> np.ndarray:
@@ -93,7 +93,7 @@ def cbow_sets(material: Material) -> dict[str, float]:
 
 
 def cbow_one_by_one(material: Material) -> dict[str, float]:
-    """The same model given one pair at a time, as in section 4.3 of Kenter et al. (2016)."""
+    """Encode and compare one pair per call, as in section 4.3 of Kenter et al. (2016)."""
     encoder = _cbow(material)
 
     def compare(texts: Sequence[str]) -> list[float]:
@@ -104,21 +104,21 @@ def cbow_one_by_one(material: Material) -> dict[str, float]:
 
 
 def cbow_in_numpy(material: Material) -> dict[str, float]:
-    """The same averages, one pair at a time, in plain NumPy after the same tokenizer, without a model class."""
+    """Compute the same averages in plain NumPy, one pair at a time, with the same tokenizer and no model class."""
     encoder = _cbow(material)
-    table = encoder.model.get_input_embeddings().weight.detach().numpy()
+    embeddings = encoder.model.get_input_embeddings().weight.detach().numpy()
     backend, unknown = encoder.tokenizer.backend_tokenizer, encoder.tokenizer.unk_token_id
 
     def average(text: str) -> np.ndarray:
         known = [index for index in backend.encode(text, add_special_tokens=False).ids if index != unknown]
-        return table[known].mean(0) if known else np.zeros(table.shape[1])
+        return embeddings[known].mean(0) if known else np.zeros(embeddings.shape[1])
 
     def compare(texts: Sequence[str]) -> list[float]:
         cosines = []
         for start in range(0, len(texts), 2):
             first, second = average(texts[start]), average(texts[start + 1])
-            length = np.linalg.norm(first) * np.linalg.norm(second)
-            cosines.append(float(first @ second / length) if length else 0.0)
+            norm = np.linalg.norm(first) * np.linalg.norm(second)
+            cosines.append(float(first @ second / norm) if norm else 0.0)
         return cosines
 
     return _time_pairs(compare, material)
@@ -131,7 +131,7 @@ def _cbow(material: Material) -> Encoder:
 
 
 def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float) -> dict[str, float]:
-    """Sentences per second over whole passes through `texts` for `seconds`, after a short untimed warm-up."""
+    """Return sentences per second: full passes over `texts` for at least `seconds`, after an untimed warm-up."""
     encode(texts[:WARM_UP])
     passes, elapsed = time_steps(lambda _: encode(texts), 0, seconds)
     return {"sentences/s": passes * len(texts) / elapsed}

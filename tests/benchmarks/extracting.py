@@ -1,7 +1,7 @@
 """From dumps to pairs: `python -m data_scripts reddit` against a dictionary in plain Python, and against pandas.
 
-All read the same files, written by `synthetic_dumps`, and must write the same pairs to the same splits: their values
-hold a hash of what they wrote, which `measuring.alternate` compares. Imports are not timed. Two cores each.
+All contenders read the files that `synthetic_dumps` writes, on two cores, and must write the same pairs to the same
+splits: each returns a hash of its output, and `measuring.alternate` compares the hashes. Imports are not timed.
 """
 
 import hashlib
@@ -35,25 +35,25 @@ Row = tuple[Any, ...]  # FIELDS, and whether the comment passes the paper's rule
 
 
 def ours(material: Material, source: str, comments: str = "dumped", limit: str | None = None) -> dict[str, Any]:
-    """The command, from `source` ("dumps" or "parquet") of `material.dumped` or `material.many_dumped` comments."""
+    """Run the command on `source` ("dumps" or "parquet") with `material.dumped` or `.many_dumped` comments."""
     count = getattr(material, comments)
     files = _dumps(material, count) if source == "dumps" else _parquet(material, count)
     with tempfile.TemporaryDirectory(dir=material.folder) as folder:
         output = Path(folder) / "pairs"
         arguments = ["reddit", *map(str, files), "--output", str(output)]
-        arguments += ["--memory-limit", limit] if limit else []
+        arguments += ["--memory_limit", limit] if limit else []
         seconds, megabytes = run_data_scripts(material, arguments, CORES)
         return _values(count, seconds) | {"MB": megabytes} | _digest(output, count)
 
 
 def dictionary_join(material: Material, source: str) -> dict[str, Any]:
-    """All comments in a dictionary by their id, then a lookup for each reply."""
+    """Store all comments in a dictionary by id, then look up the parent of each reply."""
 
     def join(output: Path) -> None:
         comments: dict[str, Row] = {}
         for row in read(files):
             other = comments.get(row[0])
-            # Where an id is repeated, the first by time, text, author and parent counts.
+            # Of comments with the same id, keep the first by time, text, author and parent.
             if other is None or (row[6], row[4], row[3], row[1]) < (other[6], other[4], other[3], other[1]):
                 comments[row[0]] = row
         pairs: dict[str, set[tuple[str, str, str, str]]] = {name: set() for name in SPLITS}
@@ -75,13 +75,13 @@ def dictionary_join(material: Material, source: str) -> dict[str, Any]:
 
 
 def pandas_merge(material: Material) -> dict[str, Any]:
-    """The rules over whole columns, and a merge of the comments with themselves."""
+    """Apply the rules to whole columns, then merge the comments with themselves."""
 
     def join(output: Path) -> None:
         comments = pd.concat(map(pd.read_parquet, files), ignore_index=True)
-        twice = comments["id"].duplicated(keep=False)
-        first = comments[twice].sort_values(["created_utc", "body", "author", "parent_id"]).drop_duplicates("id")
-        comments = pd.concat([comments[~twice], first])
+        repeated = comments["id"].duplicated(keep=False)
+        first = comments[repeated].sort_values(["created_utc", "body", "author", "parent_id"]).drop_duplicates("id")
+        comments = pd.concat([comments[~repeated], first])
         body = comments["body"]
         kept = comments[
             ~body.isin(["[deleted]", "[removed]", ""])
@@ -111,7 +111,7 @@ def pandas_merge(material: Material) -> dict[str, Any]:
 
 
 def parse(material: Material) -> dict[str, float]:
-    """Our reader: one dump to the comments' columns as they stand in it, on one core."""
+    """Parse one dump into columns of comments with our reader, on one core, without cleaning."""
     dump = _dumps(material, material.dumped)[0]
     _use_cores(1)
     started, rows = time.perf_counter(), 0
@@ -124,7 +124,7 @@ def parse(material: Material) -> dict[str, float]:
 
 
 def parse_with_json(material: Material) -> dict[str, float]:
-    """`json.loads` for every line of the same dump, and the same columns, on one core."""
+    """Parse the same dump into the same columns with `json.loads` for each line, on one core."""
     dump = _dumps(material, material.dumped)[0]
     _use_cores(1)
     started = time.perf_counter()
@@ -136,7 +136,7 @@ def parse_with_json(material: Material) -> dict[str, float]:
 
 
 def four_gibibytes(material: Material) -> dict[str, float]:
-    """The memory that `memory_extract` may use at most."""
+    """Return the upper bound on the memory of `memory_extract`."""
     return {"MB": 4096}
 
 
@@ -159,7 +159,7 @@ def _values(comments: int, seconds: float) -> dict[str, Any]:
 
 
 def _digest(output: Path, comments: int) -> dict[str, str]:
-    """How many pairs were written, and a hash of them and their splits that does not depend on their order."""
+    """Return the number of pairs written, and a hash of the pairs and their splits that ignores their order."""
     total = rows = 0
     for split in SPLITS:
         for file in sorted(output.glob(f"{split}*.parquet")):
@@ -199,7 +199,7 @@ def _rows_of_dumps(files: Iterable[Path]) -> Iterator[Row]:
 
 
 def _passes(body: str, author: str) -> bool:
-    """The paper's rules that are not about lengths."""
+    """Whether a comment passes the paper's rules other than those on lengths."""
     return (
         body not in ("[deleted]", "[removed]", "")
         and not body.startswith(("https", "/r/", "@"))
@@ -214,7 +214,7 @@ def _json_lines(dump: Path) -> Iterator[dict[str, Any]]:
 
 
 def prepare_dumps(material: Material, sizes: list[str]) -> dict[str, float]:
-    """Write the dumps that are missing; `sizes` are fields of `Material`."""
+    """Generate the dumps that are missing; `sizes` are fields of `Material`."""
     for comments in {getattr(material, size) for size in sizes}:
         folder = _dump_folder(material, comments)
         if not folder.is_dir():
@@ -226,7 +226,7 @@ def prepare_dumps(material: Material, sizes: list[str]) -> dict[str, float]:
 
 
 def prepare_comments(material: Material, sizes: list[str]) -> dict[str, float]:
-    """Write the dumps and the Parquet of comments; the command reuses files that it wrote from the same dumps."""
+    """Generate the dumps and the Parquet of comments; the command reuses the files of an earlier call."""
     prepare_dumps(material, sizes)
     for comments in {getattr(material, size) for size in sizes}:
         output = str(_comment_folder(material, comments))

@@ -1,4 +1,4 @@
-"""What every contender reads: the same pairs, vocabularies and saved model, built once and reused."""
+"""The pairs, vocabularies and saved model that all contenders read, built once and reused."""
 
 import json
 import os
@@ -24,27 +24,27 @@ from trainer.publish.folder import build_folder
 ROOT = Path(__file__).resolve().parents[2]
 MAX_TOKENS = 64
 SYNTHETIC = "synthetic.tsv"
-FILLER = "filler0"  # what the words that fill a vocabulary begin with
+FILLER = "filler0"  # prefix of the words that fill a vocabulary
 
 
 @dataclass(frozen=True)
 class Material:
-    """A folder of files to read, and how much of them is measured."""
+    """The files that contenders read, and the sizes of the measurements."""
 
     folder: Path
-    real: bool = True  # read the Reddit pairs where they are present
-    forks: bool = False  # measure in forks of one process: faster, but with its memory
-    synthetic_pairs: int = 550_000  # where Reddit pairs are absent
+    real: bool = True  # read the Reddit pairs if they are available
+    forks: bool = False  # measure in forks of one process: faster, but its memory counts too
+    synthetic_pairs: int = 550_000  # used without the Reddit pairs
     words: int = 200_000
     transformer_words: int = 50_000  # as trainer/presets/paper_transformer.yaml
     bigram_buckets: int = 2**18
     width: int = 300
     transformer_config: dict[str, Any] = field(default_factory=dict)  # the paper's sizes
-    seconds: float = 15.0  # training and search are timed for at least so long, after a warm-up
-    encode_seconds: float = 5.0  # the same for encoding
+    seconds: float = 15.0  # minimum time of a measurement of training or search, after a warm-up
+    encode_seconds: float = 5.0  # minimum time of a measurement of encoding
     texts: int = 100_000
-    slow_texts: int = 2_000  # for models that take milliseconds a text
-    sts_pairs: int = 16_858  # synthetic pairs, where the STS datasets are absent
+    slow_texts: int = 2_000  # for models that take milliseconds per text
+    sts_pairs: int = 16_858  # synthetic pairs, used without the STS datasets
     gpu_batch: int = 2_048
     replies: int = 1_000_000  # to suggest from
     queries: int = 1_000
@@ -52,12 +52,12 @@ class Material:
     many_dumped: int = 20_000_000
 
     def to_json(self) -> dict[str, Any]:
-        """The fields, for another process."""
+        """Return the fields as JSON values, for another process."""
         return asdict(self) | {"folder": str(self.folder)}
 
     @classmethod
     def from_json(cls, fields: dict[str, Any]) -> "Material":
-        """The inverse of `to_json`."""
+        """Create a material from the result of `to_json`."""
         return cls(**fields | {"folder": Path(fields["folder"])})
 
     @property
@@ -83,18 +83,18 @@ class Material:
         return load_dataset("parquet", data_files=files, split="train")
 
     def token_columns(self, words: int, folder: Path | None = None) -> dict[str, TokenColumn]:
-        """The training pairs' token ids, in the cache that our trainer reads."""
+        """Return the token ids of the training pairs, from the cache that our trainer reads."""
         pairs, cache = self.train_pairs(folder), self.folder / "cache"
         return token_columns(pairs, ["input", "response"], self.tokenizer(words), cache, MAX_TOKENS, False)
 
     def comments(self, count: int) -> list[str]:
-        """Distinct inputs of the training pairs, in a random order of seed 0."""
+        """Return distinct inputs of the training pairs, shuffled with seed 0."""
         distinct = sorted(set(self.train_pairs()["input"]))
         chosen = np.random.default_rng(0).permutation(len(distinct))[:count]
         return [distinct[index] for index in chosen]
 
     def sts_texts(self) -> list[str]:
-        """Both sentences, one after the other, of every raw pair of the 19 STS datasets (scored or not)."""
+        """Return both sentences of every raw pair, scored or not, of the 19 STS datasets, one after the other."""
         folder = data_folder() / "sts"
         if not (self.real and folder.is_dir()):
             return self.comments(2 * self.sts_pairs)
@@ -110,7 +110,7 @@ class Material:
 
 SIZES = {
     "full": Material(ROOT / "runs" / "benchmarks" / "full"),
-    # Only shows that everything runs: its results mean nothing.
+    # Only checks that everything runs: its results are meaningless.
     "smoke": Material(
         ROOT / "runs" / "benchmarks" / "smoke",
         real=False,
@@ -140,14 +140,14 @@ def data_folder() -> Path:
 
 
 def prepare(material: Material) -> dict[str, Any]:
-    """Build what is missing; returns what a reader of the results must know of the text and the machine."""
+    """Build the files that are missing; return facts on the text and the machine, to be reported with the results."""
     material.folder.mkdir(parents=True, exist_ok=True)
     files = sorted((data_folder() / "conversations" / "pairs").glob("reddit_*.tsv.xz")) if material.real else []
     if not material.pairs.is_dir():
         if not files:
             files = [material.folder / SYNTHETIC]
             _write_synthetic_pairs(files[0], material.synthetic_pairs)
-        # A failure has been explained on standard error.
+        # The command has printed its error.
         if data_scripts(["conversations", *map(str, files), "--output", str(material.pairs)]):
             raise SystemExit(2)
     pairs = material.train_pairs()
@@ -181,21 +181,21 @@ def prepare(material: Material) -> dict[str, Any]:
 
 
 def _write_synthetic_pairs(file: Path, count: int) -> None:
-    """Pairs of synthetic words whose frequencies follow Zipf's law, with lengths like those of Reddit comments."""
+    """Write pairs of synthetic words; frequencies follow Zipf's law, and lengths resemble those of Reddit comments."""
     generator = np.random.default_rng(0)
-    shares = np.cumsum(1 / np.arange(1, 300_001))
+    cumulative = np.cumsum(1 / np.arange(1, 300_001))
     with file.open("w", encoding="utf-8") as stream:
         stream.write("input\tresponse\tsource\n")
         for _ in range(count):
             texts = []
             for length in np.clip(generator.lognormal(2.6, 0.7, size=2), 2, 40).astype(int):
-                ranks = np.searchsorted(shares, generator.random(length) * shares[-1])
+                ranks = np.searchsorted(cumulative, generator.random(length) * cumulative[-1])
                 texts.append(" ".join(map(_word, ranks)))
             stream.write("\t".join([*texts, "synthetic"]) + "\n")
 
 
 def _word(rank: int) -> str:
-    """A distinct word for every rank, of letters only, so that texts pass the filter on the share of letters."""
+    """Return a distinct word for each rank, made of letters only, so that texts pass the filter on letters."""
     letters = "en"
     while rank >= 0:
         letters += "abcdefghijklmnopqrstuvwxyz"[rank % 26]
@@ -204,7 +204,7 @@ def _word(rank: int) -> str:
 
 
 def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
-    """A tokenizer of the most frequent words; if the texts have too few, synthetic ones fill the vocabulary."""
+    """Train a tokenizer of the most frequent words; synthetic words fill the vocabulary if the texts have too few."""
     tokenizer = train_tokenizer(texts, "word", words, min_count=1, max_length=MAX_TOKENS)
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary = backend["model"]["vocab"]
@@ -219,7 +219,7 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
 
 
 def _processor() -> str:
-    """The processor's name."""
+    """Return the name of the processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

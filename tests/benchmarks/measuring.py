@@ -1,4 +1,4 @@
-"""Measurements, each in a process of its own, so that no contender warms another's caches or raises its memory peak."""
+"""Measurements in separate processes, so that no contender warms another's caches or raises its peak memory."""
 
 import contextlib
 import json
@@ -16,10 +16,10 @@ from tqdm import tqdm
 
 from tests.benchmarks.processes import call
 
-if TYPE_CHECKING:  # it imports torch, which must not be in the memory of `time_data_scripts`
+if TYPE_CHECKING:  # it imports torch, which `time_data_scripts` must not hold in memory
     from tests.benchmarks.material import Material
 
-SAME = "output"  # values whose names begin so must be the same for every contender
+SAME = "output"  # prefix of the values that must be equal for all contenders
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Contender:
 
     @property
     def key(self) -> str:
-        """Equal for contenders that do the same."""
+        """The function and its options: equal for contenders that measure the same."""
         return f"{self.function} {json.dumps(self.options, sort_keys=True)}"
 
 
@@ -41,28 +41,28 @@ class MeasurementError(Exception):
 
 
 def run(material: "Material", contender: Contender) -> dict[str, Any]:
-    """The values that a contender returns.
+    """Run a contender in another process; return its values.
 
     Raises:
-        ProcessError: it failed.
+        ProcessError: the contender failed.
     """
     arguments = [material.to_json(), contender.function, contender.options]
     return call("tests.benchmarks.measuring.measure_here", arguments, fork=material.forks)
 
 
 def measure_here(material: dict[str, Any], function: str, options: dict[str, Any]) -> dict[str, Any]:
-    """What `run` does, in this process."""
+    """Run a contender in this process; see `run`."""
     from tests.benchmarks.material import Material  # see the top of this file
 
     module, _, name = function.rpartition(".")
-    measured = getattr(import_module(f"tests.benchmarks.{module}"), name)
-    return measured(Material.from_json(material), **options)
+    measure = getattr(import_module(f"tests.benchmarks.{module}"), name)
+    return measure(Material.from_json(material), **options)
 
 
 def alternate(
     material: "Material", contenders: Sequence[Contender], repeats: int, name: str
 ) -> list[list[dict[str, Any]]]:
-    """Measure each contender `repeats` times in alternation, so that other load on the machine affects all alike.
+    """Measure each contender `repeats` times in alternation, so that other load on the machine affects all equally.
 
     Raises:
         MeasurementError: contenders wrote different outputs.
@@ -86,7 +86,7 @@ def alternate(
 
 
 def time_steps(step: Callable[[int], None], warm_up: int, seconds: float) -> tuple[int, float]:
-    """Take `warm_up` untimed steps, then as many as start within `seconds`; returns their number and seconds."""
+    """Take `warm_up` untimed steps, then steps until `seconds` have passed; return their number and duration."""
     for index in range(warm_up):
         step(index)
     started, steps = time.perf_counter(), 0
@@ -97,24 +97,24 @@ def time_steps(step: Callable[[int], None], warm_up: int, seconds: float) -> tup
 
 
 def peak_megabytes() -> float:
-    """Largest resident memory of this process so far (Linux counts in kilobytes)."""
+    """Return the peak resident memory of this process in MB (Linux reports kilobytes)."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
 
 
 def use_cores(count: int) -> None:
-    """Restrict this process, and those that it starts, to some of its cores."""
+    """Restrict this process and its child processes to `count` cores."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
 
 
 def run_data_scripts(material: "Material", arguments: Sequence[str], cores: int) -> tuple[float, float]:
-    """Run a command of `data_scripts` in a process of its own, on so many cores.
+    """Run a command of `data_scripts` in a separate process, on `cores` cores.
 
     Returns:
-        Its seconds, without imports, and its peak memory in MB: the sum over it and the processes that it started,
-        sampled twice a second (more often would slow them down), with shared pages counted for each.
+        Its duration in seconds, without imports, and its peak memory in MB: the sum over the process and its children,
+        sampled twice per second (more often would slow them down). Shared pages count once for each process.
 
     Raises:
-        ProcessError: it failed.
+        ProcessError: the command failed.
     """
     peaks = [0]
     seconds = call(
@@ -127,7 +127,7 @@ def run_data_scripts(material: "Material", arguments: Sequence[str], cores: int)
 
 
 def time_data_scripts(cores: int, *arguments: str) -> float:
-    """The seconds that a command of `data_scripts` takes in this process, without imports."""
+    """Run a command of `data_scripts` in this process; return its duration in seconds, without imports."""
     use_cores(cores)
     import data_scripts.sources.reddit  # noqa: F401 (not timed)
     from data_scripts.__main__ import main
@@ -140,9 +140,9 @@ def time_data_scripts(cores: int, *arguments: str) -> float:
 
 def _resident_bytes(pid: int) -> int:
     total = 0
-    with contextlib.suppress(psutil.NoSuchProcess):  # it has ended meanwhile
+    with contextlib.suppress(psutil.NoSuchProcess):  # the process has ended meanwhile
         process = psutil.Process(pid)
-        for one in (process, *process.children(recursive=True)):
+        for member in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.NoSuchProcess):
-                total += one.memory_info().rss
+                total += member.memory_info().rss
     return total

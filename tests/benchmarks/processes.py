@@ -1,4 +1,4 @@
-"""Call a function in a process of its own: a new interpreter, or a fork of this one."""
+"""Call a function in another process: a new interpreter, or a fork of this one."""
 
 import contextlib
 import json
@@ -15,7 +15,7 @@ MARK = "returned: "
 
 
 class ProcessError(Exception):
-    """The process failed; the message holds its output."""
+    """A process failed; the message contains its output."""
 
 
 def call(
@@ -28,15 +28,15 @@ def call(
     """Call `PACKAGE.MODULE.FUNCTION(*arguments)` in another process.
 
     Args:
-        function: the function; what it takes and returns must fit into JSON.
+        function: the function; its arguments and its result must be JSON values.
         arguments: its arguments.
-        fork: fork this process with everything it has imported, which is seconds faster, instead of starting a new
+        fork: fork this process with all modules that it has imported, which saves seconds, instead of starting a new
             interpreter, whose memory holds only what the function needs.
         watch: called with the process's id every `watch_every` seconds while it runs.
-        watch_every: seconds.
+        watch_every: seconds between two calls of `watch`.
 
     Raises:
-        ProcessError: the function raised, or the process ended otherwise.
+        ProcessError: the function raised an exception, or the process was killed.
     """
     with tempfile.TemporaryFile("w+") as output:
         start = _start_fork if fork else _start_interpreter

@@ -1,4 +1,4 @@
-"""Every benchmark: what it measures, its peer, and the bar for the ratio of the two."""
+"""All benchmarks: what each measures, its peer, and the required ratio of the two."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,25 +6,25 @@ from typing import Any, Literal
 
 from tests.benchmarks.measuring import Contender
 
-Facts = dict[str, Any]  # of the text and the machine: returned by `material.prepare`
+Facts = dict[str, Any]  # facts on the text and the machine, from `material.prepare`
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A measurement of ours and a peer.
+    """A comparison of our code with a peer.
 
     Attributes:
-        what: what is measured, for people.
-        unit: the value, among those that the contenders' functions return, that is compared.
-        bar: what the ratio of ours to the peer's must reach (or, where lower is better, must not exceed).
+        what: a description for results.md.
+        unit: the name of the compared value, one of those that the contenders' functions return.
+        bar: the lowest ratio of our value to the peer's that meets the requirement (the highest, if lower is better).
         ours: our contender.
         peer: the contender that ours is compared with.
-        beside: further contenders, reported without a bar.
+        beside: other contenders, reported without a required ratio.
         better: whether a higher or a lower value is better.
         group: benchmarks of one group are measured in the same alternating runs.
-        needs: the hardware without which the benchmark is skipped.
+        needs: required hardware; the benchmark is skipped without it.
         reads: the entry of `Facts` that describes what the contenders read.
-        prepare: a function that makes what the contenders read, in a process before theirs.
+        prepare: a function that builds the files that the contenders read, in an earlier process.
     """
 
     what: str
@@ -41,7 +41,7 @@ class Benchmark:
 
     @property
     def contenders(self) -> tuple[Contender, ...]:
-        """Ours, the peer, and the others."""
+        """Our code, the peer, and the others."""
         return (self.ours, self.peer, *self.beside)
 
 
@@ -58,7 +58,7 @@ def _dan(batch_size: int, **options: Any) -> Contender:
 def _extract(source: str, **options: Any) -> Contender:
     name = {"dumps": "ours, from dumps", "parquet": "ours, from Parquet of comments"}[source]
     if "limit" in options:
-        name += f", --memory-limit {options['limit']}"
+        name += f", --memory_limit {options['limit']}"
     return Contender(name, "extracting.ours", {"source": source, **options})
 
 
@@ -184,19 +184,19 @@ BENCHMARKS = {
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "memory_extract_dump": Benchmark(
-        "peak resident memory from dumps, including reading them, --memory-limit 2GiB", "MB", 1,
+        "peak resident memory from dumps, including reading them, --memory_limit 2GiB", "MB", 1,
         _extract("dumps", comments="many_dumped", limit="2GiB"),
         Contender("the required bound: 4 GiB", "extracting.four_gibibytes"),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "growth_extract": Benchmark(
-        "from Parquet of comments to split pairs, --memory-limit 2GiB, with ten times the comments",
+        "from Parquet of comments to split pairs, --memory_limit 2GiB, with ten times the comments",
         "microseconds/comment", 1.15, _extract("parquet", comments="many_dumped", limit="2GiB"),
         Contender("ours on a tenth of the comments", "extracting.ours", {"source": "parquet", "limit": "2GiB"}),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,
     ),
     "growth_extract_dump": Benchmark(
-        "from dumps to split pairs, --memory-limit 2GiB, with ten times the comments", "microseconds/comment",
+        "from dumps to split pairs, --memory_limit 2GiB, with ten times the comments", "microseconds/comment",
         1.15, _extract("dumps", comments="many_dumped", limit="2GiB"),
         Contender("ours on a tenth of the comments", "extracting.ours", {"source": "dumps", "limit": "2GiB"}),
         better="lower", group="extract_many", reads="dumps", prepare=PREPARE_MANY_COMMENTS,

@@ -1,4 +1,4 @@
-"""results.json, and the same for people in results.md."""
+"""Write results.json, and results.md for readers."""
 
 import json
 import os
@@ -12,11 +12,11 @@ from tests.benchmarks.registry import BENCHMARKS, Benchmark, Facts
 
 HERE = Path(__file__).resolve().parent
 RESULTS = "results.json"
-INTRODUCTION = "Medians of several alternating runs, each in a process of its own; written by `make bench`."
+INTRODUCTION = "Medians of several alternating runs, each in a separate process; written by `make bench`."
 
 
 def build_entry(benchmark: Benchmark, runs: dict[str, list[dict[str, Any]]], facts: Facts) -> dict[str, Any]:
-    """A benchmark's entry of results.json; `runs` are the values that each contender returned, by its key."""
+    """Build a benchmark's entry of results.json; `runs` maps a contender's key to the values of its runs."""
 
     def values(contender: Contender) -> list[float]:
         return [returned[benchmark.unit] for returned in runs[contender.key]]
@@ -43,7 +43,7 @@ def build_entry(benchmark: Benchmark, runs: dict[str, list[dict[str, Any]]], fac
 
 
 def _commit() -> str:
-    """The measured commit, with `-dirty` where other files than the results differ from it."""
+    """Return the measured commit, with `-dirty` if files other than the results differ from it."""
     git = ["git", "-C", str(HERE)]
     head = subprocess.run([*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     status = [*git, "status", "--porcelain", "--", ":/", ":(exclude,top)tests/benchmarks/results.*"]
@@ -51,13 +51,13 @@ def _commit() -> str:
 
 
 def read_results(folder: Path) -> dict[str, Any]:
-    """The entries that earlier runs left in a folder, by benchmark."""
+    """Read the entries of earlier runs from a folder, by benchmark."""
     file = folder / RESULTS
     return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
 
 
 def write_results(folder: Path, results: dict[str, Any], skipped: dict[str, str]) -> None:
-    """Write results.json and results.md; `skipped` are the reasons by benchmark."""
+    """Write results.json and results.md; `skipped` maps a benchmark to the reason why it was skipped."""
     ordered = {name: results[name] for name in BENCHMARKS if name in results}
     folder.mkdir(parents=True, exist_ok=True)
     _replace(folder / RESULTS, json.dumps(ordered, indent=2) + "\n")

@@ -1,7 +1,7 @@
-"""Suggestion: the search of `modeling_convsim.suggestion` against exact search and an HNSW graph.
+"""Reply suggestion: the search of `modeling_convsim.suggestion` against exact search and an HNSW graph.
 
-The vectors come from a DAN that the preset reddit_dan trains on the same pairs first: a model's reply vectors are
-distributed differently from random ones, and from the queries that are to find them.
+The vectors come from a DAN that the preset reddit_dan trains on the same pairs, because a model's reply vectors are
+distributed differently from random vectors and from the query vectors.
 """
 
 import sys
@@ -22,13 +22,13 @@ from trainer import run
 K = 10
 # Twice usearch's default connections and candidates.
 GRAPH = {"metric": "ip", "dtype": "i8", "connectivity": 32, "expansion_add": 256, "expansion_search": 256}
-GRAPH_FILE = "graph.usearch"  # the last that `prepare` writes
-BLOCK = 256  # queries at a time, as `ReplyIndex.suggest_many` takes them
+GRAPH_FILE = "graph.usearch"  # the last file that `prepare` writes
+BLOCK = 256  # queries per search, as in `ReplyIndex.suggest_many`
 Search = Callable[[np.ndarray], np.ndarray]  # queries (n, size) to rows (n, K)
 
 
 def prepare(material: Material) -> dict[str, float]:
-    """Builds what is read, once: vectors of replies and of queries, their true scores, and the graph."""
+    """Build the files once: vectors of replies and queries, their exact scores, and the graph."""
     folder = _folder(material)
     if (folder / GRAPH_FILE).is_file():
         return {}
@@ -45,19 +45,19 @@ def prepare(material: Material) -> dict[str, float]:
 
 
 def build(material: Material) -> dict[str, float]:
-    """Building what our search reads, from float16 vectors."""
+    """Measure building the vectors of our search from float16 vectors."""
     vectors = np.load(_folder(material) / "vectors.npy")
     return _time_build(lambda: Int8Vectors(quantize(vectors)), len(vectors))
 
 
 def build_graph(material: Material) -> dict[str, float]:
-    """Building usearch's graph, from the same vectors."""
+    """Measure building usearch's graph from the same vectors."""
     vectors = np.load(_folder(material) / "vectors.npy")
     return _time_build(lambda: _build_graph(vectors), len(vectors))
 
 
 def ours(material: Material) -> dict[str, float]:
-    """An index opened as `ReplyIndex.load` opens it."""
+    """Measure our search, with files opened as `ReplyIndex.load` opens them."""
     folder = _folder(material)
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
     index = Int8Vectors(np.load(folder / "int8.npy", mmap_mode="r"))
@@ -65,36 +65,37 @@ def ours(material: Material) -> dict[str, float]:
 
 
 def graph(material: Material) -> dict[str, float]:
-    """usearch's graph, its file mapped."""
+    """Measure usearch's graph, with a memory-mapped file."""
     opened = Index.restore(str(_folder(material) / GRAPH_FILE), view=True)
     opened.expansion_search = GRAPH["expansion_search"]  # not saved with the graph
 
     def search(queries: np.ndarray) -> np.ndarray:
-        several = np.repeat(queries, 2, axis=0) if len(queries) == 1 else queries  # a single query takes another path
-        return opened.search(quantize(several), K).keys[: len(queries)].astype(np.int64)
+        # usearch handles a single query differently, so it is repeated.
+        batch = np.repeat(queries, 2, axis=0) if len(queries) == 1 else queries
+        return opened.search(quantize(batch), K).keys[: len(queries)].astype(np.int64)
 
     return _time_queries(material, search)
 
 
 def ours_exact(material: Material) -> dict[str, float]:
-    """The search of an index of fewer replies: float16 vectors, converted to float32 in blocks."""
+    """Measure our exact search: float16 vectors, converted to float32 in blocks."""
     vectors = np.load(_folder(material) / "vectors.npy", mmap_mode="r")
     return _time_queries(material, lambda queries: exact_search(vectors, queries, K)[1])
 
 
 def sentence_transformers(material: Material) -> dict[str, float]:
-    """sentence_transformers.util.semantic_search, float32, in its default chunks."""
+    """Measure sentence_transformers.util.semantic_search in float32, with its default chunks."""
     vectors = torch.from_numpy(np.load(_folder(material) / "vectors.npy")).float()
 
     def search(queries: np.ndarray) -> np.ndarray:
         results = semantic_search(torch.from_numpy(queries), vectors, top_k=K, score_function=dot_score)
-        return np.array([[one["corpus_id"] for one in hits] for hits in results])
+        return np.array([[hit["corpus_id"] for hit in hits] for hits in results])
 
     return _time_queries(material, search)
 
 
 def _train(material: Material, output: Path) -> Path:
-    """The folder of a trained model."""
+    """Train a model; return its folder."""
     options = {"pairs": material.pairs, "output_dir": output, "overwrite": "true", "trackers": "none"}
     if not material.real:
         options |= {"max_steps": 20, "eval_every": 20, "vocab_size": material.words}
@@ -117,17 +118,17 @@ def _build_graph(vectors: np.ndarray) -> Index:
 
 
 def _texts(material: Material, count: int) -> list[str]:
-    """Distinct comments of the pairs, in a random order of seed 0, then texts joined from halves of two of them."""
+    """Return distinct comments, shuffled with seed 0; if too few, add texts joined from halves of two comments."""
     pairs = material.train_pairs()
     distinct = np.array(sorted({*pairs["input"], *pairs["response"]}), dtype=object)
-    draws = np.random.default_rng(0)
-    draws.shuffle(distinct)
+    generator = np.random.default_rng(0)
+    generator.shuffle(distinct)
     texts = dict.fromkeys(distinct.tolist())
     while len(texts) < count:
-        first, second = (distinct[row].split() for row in draws.integers(len(distinct), size=2))
+        first, second = (distinct[row].split() for row in generator.integers(len(distinct), size=2))
         texts[" ".join([*first[: len(first) // 2], *second[len(second) // 2 :]])] = None
     chosen = np.array(list(texts)[:count], dtype=object)
-    draws.shuffle(chosen)
+    generator.shuffle(chosen)
     return chosen.tolist()
 
 
@@ -141,7 +142,7 @@ def _time_build(build: Callable[[], object], count: int) -> dict[str, float]:
 
 
 def _time_queries(material: Material, search: Search) -> dict[str, float]:
-    """Queries per second in blocks, milliseconds of a single query, peak memory, and recall."""
+    """Return queries per second in blocks, milliseconds per single query, peak memory, and recall."""
     folder = _folder(material)
     queries = np.load(folder / "queries.npy")
     results = _in_blocks(search, queries)
@@ -150,7 +151,7 @@ def _time_queries(material: Material, search: Search) -> dict[str, float]:
     values = {
         "queries/s": passes * len(queries) / elapsed, "ms/query": 1e3 * waited / singles, "MB": peak_megabytes(),
     }  # fmt: skip
-    # By score: replies with equal scores are equally good.
+    # Recall compares scores, because replies with equal scores are equally good.
     vectors, tenth = np.load(folder / "vectors.npy", mmap_mode="r"), np.load(folder / "scores.npy")[:, -1:]
     scores = np.stack([vectors[rows].astype(np.float32) @ query for rows, query in zip(results, queries, strict=True)])
     return values | {f"recall@{K}": float((scores >= tenth - 1e-5 * np.abs(tenth)).mean())}

@@ -1,4 +1,4 @@
-"""Training: our training loop against the trainer of sentence-transformers, on the same pairs."""
+"""Training speed: our training loop against the trainer of sentence-transformers, on the same pairs."""
 
 import tempfile
 import time
@@ -28,13 +28,13 @@ from trainer.training.train import plan_batches
 from trainer.training.trainable_model import TrainableModel
 
 WARM_UP = 5
-MAX_STEPS = 100_000  # more than are ever taken: runs end after some seconds
+MAX_STEPS = 100_000  # never reached: measurements end after some seconds
 
 
 def dan(
     material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
 ) -> dict[str, float]:
-    """Our DAN, the paper's layers over word and bigram embeddings; `words` is the share of the vocabulary, 1 or 0.1."""
+    """Measure our DAN with the paper's layers over word and bigram embeddings; `words`: share of the vocabulary."""
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
     loop, _ = _start(
         material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
@@ -44,7 +44,7 @@ def dan(
 
 
 def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
-    """A StaticEmbedding in the sentence-transformers trainer, with AdamW, its default, or the optimizer in `sparse`."""
+    """Measure a StaticEmbedding in the sentence-transformers trainer, with AdamW (its default) or `sparse`."""
     module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
     model = SentenceTransformer(modules=[module], device="cpu")
     settings: dict[str, Any] = {}
@@ -57,7 +57,7 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
 
 
 def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
-    """Our Transformer at the paper's size, AdamW."""
+    """Measure our Transformer at the paper's size, with AdamW."""
     loop, _ = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         mixed_precision=mixed_precision,
@@ -66,7 +66,7 @@ def transformer(material: Material, batch_size: int, mixed_precision: str = "aut
 
 
 def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
-    """The same model and loss in the sentence-transformers trainer: padded batches, tokenized during training."""
+    """Measure the same model and loss in the sentence-transformers trainer: padded, tokenized during training."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
     settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
@@ -74,7 +74,7 @@ def transformer_peer(material: Material, batch_size: int, bf16: bool = False) ->
 
 
 def gpu_transformer(material: Material) -> dict[str, float]:
-    """Operations per second of training at the paper's size in bf16, counting the dense layers and the scores only."""
+    """Measure operations per second at the paper's size in bf16, counting only dense layers and scores."""
     batch_size = material.gpu_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
     loop, model = _start(
@@ -99,7 +99,7 @@ def gpu_transformer(material: Material) -> dict[str, float]:
 
 
 def matrix_rate(material: Material) -> dict[str, float]:
-    """Operations per second of large bf16 matrix products, the most that training could reach."""
+    """Measure operations per second of large bf16 matrix products, an upper bound for training."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     size = 8192 if device == "cuda" else 512
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
@@ -123,7 +123,7 @@ def _start(
     pairs: Path,
     **options: Any,
 ) -> tuple[TrainingLoop, ConvSimForMultitask]:
-    """The loop of a run and its model, as `trainer.training.train` builds them; nothing is evaluated or saved."""
+    """Build the loop of a run and its model as `trainer.training.train` does, without evaluation or saving."""
     arguments = build_arguments(
         model_type=model_type,
         model_config=config,
@@ -134,7 +134,7 @@ def _start(
         tasks={"response_prediction": 1},
         optimizer="adamw",
         learning_rate=1e-3 if model_type == "dan" else 1e-4,
-        max_grad_norm=1.0,  # as the peer's trainer
+        max_grad_norm=1.0,  # the default of the peer's trainer
         max_steps=MAX_STEPS,
         batch_size=batch_size,
         trackers=["none"],
@@ -156,14 +156,14 @@ def _start(
 
 
 class _SparseTrainer(SentenceTransformerTrainer):
-    """The peer's trainer without the gradient norm: it computes one even without clipping, and fails on sparse ones."""
+    """The peer's trainer without the gradient norm, which it computes even without clipping and not for sparse ones."""
 
     def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> None:
         return None
 
 
 class _Clock(TrainerCallback):
-    """Times the steps after a warm-up, and ends the training after some seconds."""
+    """Times the steps after a warm-up, and stops the training after `seconds`."""
 
     def __init__(self, warm_up: int, seconds: float) -> None:
         self.warm_up, self.seconds = warm_up, seconds
@@ -219,7 +219,7 @@ def _values(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
 
 
 def _per_token(material: Material, values: dict[str, float]) -> dict[str, float]:
-    """Adds tokens per second: the same tokens, without padding, for every contender."""
+    """Add tokens per second, counting the same tokens, without padding, for every contender."""
     columns = material.token_columns(material.transformer_words).values()
     tokens_per_pair = sum(len(column.ids) / len(column) for column in columns)
     return values | {"tokens/s": values["pairs/s"] * tokens_per_pair}

@@ -1,6 +1,6 @@
-"""The command killed at random moments, then run again: its output is that of a run which was never killed.
+"""Runs that are killed at random moments and run again write the same files as an uninterrupted run.
 
-This file is also the process that runs the command: it imports the libraries once, and forks for every run.
+This file is also the process that runs the command: it imports the libraries once, and forks for each run.
 """
 
 import gzip
@@ -20,11 +20,11 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 KILLS = 10
-COMMENTS = (9_000, 2_000, 5_000, 3_000)  # of each dump: with two workers the second is ready before the first
+COMMENTS = (9_000, 2_000, 5_000, 3_000)  # per dump; with two workers the second dump is finished before the first
 
 
 class Command:
-    """`python -m data_scripts reddit`, run as often as is asked for, each time in a process group of its own."""
+    """Runs `python -m data_scripts reddit` repeatedly, each time in a new process group."""
 
     def __init__(self) -> None:
         self.process = subprocess.Popen(
@@ -32,7 +32,7 @@ class Command:
         )
 
     def run(self, arguments: list[str], kill_after: float | None = None) -> tuple[int, float]:
-        """The exit code, -9 if it was killed before its end, and the seconds it ran."""
+        """Run the command; returns its exit code, -9 if it was killed, and its seconds."""
         assert self.process.stdin and self.process.stdout
         self.process.stdin.write(json.dumps([arguments, kill_after]) + "\n")
         self.process.stdin.flush()
@@ -55,7 +55,7 @@ def dumps(tmp_path_factory) -> Path:
     for month, count in enumerate(COMMENTS, start=1):
         lines, first = [], sum(COMMENTS[: month - 1])
         for number in range(first, first + count):
-            # A quarter of the comments begin a thread, the others answer one that is not far.
+            # A quarter of the comments begin a thread; the others answer a recent comment.
             answered = number - draws.randrange(1, 200)
             fields = {
                 "id": f"c{number}",
@@ -66,7 +66,7 @@ def dumps(tmp_path_factory) -> Path:
                 "subreddit": "pictures",
                 "created_utc": 1136074029 + number,
             }
-            # What is left out must be told in the same order, whichever run has read the dump.
+            # Broken lines must be reported in the same order, whichever run reads the dump.
             lines.append("broken" if number % 499 == 0 else json.dumps(fields))
         (folder / f"RC_2001-{month:02}.gz").write_bytes(gzip.compress("\n".join(lines).encode(), 1))
     return folder
@@ -84,7 +84,7 @@ def arguments(dumps: Path, folder: Path, workers: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def never_killed(command, dumps, tmp_path_factory) -> dict[int, tuple[dict[str, bytes], float]]:
-    """By the number of workers: the files of a run that was left alone, and its seconds."""
+    """Number of workers -> the files of an uninterrupted run, and its seconds."""
     runs = {}
     for workers in (1, 2):
         folder = tmp_path_factory.mktemp("never_killed")
@@ -96,12 +96,12 @@ def never_killed(command, dumps, tmp_path_factory) -> dict[int, tuple[dict[str, 
 
 
 def moments(seconds: float, seed: int) -> list[float]:
-    """One random moment in each tenth of the time."""
+    """A random moment in each tenth of the time."""
     draws = random.Random(seed)
     return [(part + draws.random()) * seconds / KILLS for part in range(KILLS)]
 
 
-def test_a_run_after_one_that_was_killed_leaves_what_one_never_killed_does(command, dumps, never_killed, tmp_path):
+def test_a_run_after_a_killed_run_writes_the_files_of_an_uninterrupted_run(command, dumps, never_killed, tmp_path):
     killed = 0
     for number in range(KILLS):
         folder, workers = tmp_path / str(number), 1 + number % 2
@@ -115,24 +115,24 @@ def test_a_run_after_one_that_was_killed_leaves_what_one_never_killed_does(comma
     assert killed >= KILLS // 2
 
 
-def test_a_run_after_ten_that_were_killed_leaves_what_one_never_killed_does(command, dumps, never_killed, tmp_path):
+def test_a_run_after_ten_killed_runs_writes_the_files_of_an_uninterrupted_run(command, dumps, never_killed, tmp_path):
     expected, seconds = never_killed[2]
-    # Each goes on with what those before it have read, and so ends sooner than one that begins.
+    # Each run reuses the files of the earlier runs, so that it ends sooner than the first.
     ends = [command.run(arguments(dumps, tmp_path, 2), moment)[0] for moment in moments(seconds, seed=1)]
     assert command.run(arguments(dumps, tmp_path, 2))[0] == 0
     assert contents(tmp_path) == expected
     assert ends.count(-signal.SIGKILL) >= 2 and set(ends) <= {-signal.SIGKILL, 0}
 
 
-def test_workers_change_nothing(never_killed):
+def test_the_number_of_workers_does_not_change_the_files(never_killed):
     assert never_killed[1][0] == never_killed[2][0]
 
 
 def _serve() -> None:
     import matplotlib.backends.backend_agg
-    import matplotlib.figure  # noqa: F401, the card's
+    import matplotlib.figure  # noqa: F401 (for the card)
 
-    import data_scripts.sources.reddit  # noqa: F401, what is forked has it
+    import data_scripts.sources.reddit  # noqa: F401 (inherited by the forks)
     from data_scripts.__main__ import main
     from data_scripts.write import comments
 

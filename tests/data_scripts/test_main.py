@@ -1,7 +1,9 @@
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,10 +16,12 @@ from data_scripts.read.hub_datasets import load_columns
 
 COMMANDS = find_commands()
 MAIN_NAMES = sorted({command.names[0] for command in COMMANDS.values()})
-HEAVY = ("torch", "transformers", "datasets", "ibis", "duckdb", "pyarrow", "numpy", "tokenizers")
+HEAVY = (
+    "torch transformers datasets tokenizers ibis duckdb pyspark polars pandas scipy matplotlib huggingface_hub"
+).split()
 
 
-def test_every_module_of_a_command_is_found_and_has_what_a_command_needs():
+def test_every_command_is_found_and_has_a_docstring_add_arguments_and_run():
     expected = "books captions conversations cqa leakage nli paraphrases reddit sample sts stsb tokenizer".split()
     assert expected == MAIN_NAMES and set(COMMANDS) - {*expected} == {"snli"}
     for command in COMMANDS.values():
@@ -26,9 +30,10 @@ def test_every_module_of_a_command_is_found_and_has_what_a_command_needs():
         assert command.names == module.COMMANDS and callable(module.add_arguments) and callable(module.run)
 
 
-def test_help_lists_every_command_with_its_line(capsys):
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_lists_every_command_with_its_summary(arguments, capsys):
     with pytest.raises(SystemExit) as stopped:
-        main(["--help"])
+        main(arguments)
     assert stopped.value.code == 0
     printed = capsys.readouterr().out
     for command in MAIN_NAMES:
@@ -36,33 +41,62 @@ def test_help_lists_every_command_with_its_line(capsys):
     assert "nli (snli)" in printed
 
 
-def test_help_imports_no_heavy_library():
+def imported_by_help(*command: str, libraries: Sequence[str] = HEAVY) -> list[str]:
+    """Which of some libraries `--help` imports, in a new process."""
     script = (
-        "import sys; from data_scripts.__main__ import main\n"
-        "try: main(['--help'])\n"
-        f"except SystemExit: sys.exit(','.join(name for name in {HEAVY!r} if name in sys.modules) or 0)"
+        f"import sys; from data_scripts.__main__ import main\ntry: main([*{command!r}, '--help'])\n"
+        f"except SystemExit: print([name for name in {libraries!r} if name in sys.modules], file=sys.stderr)"
     )
-    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert finished.returncode == 0, finished.stderr
+    finished = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return ast.literal_eval(finished.stderr)
+
+
+def test_help_imports_no_large_library():
+    assert imported_by_help(libraries=[*HEAVY, "pyarrow", "numpy"]) == []
+
+
+@pytest.mark.parametrize("command", MAIN_NAMES)
+def test_the_help_of_a_command_imports_no_large_library(command):
+    assert imported_by_help(command) == []
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_each_command_explains_itself(command, capsys):
+def test_each_command_shows_its_options_with_underscores(command, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([command, "--help"])
     assert stopped.value.code == 0
-    assert "--output" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert "--output" in printed and not re.search(r"--[a-z]+-[a-z]", printed)
 
 
-@pytest.mark.parametrize("arguments", [[], ["unknown"], ["reddit"], ["reddit", "RC.bz2", "-o", "out", "--split", "x"]])
-def test_a_wrong_command_line_exits_with_2(arguments, capsys):
+@pytest.mark.parametrize("command", ["reddit", "conversations"])
+def test_many_options_are_grouped_by_topic(command, capsys):
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    topics = re.findall(r"^(\w+):$", capsys.readouterr().out, re.MULTILINE)
+    assert [topic for topic in topics if topic != "Examples"] == "options input cleaning engine output Hub".split()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["redit"], "unknown command 'redit'; did you mean 'reddit'? (options: python -m data_scripts --help)"),
+        (["--vesion"], "unknown argument '--vesion' (options: python -m data_scripts --help)"),
+        (["reddit"], "are required: FILE_OR_FOLDER (options: python -m data_scripts reddit --help)"),
+        (["reddit", "RC.bz2", "-o", "out", "--split", "x"], "argument --split: invalid choice: 'x'"),
+        (["reddit", "RC.bz2", "--outptu", "out"], "unknown argument '--outptu'; did you mean '--output'?"),
+        (["nli", "data", "-o", "out", "--lisense", "mit"], "unknown argument '--lisense'; did you mean '--license'?"),
+    ],
+)
+def test_a_wrong_command_line_is_one_line_with_exit_code_2(arguments, message, capsys):
     with pytest.raises(SystemExit) as stopped:
         main(arguments)
     assert stopped.value.code == 2
-    assert "usage: python -m data_scripts" in capsys.readouterr().err
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: ") and message in line
 
 
-def test_a_users_mistake_is_one_line_without_traceback(tmp_path):
+def test_a_users_mistake_is_one_line_without_a_traceback(tmp_path):
     dump = tmp_path / "RC_9.bz2"
     command = [sys.executable, "-m", "data_scripts", "reddit", str(dump), "--output", str(tmp_path / "out")]
     finished = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -81,8 +115,9 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
-from data_scripts.features import NLI_FEATURES, NLI_LABELS
+from data_scripts.features import NLI_FEATURES
 from data_scripts.read.text_files import text_lines
+from data_scripts.schemas import NLI_LABELS
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 
 COMMANDS = ("toy", "plaything")
@@ -147,7 +182,17 @@ def test_the_dataset_of_such_a_source_passes_through_the_other_commands(toy_sour
     assert pq.read_table(file)["premise"].to_pylist() == ["A cat."]
 
 
-def test_such_a_source_explains_itself(toy_source, capsys):
+def test_the_help_of_such_a_source_imports_only_what_its_file_does(toy_source):
+    path = Path(toy_source)
+    lines = ["from datasets import Dataset, DatasetDict\n", "from data_scripts.features import NLI_FEATURES\n"]
+    text = path.read_text(encoding="utf-8")
+    for line in lines:
+        text = text.replace(line, "").replace("def run(args):\n", f"def run(args):\n    {line}")
+    path.write_text(text, encoding="utf-8")
+    assert imported_by_help(toy_source) == []
+
+
+def test_the_help_of_such_a_source_shows_its_docstring(toy_source, capsys):
     with pytest.raises(SystemExit) as stopped:
         main([toy_source, "--help"])
     assert stopped.value.code == 0

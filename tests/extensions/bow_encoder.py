@@ -1,4 +1,4 @@
-"""Sums of word embeddings: an encoder in one file outside of the package."""
+"""An encoder in one file outside of the package: the sum of word embeddings."""
 
 from typing import ClassVar
 

@@ -1,4 +1,4 @@
-"""Rhymes, two lines with a tab between, to Parquet: a source in one file outside of the package."""
+"""A source in one file outside of the package: rhymes, two lines separated by a tab, to Parquet."""
 
 import argparse
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Rhymes get similar embeddings: a task, its dataset and its evaluator in one file outside of the package."""
+"""A task in one file outside of the package, with its dataset and its evaluator: rhymes get similar embeddings."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +28,7 @@ register_dataset_kind(DatasetKind("rhymes", load_rhymes, COLUMNS, is_joined=True
 @dataclass
 class RhymesOptions(Arguments):
     rhymes: str | None = option(None, "folder or Hub id of rhymes")
-    rhyme_scale: float = option(1.0, "what the loss is multiplied by", above=0)
+    rhyme_scale: float = option(1.0, "factor of the loss", above=0)
 
 
 @register_task

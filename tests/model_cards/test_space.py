@@ -1,4 +1,4 @@
-"""The page in headless Chromium, used as a visitor does; what it shows is compared with values computed here."""
+"""The page in headless Chromium, used like a visitor would; its values are compared with values computed here."""
 
 import importlib.util
 import os
@@ -10,6 +10,7 @@ import sys
 import time
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from urllib.error import URLError
 from urllib.request import Request, urlopen
 
@@ -39,17 +40,23 @@ Content-Disposition: form-data; name="files"; filename="unread.txt"\r
 the dog\r
 --x--\r
 """
-# Of those that Debian's Chromium needs as root, and those that keep it from asking for what no test needs.
+# Options that Debian's Chromium needs as root, and options that prevent requests that the tests do not need.
 CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
 
 
-@pytest.fixture(scope="module")
-def app():
-    spec = importlib.util.spec_from_file_location("space_app", SPACE / "app.py")
+def load(name: str) -> ModuleType:
+    """A module of the Space, which is not a package."""
+    spec = importlib.util.spec_from_file_location(f"space_{name}", SPACE / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+@pytest.fixture(scope="module")
+def functions():
+    """The page's functions, in the module page.py."""
+    return load("page")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +71,7 @@ def model(tiny_tokenizer, tmp_path_factory):
 def index_folder(model):
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
     scores = [index.suggest(text, 1)[0].score for text in SENTENCES]
-    # Between what the best replies to the sentences score: some get a suggestion, some do not.
+    # Between the best scores of the sentences: some get a suggestion, others do not.
     index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, None, 40)
     index.save(folder := model.parents[1] / "replies")
     return folder
@@ -72,7 +79,7 @@ def index_folder(model):
 
 @pytest.fixture(scope="module")
 def address(index_folder):
-    """The page as its command serves it."""
+    """The address of the page, served by its command."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -114,23 +121,28 @@ def browser():
 
 @pytest.fixture
 def page(browser, address, request):
-    """The page, opened as wide as the test's parameter says; it must ask this machine alone for what it shows."""
+    """The page, as wide as the test's parameter; it may send requests only to this machine."""
     width = getattr(request, "param", 1000)
     context = browser.new_context(viewport={"width": width, "height": 760})
     context.set_default_timeout(60_000)
     page = context.new_page()
-    elsewhere = []
-    page.on("request", lambda asked: asked.url.startswith((address, "data:", "blob:")) or elsewhere.append(asked.url))
-    page.on("filechooser", lambda _: None)  # while someone listens, no dialog of the system's opens
+    external_requests = []
+
+    def record(request) -> None:
+        if not request.url.startswith((address, "data:", "blob:")):
+            external_requests.append(request.url)
+
+    page.on("request", record)
+    page.on("filechooser", lambda _: None)  # with a listener, the system's dialog does not open
     page.goto(address)
     page.get_by_role("button", name="Compare").wait_for()
     yield page
     context.close()
-    assert not elsewhere
+    assert not external_requests
 
 
 def cosines(model: Path, sentences: list[str]) -> np.ndarray:
-    """Of the vectors of transformers' AutoModel, in one padded batch."""
+    """Cosines (sentences, sentences) of the vectors of transformers' AutoModel, in one padded batch."""
     tokenizer = AutoTokenizer.from_pretrained(model)
     with torch.inference_mode():
         vectors = AutoModel.from_pretrained(model)(
@@ -139,25 +151,25 @@ def cosines(model: Path, sentences: list[str]) -> np.ndarray:
     return (vectors.double() @ vectors.double().T).numpy()
 
 
-def table_of(page, part: str, holding: str) -> list[list[str]]:
-    """The cells of the table that a part of the page shows, once it holds a text."""
-    page.locator(f"#{part}").get_by_text(holding, exact=True).first.wait_for()
+def table_cells(page, part: str, text: str) -> list[list[str]]:
+    """The cells of the table in a part of the page, as soon as the part shows a text."""
+    page.locator(f"#{part}").get_by_text(text, exact=True).first.wait_for()
     return [row.locator("td").all_inner_texts() for row in page.locator(f"#{part} tbody tr").all()]
 
 
-def test_sentences_that_are_typed_are_compared_in_a_heat_map(page, model):
+def test_typed_sentences_are_compared_in_a_heat_map(page, model):
     page.get_by_label("Sentences").fill("\n".join([*SENTENCES, "", HOSTILE]))
     page.get_by_role("button", name="Compare").click()
-    shown = np.array(table_of(page, "compared", f"4. {HOSTILE}"), float)
+    shown = np.array(table_cells(page, "compared", f"4. {HOSTILE}"), float)
     np.testing.assert_allclose(shown, cosines(model, [*SENTENCES, HOSTILE]), atol=6e-4)
-    assert page.title() == "convsim: tiny"  # nobody ran what is written in a sentence
+    assert page.title() == "convsim: tiny"  # code in a sentence was not executed
     colors = [
-        page.locator("#compared td.cell").nth(place).evaluate("cell => getComputedStyle(cell).backgroundColor")
-        for place in range(16)
+        page.locator("#compared td.cell").nth(cell).evaluate("cell => getComputedStyle(cell).backgroundColor")
+        for cell in range(16)
     ]
     red = np.array([int(re.match(r"rgb\((\d+)", color)[1]) for color in colors]).reshape(4, 4)
     shown, order = shown.clip(0).ravel(), shown.clip(0).ravel().argsort()
-    assert (np.diff(red.ravel()[order]) <= 0).all()  # the higher, the darker
+    assert (np.diff(red.ravel()[order]) <= 0).all()  # higher values are darker
     assert red[0, 0] < red.max()
 
 
@@ -172,25 +184,25 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
         )
         scores = (queries @ multitask.response_head(replies).T).numpy()
     page.get_by_role("tab", name="Replies").click()
-    answered = 0
+    suggestions = 0
     for text, row in zip(SENTENCES, scores, strict=True):
         page.get_by_label("Message").fill(text)
         page.get_by_role("button", name="Suggest").click()
-        best = [place for place in np.argsort(-row)[:3] if row[place] >= index.calibration.threshold]
+        best = [index_row for index_row in np.argsort(-row)[:3] if row[index_row] >= index.calibration.threshold]
         if not best:
             page.get_by_text(
                 f"No suggestion: no reply reaches the threshold of {index.calibration.threshold:.3f}"
             ).wait_for()
             continue
-        answered += 1
+        suggestions += 1
         page.get_by_text(f"Replies to: {text}").wait_for()
-        found = table_of(page, "suggested", REPLIES[best[0]])
-        assert [cells[1] for cells in found] == [REPLIES[place] for place in best]
-        np.testing.assert_allclose([float(cells[0]) for cells in found], row[best], rtol=2e-3)
-    assert 0 < answered < len(SENTENCES)
+        rows = table_cells(page, "suggested", REPLIES[best[0]])
+        assert [cells[1] for cells in rows] == [REPLIES[index_row] for index_row in best]
+        np.testing.assert_allclose([float(cells[0]) for cells in rows], row[best], rtol=2e-3)
+    assert 0 < suggestions < len(SENTENCES)
 
 
-def test_a_list_that_is_uploaded_is_searched(page, model, tmp_path):
+def test_uploaded_list_is_searched(page, model, tmp_path):
     lines = [*REPLIES, "", HOSTILE, "YES, please!"]
     (tmp_path / "my list.txt").write_text("\n".join(lines))
     page.get_by_role("tab", name="Nearest").click()
@@ -198,12 +210,12 @@ def test_a_list_that_is_uploaded_is_searched(page, model, tmp_path):
     page.get_by_text("7 sentences of my list.txt, without 1 blank lines and 1 duplicates (ignoring case").wait_for()
     page.get_by_label("Sentence", exact=True).fill("I like the cat")
     page.keyboard.press("Enter")
-    found = table_of(page, "nearest", HOSTILE)
+    rows = table_cells(page, "nearest", HOSTILE)
     distinct = [*REPLIES, HOSTILE]
     expected = cosines(model, ["I like the cat", *distinct])[0, 1:]
     order = np.argsort(-expected)
-    assert [cells[1] for cells in found] == [distinct[place] for place in order]
-    np.testing.assert_allclose([float(cells[0]) for cells in found], expected[order], atol=2e-3)
+    assert [cells[1] for cells in rows] == [distinct[row] for row in order]
+    np.testing.assert_allclose([float(cells[0]) for cells in rows], expected[order], atol=2e-3)
     assert page.title() == "convsim: tiny"
 
 
@@ -224,58 +236,58 @@ def test_an_upload_is_deleted_once_it_is_read_and_when_the_page_ends(address, in
     assert [file.read_text() for file in uploads.rglob("unread.txt")] == ["the dog"]
 
 
-def test_only_uploads_are_deleted(app, index_folder, tmp_path, monkeypatch):
+def test_only_uploads_are_deleted(functions, index_folder, tmp_path, monkeypatch):
     index = ReplyIndex.load(index_folder)
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
     for folder, stays in ((tmp_path / "mine", True), (tmp_path / "uploads", False)):
         folder.mkdir()
         (folder / "list.txt").write_text("the dog\n")
-        listed, _ = app.read_upload(index, str(folder / "list.txt"))
+        listed, _ = functions.read_upload(index, str(folder / "list.txt"))
         assert len(listed) == 1 and (folder / "list.txt").exists() == stays
 
 
 def test_mistakes_are_explained_on_the_page(page, tmp_path):
-    def is_told(message: str) -> None:
+    def expect_message(message: str) -> None:
         page.get_by_text(message).wait_for()
         page.get_by_role("button", name="Close", exact=True).click()
 
     page.get_by_label("Sentences").fill("only one")
     page.get_by_role("button", name="Compare").click()
-    is_told("Enter 2 to 50 sentences, one per line; there are 1.")
+    expect_message("Enter 2 to 50 sentences, one per line; there are 1.")
     page.get_by_role("tab", name="Replies").click()
     page.get_by_role("button", name="Suggest").click()
-    is_told("The message is empty.")
+    expect_message("The message is empty.")
     page.get_by_role("tab", name="Nearest").click()
     (tmp_path / "good.txt").write_text("the dog\n")
     (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
-    for name, said in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt, line 3: not UTF-8")]:
+    for name, message in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt, line 3: not UTF-8")]:
         page.locator("input[type=file]").set_input_files(tmp_path / name)
-        page.get_by_text(said).wait_for()
+        page.get_by_text(message).wait_for()
         page.get_by_label("Clear").filter(visible=True).first.click()
         page.get_by_role("button", name="Click to upload").wait_for()
     page.get_by_label("Sentence", exact=True).fill("the dog")
     page.keyboard.press("Enter")
-    is_told("Upload a list first: a text file, one sentence per line.")
+    expect_message("Upload a list first: a text file, one sentence per line.")
 
 
 def focus(page, role: str, name: str) -> None:
-    """Presses Tab until a part of the page has the focus."""
-    wanted = page.get_by_role(role, name=name)
+    """Presses Tab until an element has the focus."""
+    target = page.get_by_role(role, name=name)
     for _ in range(40):
-        if wanted.evaluate("element => element === document.activeElement"):
+        if target.evaluate("element => element === document.activeElement"):
             return
         page.keyboard.press("Tab")
-    raise AssertionError(f"no Tab leads to the {role} {name}")
+    raise AssertionError(f"the {role} {name} cannot be reached with Tab")
 
 
-def test_the_keyboard_alone_is_enough(page, tmp_path):
+def test_page_can_be_used_with_the_keyboard_alone(page, tmp_path):
     focus(page, "textbox", "Sentences")
     page.keyboard.press("Control+A")
     page.keyboard.type("the cat")
     page.keyboard.press("Enter")
     page.keyboard.type("the dog")
     page.keyboard.press("Shift+Enter")
-    assert len(table_of(page, "compared", "2. the dog")) == 2
+    assert len(table_cells(page, "compared", "2. the dog")) == 2
     page.reload()
     page.get_by_role("button", name="Compare").wait_for()
     focus(page, "tab", "Replies")
@@ -298,15 +310,15 @@ def test_the_keyboard_alone_is_enough(page, tmp_path):
     focus(page, "textbox", "Sentence")
     page.keyboard.type("the dog")
     page.keyboard.press("Enter")
-    assert len(table_of(page, "nearest", REPLIES[0])) == 6
+    assert len(table_cells(page, "nearest", REPLIES[0])) == 6
 
 
 @pytest.mark.parametrize("page", [360], indirect=True)
-def test_on_a_narrow_screen_nothing_is_out_of_reach(page):
+def test_every_element_fits_on_a_narrow_screen(page):
     page.get_by_label("Sentences").fill("\n".join(SENTENCES * 4))
     page.get_by_role("button", name="Compare").click()
-    table_of(page, "compared", f"12. {SENTENCES[-1]}")
-    # The page itself is not wider than the screen; the table is, and scrolls in its own part.
+    table_cells(page, "compared", f"12. {SENTENCES[-1]}")
+    # The table is wider than the screen and scrolls in its region; the page is not.
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
     part = page.get_by_role("region", name="Cosine similarity")
     part.focus()
@@ -319,12 +331,12 @@ def test_on_a_narrow_screen_nothing_is_out_of_reach(page):
         assert box["x"] >= 0 and box["x"] + box["width"] <= 360
 
 
-def test_a_cell_can_be_read_whatever_its_color(app):
+def test_text_of_every_cell_has_enough_contrast(functions):
     def luminance(color: list[float]) -> float:  # WCAG 2.2, relative luminance
         red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in color)
         return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
-    text = app.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
+    text = functions.heat_map(["a"] * 13, np.linspace(-1, 1, 169).reshape(13, 13))
     cells = re.findall(r"background: rgb\((\d+), (\d+), (\d+)\); color: (\w+)", text)
     assert len(cells) == 169
     for *color, name in cells:
@@ -332,34 +344,39 @@ def test_a_cell_can_be_read_whatever_its_color(app):
         assert (lighter + 0.05) / (darker + 0.05) >= 4.5  # success criterion 1.4.3
 
 
-def test_questions_are_shown_with_their_answers(app, model):
+def test_questions_are_shown_with_their_answers(functions, model):
     questions = ["how old is the dog", "where is the cat"]
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), questions, "input", ["a & b", "at <home>"])
-    shown = app.suggest(index, "how old is the dog", 1)
+    shown = functions.suggest(index, "how old is the dog", 1)
     assert "how old is the dog</td>" in shown and "a &amp; b</td>" in shown and "home" not in shown
-    app.build(index)  # its tab is called by another name
+    functions.build(index)  # builds the tab of an index of questions
 
 
-def test_a_parquet_file_needs_a_column_of_texts(app, model, index_folder, tmp_path):
+def test_uploaded_parquet_file_needs_a_column_of_texts(functions, model, index_folder, tmp_path):
     index = ReplyIndex.load(index_folder)
     for name, column in (("good", "text"), ("bad", "line")):
         parquet.write_table(pyarrow.table({column: ["the dog", "the cat"]}), tmp_path / f"{name}.parquet")
-    listed, said = app.read_list(index, str(tmp_path / "good.parquet"))
-    assert len(listed) == 2 and said.startswith("<p>2 sentences of good.parquet, ")
-    listed, said = app.read_list(index, str(tmp_path / "bad.parquet"))
-    assert listed is None and said == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
+    uploaded, message = functions.read_list(index, str(tmp_path / "good.parquet"))
+    assert len(uploaded) == 2 and message.startswith("<p>2 sentences of good.parquet, ")
+    uploaded, message = functions.read_list(index, str(tmp_path / "bad.parquet"))
+    assert uploaded is None and message == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 
 
-def test_an_index_that_is_not_there_is_named(app, tmp_path, capsys):
+def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(SPACE)
+    app = load("app")
     assert app.main([str(tmp_path)]) == 2
     assert f"error: {tmp_path} holds no index.json" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="2"):
+        app.main([str(tmp_path), "--opne"])
+    assert capsys.readouterr().err.startswith("error: unknown argument '--opne'; did you mean '--open'?")
 
 
-def test_the_space_asks_for_the_versions_of_the_project():
+def test_space_requires_the_versions_of_the_project():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
-    wanted = (SPACE / "requirements.txt").read_text().split("\n")[:-1]
-    assert set(wanted) == {*project["dependencies"], *extras["suggest"]}
+    requirements = (SPACE / "requirements.txt").read_text().split("\n")[:-1]
+    assert set(requirements) == {*project["dependencies"], *extras["suggest"]}
     _, card, _ = (SPACE / "README.md").read_text("utf-8").split("---\n", 2)
     pinned = f"gradio=={yaml.safe_load(card)['sdk_version']}"
     assert pinned in (ROOT / "constraints.txt").read_text().splitlines()

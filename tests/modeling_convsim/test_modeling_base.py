@@ -13,7 +13,7 @@ def embed(model: ConvSimForMultitask, batch: dict[str, torch.Tensor]) -> torch.T
         return model.encoder(**batch).pooler_output
 
 
-def test_packed_padded_and_one_by_one_agree(multitask):
+def test_packed_padded_and_single_sentences_have_equal_embeddings(multitask):
     packed = embed(multitask, pack(SENTENCES))
     for padded in (pad(SENTENCES), pad(SENTENCES, width=11), pad(SENTENCES, width=9, left=True)):
         torch.testing.assert_close(embed(multitask, padded), packed, rtol=0, atol=1e-6)
@@ -21,12 +21,12 @@ def test_packed_padded_and_one_by_one_agree(multitask):
     torch.testing.assert_close(alone, packed, rtol=0, atol=1e-6)
 
 
-def test_embeddings_have_length_one(multitask):
+def test_embeddings_are_l2_normalized(multitask):
     words = [sentence for sentence in SENTENCES if sentence]
     torch.testing.assert_close(embed(multitask, pack(words)).norm(dim=1), torch.ones(len(words)))
 
 
-def test_mask_is_found_from_padding_ids_where_none_is_given(multitask):
+def test_mask_is_derived_from_padding_ids_by_default(multitask):
     batch = pad(SENTENCES)
     ids = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, multitask.config.pad_token_id)
     torch.testing.assert_close(embed(multitask, {"input_ids": ids}), embed(multitask, batch), rtol=0, atol=1e-6)
@@ -49,8 +49,8 @@ def test_empty_text_alone_as_a_float_tensor_gives_the_same_vector(multitask):
     torch.testing.assert_close(embed(multitask, packed)[1], among_others, rtol=0, atol=1e-6)
 
 
-def test_empty_text_of_an_untrained_model_gives_no_exploding_gradient():
-    # Its vector is zero before normalization: dividing by a length of 1e-12 would multiply the gradient by 1e12.
+def test_empty_text_of_an_untrained_model_has_bounded_gradients():
+    # Its vector is zero before normalization: dividing by a norm of 1e-12 would multiply the gradient by 1e12.
     model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12))
     output = model.encoder(**pack([[], [5, 6]])).pooler_output
     assert (output[0] == 0).all()
@@ -66,7 +66,7 @@ def test_empty_text_of_an_untrained_model_gives_no_exploding_gradient():
         {"input_ids": torch.tensor([3]), "attention_mask": torch.tensor([1]), "cu_seqlens": torch.tensor([0, 1])},
     ],
 )
-def test_input_in_neither_form_is_refused(multitask, batch):
+def test_input_that_is_neither_padded_nor_packed_is_refused(multitask, batch):
     with pytest.raises(ValueError, match=r"\(total_tokens,\)"):
         multitask.encoder(**batch)
 
@@ -106,7 +106,7 @@ def test_packed_texts_of_both_sides_share_one_encoder_call(multitask):
     torch.testing.assert_close(output.nli_logits, multitask.nli_head(output.pooler_output, second))
 
 
-def test_padded_batches_give_what_packed_ones_give(multitask):
+def test_padded_and_packed_batches_give_equal_outputs(multitask):
     responses = [[20, 21], [], [22]]
     packed, padded = (
         multitask(**form(SENTENCES[:3]), **{f"response_{name}": value for name, value in form(responses).items()})
@@ -117,7 +117,7 @@ def test_padded_batches_give_what_packed_ones_give(multitask):
     torch.testing.assert_close(padded.response_embeds, packed.response_embeds, rtol=1e-5, atol=1e-5)
 
 
-def test_response_head_of_the_paper_is_tanh_layers_then_a_linear_one():
+def test_response_head_of_the_paper_is_tanh_layers_and_a_linear_layer():
     head = build("dan").response_head
     x = torch.randn(5, 12, dtype=torch.float64)
     first, second, last = ((layer.weight.double(), layer.bias.double()) for layer in head.layers)
@@ -131,7 +131,7 @@ def test_residual_response_head_starts_at_the_identity():
     assert torch.equal(head(x), x)
 
 
-def test_normalized_response_has_the_learned_scale_as_its_length():
+def test_normalized_response_has_the_learned_scale_as_its_norm():
     config = ConvSimDanConfig(**DAN, embedding_size=12, normalize_response=True, logit_scale_init=7.0)
     response = ConvSimDanForMultitask(config).response_head(torch.randn(5, 12))
     torch.testing.assert_close(response.norm(dim=1), torch.full((5,), 7.0))
@@ -159,23 +159,23 @@ def test_score_with_an_input_network_is_a_product_of_two_networks(normalize):
     torch.testing.assert_close(output.pooler_output, embed(model, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
 
 
-def test_input_network_is_there_on_request_and_used_where_there_are_responses():
-    plain, more = (
+def test_input_network_is_optional_and_used_only_with_responses():
+    without_network, with_network = (
         ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=network))
         for network in (False, True)
     )
-    names = plain.state_dict().keys()
+    names = without_network.state_dict().keys()
     assert not any(name.startswith("input_head") for name in names)
-    added = more.state_dict().keys() - names
+    added = with_network.state_dict().keys() - names
     assert added == {name.replace("response_", "input_") for name in names if name.startswith("response_head")}
     pairs = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
-    assert plain(**pairs).query_embeds is None
-    assert more(**pack(SENTENCES)).query_embeds is None  # nothing to score
+    assert without_network(**pairs).query_embeds is None
+    assert with_network(**pack(SENTENCES)).query_embeds is None  # there is no response to score
 
 
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_response_head_as_dense_layers_is_the_same_function(residual, normalize):
+def test_dense_layers_of_the_response_head_compute_the_same_function(residual, normalize):
     torch.manual_seed(1)
     config = ConvSimDanConfig(**DAN, embedding_size=12, response_residual=residual, normalize_response=normalize)
     head = ConvSimDanForMultitask(config).response_head
@@ -202,7 +202,7 @@ def test_nli_head_features_and_hidden_layer():
 
 
 def test_every_parameter_is_initialized_in_init_weights(multitask):
-    """On the meta device nothing else could have given it a value."""
+    """Parameters of a model on the meta device have no values before they are initialized."""
     with torch.device("meta"):
         model = type(multitask)(multitask.config)
     model.to_empty(device="cpu")
@@ -215,7 +215,7 @@ def test_every_parameter_is_initialized_in_init_weights(multitask):
     assert not any(parameter.isnan().any() for parameter in model.parameters())
 
 
-def test_resizing_the_vocabulary_keeps_known_words_and_takes_new_ones(multitask):
+def test_resized_vocabulary_keeps_its_embeddings_and_accepts_new_tokens(multitask):
     before = embed(multitask, pack(SENTENCES))
     multitask.resize_token_embeddings(70)
     assert multitask.config.vocab_size == multitask.get_input_embeddings().num_embeddings == 70
@@ -229,7 +229,7 @@ def test_resizing_the_vocabulary_keeps_known_words_and_takes_new_ones(multitask)
 def test_compiles_without_a_graph_break_for_padded_input(multitask):
     batch = pad(SENTENCES)
     compiled = torch.compile(multitask.encoder, backend="eager", fullgraph=True)
-    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):  # which the LSTM needs
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):  # the LSTM needs it
         torch.testing.assert_close(compiled(**batch).pooler_output, embed(multitask, batch), rtol=0, atol=1e-6)
     torch.compiler.reset()
 
@@ -258,5 +258,5 @@ def test_config_refuses_a_value_of_another_type():
         ConvSimDanConfig(embedding_size="large")
 
 
-def test_response_head_alone_needs_only_the_config():
+def test_response_head_is_built_from_the_config_alone():
     assert ResponseHead(ConvSimDanConfig(**DAN, embedding_size=12))(torch.zeros(2, 12)).shape == (2, 12)

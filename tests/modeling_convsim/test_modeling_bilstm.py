@@ -19,20 +19,20 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def read(weights: dict[str, np.ndarray], lstm: str, words: np.ndarray) -> np.ndarray:
-    """Hochreiter and Schmidhuber's cell with forget gates, a token at a time, in float64: (tokens, hidden_size)."""
+    """Hochreiter and Schmidhuber's cell with forget gates, one token at a time, in float64: (tokens, hidden_size)."""
     size = weights[f"{lstm}.weight_hh_l0"].shape[1]
     hidden, cell, states = np.zeros(size), np.zeros(size), np.empty((len(words), size))
     for step, word in enumerate(words):
         gates = weights[f"{lstm}.weight_ih_l0"] @ word + weights[f"{lstm}.bias_ih_l0"]
         gates += weights[f"{lstm}.weight_hh_l0"] @ hidden + weights[f"{lstm}.bias_hh_l0"]
-        entering, kept, candidate, shown = np.split(gates, 4)
-        cell = sigmoid(kept) * cell + sigmoid(entering) * np.tanh(candidate)
-        hidden = states[step] = sigmoid(shown) * np.tanh(cell)
+        input_gate, forget_gate, candidate, output_gate = np.split(gates, 4)
+        cell = sigmoid(forget_gate) * cell + sigmoid(input_gate) * np.tanh(candidate)
+        hidden = states[step] = sigmoid(output_gate) * np.tanh(cell)
     return states
 
 
 def reference(model: ConvSimBilstmModel, sentence: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Token vectors (tokens, directions x hidden_size) and the sentence embedding, by a loop in float64."""
+    """Token vectors (tokens, directions * hidden_size) and the sentence embedding, by a loop in float64."""
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     config = model.config
     tokens = weights["embed_tokens.weight"][np.array(sentence, dtype=int)]
@@ -66,7 +66,7 @@ def test_agrees_with_a_loop_over_tokens_in_float64(pooling, bidirectional, num_l
 
 
 @torch.no_grad()
-def test_last_hidden_state_is_the_loops_where_the_tokens_stand():
+def test_last_hidden_state_agrees_with_the_loop_at_every_token():
     model = build("bilstm").encoder
     batch = pad(SENTENCES, width=9, left=True)
     states = model(**batch).last_hidden_state
@@ -76,21 +76,21 @@ def test_last_hidden_state_is_the_loops_where_the_tokens_stand():
 
 
 @torch.no_grad()
-def test_hidden_states_are_the_words_and_every_layer():
+def test_hidden_states_are_the_word_embeddings_and_the_output_of_every_layer():
     output = build_model(num_layers=2)(**pad(SENTENCES), output_hidden_states=True)
     assert [state.shape[2] for state in output.hidden_states] == [8, 14, 14]
 
 
 @torch.no_grad()
-def test_sentences_in_several_groups_are_read_as_in_one(monkeypatch):
+def test_group_size_does_not_change_embeddings(monkeypatch):
     model = build("bilstm").encoder
-    together = model(**pack(SENTENCES)).pooler_output
+    expected = model(**pack(SENTENCES)).pooler_output
     monkeypatch.setattr(modeling_bilstm, "CPU_GROUP_SIZE", 2)
-    torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, together, rtol=0, atol=1e-6)
+    torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("pooling", ["max", "mean", "last"])
-def test_gradients_are_those_of_sentences_one_by_one(pooling):
+def test_gradients_of_a_batch_are_the_sums_over_its_sentences(pooling):
     model = build_model(pooling=pooling).double()
     gradients = []
     for batches in ([pack(SENTENCES)], [pad(SENTENCES, left=True)], [pack([sentence]) for sentence in SENTENCES]):
@@ -114,7 +114,7 @@ def test_autocast_to_bfloat16_gives_float32_vectors_near_the_exact_ones():
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_dropout_is_on_in_training_only():
+def test_dropout_is_applied_in_training_only():
     model = build_model(hidden_dropout=0.5)
     once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
     assert not torch.allclose(once, twice)
@@ -122,7 +122,7 @@ def test_dropout_is_on_in_training_only():
     assert torch.equal(once, twice)
 
 
-def test_recurrent_weights_start_as_torchs():
+def test_recurrent_weights_are_initialized_like_those_of_torch():
     model = ConvSimBilstmModel(ConvSimBilstmConfig(vocab_size=20, hidden_size=100))
     for parameter in model.layers.parameters():
         assert 0.09 < parameter.abs().max() <= 0.1

@@ -10,7 +10,7 @@ from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack
 
 
 def reference_embedding(model: ConvSimDanModel, sentence: list[int]) -> np.ndarray:
-    """The paper's formulas, one sentence and one token at a time, in float64."""
+    """The paper's formulas, one token at a time, in float64."""
     weights = {name: value.double().numpy() for name, value in model.state_dict().items()}
     config = model.config
     total = np.zeros(config.word_embedding_size)
@@ -40,7 +40,7 @@ def test_agrees_with_a_loop_over_sentences_in_float64(kind):
         np.testing.assert_allclose(model(**pack(SENTENCES)).pooler_output.numpy(), expected, atol=1e-6)
 
 
-def test_bigram_ids_are_those_of_unbounded_integers():
+def test_bigram_hash_does_not_overflow():
     first, second = torch.randint(0, 2**31 - 1, (2, 1000), generator=torch.Generator().manual_seed(0))
     expected = [
         ((a * 1_000_003 + b) % 2_147_483_647) % 2**18 for a, b in zip(first.tolist(), second.tolist(), strict=True)
@@ -48,14 +48,14 @@ def test_bigram_ids_are_those_of_unbounded_integers():
     assert hash_bigrams(first, second, 2**18).tolist() == expected
 
 
-def test_order_of_words_counts_with_bigrams_only():
+def test_word_order_matters_only_with_bigrams():
     with torch.no_grad():
         for kind, same in (("dan", False), ("dan_words", True)):
             forwards, backwards = build(kind).encoder(**pack([[5, 6, 7], [7, 6, 5]])).pooler_output
             assert torch.allclose(forwards, backwards, atol=1e-6) == same
 
 
-def test_residual_starts_as_the_sum_of_words():
+def test_residual_dan_is_initialized_to_the_sum_of_words():
     config = ConvSimDanConfig(**DAN, embedding_size=8, residual=True)
     model = ConvSimDanModel(config)
     words = model.embed_tokens.weight
@@ -63,7 +63,7 @@ def test_residual_starts_as_the_sum_of_words():
     torch.testing.assert_close(model(**pack([[5, 6, 7]])).pooler_output[0], total / total.norm())
 
 
-def test_token_weights_start_at_one_and_new_words_get_one():
+def test_token_weights_of_initial_and_added_tokens_are_one():
     model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, learned_token_weights=True))
     assert (model.token_weights.weight == 1).all()
     with torch.no_grad():
@@ -72,7 +72,7 @@ def test_token_weights_start_at_one_and_new_words_get_one():
     assert model.token_weights.weight.squeeze(1).tolist() == [0.5] * 60 + [1.0] * 4
 
 
-def test_scaled_tokens_are_the_learned_weights():
+def test_scale_tokens_sets_the_learned_weights():
     weights = torch.rand(60, 1)
     model = build("dan_best").encoder
     model.scale_tokens(weights)
@@ -83,32 +83,32 @@ def test_scaled_tokens_are_the_learned_weights():
         build("bilstm").encoder.scale_tokens(weights)
 
 
-def test_relu_is_the_other_activation():
+def test_relu_activation_gives_nonnegative_embeddings():
     model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, activation="relu"))
     assert (model(**pack([[5, 6]])).pooler_output >= 0).all()
 
 
 @pytest.mark.parametrize("packed", [True, False])
-def test_token_dropout_leaves_whole_tokens_out_and_keeps_the_sums_on_average(packed):
+def test_token_dropout_drops_tokens_and_preserves_the_expected_sums(packed):
     config = ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=8, residual=True, token_dropout=0.25)
     model = ConvSimDanModel(config).train()
     with torch.no_grad():
         model.embed_tokens.weight.copy_(torch.eye(60, 8))  # id i is the i-th unit vector
     ids = torch.arange(2, 8)
-    drawn = []
+    samples = []
     for seed in range(400):
         torch.manual_seed(seed)
         if packed:
             sums = model._sum_packed(ids, torch.tensor([0, 6]))[0]
         else:
             sums = model._sum_padded(ids[None], torch.ones(1, 6, dtype=torch.bool))[0][0]
-        drawn.append(sums.detach()[2:] * 6**0.5)
-    values = torch.stack(drawn)
+        samples.append(sums.detach()[2:] * 6**0.5)
+    values = torch.stack(samples)
     assert torch.isclose(values, torch.tensor(0.0)).logical_or(torch.isclose(values, torch.tensor(4 / 3))).all()
     assert values.mean() == pytest.approx(1.0, abs=0.05)
 
 
-def test_token_dropout_is_for_training_only():
+def test_token_dropout_is_applied_in_training_only():
     plain, dropping = (ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, token_dropout=p)) for p in (0.0, 0.5))
     dropping.load_state_dict(plain.state_dict())
     with torch.no_grad():

@@ -16,7 +16,7 @@ def scalar_timing_signal(position: int, size: int) -> list[float]:
 
 
 @pytest.mark.parametrize("size", [16, 512])
-def test_timing_signal_is_the_formula(size):
+def test_timing_signal_agrees_with_the_formula(size):
     expected = torch.tensor([scalar_timing_signal(position, size) for position in range(64)], dtype=torch.float64)
     signal = timing_signal(64, size, torch.device("cpu"))
     assert signal.dtype == torch.float32
@@ -67,7 +67,7 @@ def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
 
 
 @torch.no_grad()
-def test_groups_of_like_length_are_padded_and_read_as_those_of_equal_length(monkeypatch):
+def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
     model = build("transformer").encoder
     expected = model(**pack(SENTENCES)).pooler_output
     monkeypatch.setattr(modeling_transformer, "group_step", lambda device: 4)
@@ -76,7 +76,7 @@ def test_groups_of_like_length_are_padded_and_read_as_those_of_equal_length(monk
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
-def test_nothing_is_padded_on_a_cpu():
+def test_groups_have_no_padding_on_a_cpu():
     layout = FlatLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [
         (2, 2, 4),
@@ -87,7 +87,7 @@ def test_nothing_is_padded_on_a_cpu():
 
 
 @torch.no_grad()
-def test_hidden_states_on_request_are_those_of_every_layer():
+def test_hidden_states_agree_with_torchs_layers():
     model = build("transformer").encoder
     sentences = [[5, 6, 7], [9, 10, 11, 1, 13]]
     output = model(**pad(sentences), output_hidden_states=True)
@@ -100,7 +100,7 @@ def test_hidden_states_on_request_are_those_of_every_layer():
 
 
 @torch.no_grad()
-def test_attentions_on_request_are_distributions_over_real_tokens():
+def test_attentions_are_distributions_over_real_tokens():
     model = build("transformer").encoder
     batch = pad(SENTENCES)
     output = model(**batch, output_attentions=True)
@@ -132,7 +132,7 @@ def test_batch_with_empty_texts_has_finite_gradients():
     assert all(parameter.grad.isfinite().all() for parameter in model.encoder.parameters())
 
 
-def test_dropout_is_on_in_training_only():
+def test_dropout_is_applied_in_training_only():
     config = build("transformer").config
     config.hidden_dropout = 0.5
     model = ConvSimTransformerModel(config)

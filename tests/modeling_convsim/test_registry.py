@@ -1,4 +1,4 @@
-"""The registry of encoders: what is in the folder, and an encoder from one file outside it."""
+"""The registry of encoders: those in the folder, and one defined in a file elsewhere."""
 
 import json
 from pathlib import Path
@@ -14,14 +14,14 @@ from tests.modeling_convsim.encoder_max import ConvSimMaxForMultitask, ConvSimMa
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 
-def test_every_modeling_file_of_the_folder_is_registered():
+def test_every_modeling_file_is_registered():
     paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
     names = {path.stem.removeprefix("modeling_") for path in paths} - {"base"}
     assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-def test_registered_classes_are_those_of_the_auto_classes_and_of_the_package(name):
+def test_auto_classes_and_the_package_have_the_registered_classes(name):
     multitask_class = ENCODERS[name]
     config = AutoConfig.for_model(f"convsim_{name}", vocab_size=60)
     assert type(config) is multitask_class.config_class and config.label
@@ -38,9 +38,9 @@ def registered():
     del ENCODERS["max"]
 
 
-def test_encoder_from_one_file_elsewhere_is_saved_and_opened_like_the_others(registered, tiny_tokenizer, tmp_path):
+def test_encoder_defined_elsewhere_is_saved_and_loaded_like_the_others(registered, tiny_tokenizer, tmp_path):
     assert ENCODERS["max"] is registered is ConvSimMaxForMultitask
-    assert register_encoder(registered) is registered  # once more changes nothing
+    assert register_encoder(registered) is registered  # registering it again changes nothing
     model = build("max")
     model.save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)

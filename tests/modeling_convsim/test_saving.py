@@ -15,8 +15,8 @@ def auto_map(folder: Path) -> dict[str, str]:
     return json.loads((folder / "config.json").read_text())["auto_map"]
 
 
-def test_automodel_opens_a_multitask_folder_as_the_encoder_inside_it(multitask, tmp_path):
-    """With a wrong `base_model_prefix` the encoder would load, in silence, with random weights."""
+def test_automodel_loads_the_encoder_of_a_multitask_folder(multitask, tmp_path):
+    """With a wrong `base_model_prefix`, the encoder would silently load random weights."""
     multitask.save_pretrained(tmp_path)
     encoder, loading = AutoModel.from_pretrained(tmp_path, output_loading_info=True)
     assert type(encoder) is type(multitask.encoder)
@@ -28,7 +28,7 @@ def test_automodel_opens_a_multitask_folder_as_the_encoder_inside_it(multitask, 
     assert torch.equal(encoder.eval()(**batch).pooler_output, multitask.encoder(**batch).pooler_output)
 
 
-def test_automodelforpretraining_opens_a_multitask_folder_whole(multitask, tmp_path):
+def test_automodelforpretraining_loads_the_multitask_model(multitask, tmp_path):
     multitask.save_pretrained(tmp_path)
     model, loading = AutoModelForPreTraining.from_pretrained(tmp_path, output_loading_info=True)
     assert type(model) is type(multitask)
@@ -37,7 +37,7 @@ def test_automodelforpretraining_opens_a_multitask_folder_whole(multitask, tmp_p
     assert torch.equal(model.eval()(**batch).response_embeds, multitask(**batch).response_embeds)
 
 
-def test_multitask_model_takes_its_encoder_from_a_bare_folder(multitask, tmp_path):
+def test_multitask_model_loads_its_encoder_from_a_bare_folder(multitask, tmp_path):
     multitask.encoder.save_pretrained(tmp_path)
     model, loading = type(multitask).from_pretrained(tmp_path, output_loading_info=True)
     assert all(name.startswith(("response_head.", "input_head.", "nli_head.")) for name in loading["missing_keys"])
@@ -45,7 +45,7 @@ def test_multitask_model_takes_its_encoder_from_a_bare_folder(multitask, tmp_pat
     assert torch.equal(model.eval()(**batch).pooler_output, multitask(**batch).pooler_output)
 
 
-def test_saved_folder_names_its_classes_and_holds_their_code(multitask, tmp_path):
+def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_path):
     multitask.save_pretrained(tmp_path)
     module = type(multitask).__module__.rpartition(".")[2]
     prefix = f"{module}.{type(multitask).__name__.removesuffix('ForMultitask')}"
@@ -57,7 +57,7 @@ def test_saved_folder_names_its_classes_and_holds_their_code(multitask, tmp_path
     assert {path.name for path in tmp_path.glob("*.py")} == {"modeling_base.py", f"{module}.py"}
 
 
-def test_resaved_bare_encoder_no_longer_offers_the_multitask_model(multitask, tmp_path):
+def test_resaved_bare_encoder_does_not_name_the_multitask_model(multitask, tmp_path):
     multitask.save_pretrained(tmp_path / "multitask")
     encoder = AutoModel.from_pretrained(tmp_path / "multitask")
     encoder.save_pretrained(tmp_path / "encoder")
@@ -65,7 +65,7 @@ def test_resaved_bare_encoder_no_longer_offers_the_multitask_model(multitask, tm
     assert AutoModel.from_pretrained(tmp_path / "encoder", output_loading_info=True)[1]["missing_keys"] == set()
 
 
-def test_tokenizer_saved_beside_the_model_reads_texts_for_it(tiny_tokenizer, tmp_path):
+def test_saved_tokenizer_gives_the_models_input(tiny_tokenizer, tmp_path):
     model = build("dan")
     model.save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)
@@ -77,7 +77,7 @@ def test_tokenizer_saved_beside_the_model_reads_texts_for_it(tiny_tokenizer, tmp
     assert model.encoder(**tokenizer("", return_tensors="pt")).pooler_output.isfinite().all()
 
 
-def test_sentence_transformers_reads_the_size_and_the_vectors_of_the_encoder(tiny_tokenizer, tmp_path):
+def test_sentence_transformers_reads_the_dimension_and_the_embeddings(tiny_tokenizer, tmp_path):
     from sentence_transformers.base.modules import Transformer
 
     texts = ["hello you", "how old are you?"]
@@ -103,7 +103,7 @@ def test_sentence_transformers_reads_the_size_and_the_vectors_of_the_encoder(tin
         torch.testing.assert_close(features["sentence_embedding"], expected, rtol=0, atol=1e-6)
 
 
-# Run where `modeling_convsim` cannot be imported: the folder's own code has to do.
+# Runs where `modeling_convsim` cannot be imported, so that the folder's code is used.
 REMOTE = """
 import importlib.abc, json, sys
 class Refuse(importlib.abc.MetaPathFinder):
@@ -134,7 +134,7 @@ for folder in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def remote_folders(tiny_tokenizer, tmp_path_factory):
-    """Folders of each kind, used by a process that has no `modeling_convsim` but trusts their code."""
+    """Folders of each kind, loaded with trust_remote_code in a process without `modeling_convsim`."""
     root = tmp_path_factory.mktemp("remote")
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -152,7 +152,7 @@ def remote_folders(tiny_tokenizer, tmp_path_factory):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_remote_code_gives_the_same_vectors_bit_for_bit(kind, remote_folders):
+def test_remote_code_gives_bit_identical_vectors(kind, remote_folders):
     model = build(kind)
     outputs = torch.load(remote_folders / kind / "outputs.pt")
     with torch.no_grad():
@@ -164,7 +164,7 @@ def test_remote_code_gives_the_same_vectors_bit_for_bit(kind, remote_folders):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_folder_resaved_by_remote_code_is_whole(kind, remote_folders):
+def test_folder_resaved_by_remote_code_is_complete(kind, remote_folders):
     folder = remote_folders / kind
     assert auto_map(folder / "resaved") == auto_map(folder)
     names = {path.name for path in folder.glob("*.py")}

@@ -1,6 +1,6 @@
-"""What transformers' common model tests ask of every model, asked of every encoder of ours, and of its tokenizer.
+"""The checks of transformers' common model tests, applied to every encoder and its tokenizer.
 
-Save and load, initialization, resizing and batching are in `test_saving.py` and `test_modeling_base.py`.
+Tests of saving and loading, initialization, resizing and batching are in `test_saving.py` and `test_modeling_base.py`.
 """
 
 import inspect
@@ -45,7 +45,7 @@ def pooled(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tens
 
 @pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForPreTraining])
 @pytest.mark.parametrize("device_map", ["cpu", "auto", {"": "cpu"}])
-def test_device_map_places_every_weight_and_changes_no_vector(kind, folder, auto_class, device_map, monkeypatch):
+def test_device_map_places_every_weight_and_keeps_embeddings_equal(kind, folder, auto_class, device_map, monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     model = auto_class.from_pretrained(folder, device_map=device_map)
     assert {weight.device.type for weight in model.parameters()} == {"cpu"}
@@ -53,7 +53,7 @@ def test_device_map_places_every_weight_and_changes_no_vector(kind, folder, auto
 
 
 @pytest.mark.parametrize("part", ["embed", "layers"])
-def test_weights_left_on_disk_are_read_when_they_are_needed(kind, folder, part, tmp_path):
+def test_weights_offloaded_to_disk_are_read_when_they_are_needed(kind, folder, part, tmp_path):
     parts = [name for name, _ in build(kind).encoder.named_children()]
     device_map = {name: "disk" if name.startswith(part) else "cpu" for name in parts}
     model = AutoModel.from_pretrained(folder, device_map=device_map, offload_folder=tmp_path)
@@ -61,7 +61,7 @@ def test_weights_left_on_disk_are_read_when_they_are_needed(kind, folder, part, 
     assert torch.equal(pooled(model, pad(SENTENCES)), pooled(build(kind), pad(SENTENCES)))
 
 
-def test_what_a_layer_reads_follows_it_to_its_device():
+def test_sentence_groups_are_moved_to_a_layers_device():
     lengths = torch.tensor([2, 5])
     (moved,) = send_to_device([SentenceGroup.from_lengths(lengths, 5)], "meta")
     assert moved.indices.is_meta and moved.keys.is_meta and (moved.sentences, moved.width, moved.tokens) == (2, 5, 7)
@@ -69,7 +69,7 @@ def test_what_a_layer_reads_follows_it_to_its_device():
 
 
 @pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForPreTraining])
-def test_a_model_made_on_the_meta_device_takes_weights_and_is_whole(kind, folder, auto_class):
+def test_model_created_on_the_meta_device_loads_its_weights(kind, folder, auto_class):
     saved = auto_class.from_pretrained(folder)
     with torch.device("meta"):
         model = auto_class.from_config(AutoConfig.from_pretrained(folder))
@@ -78,22 +78,22 @@ def test_a_model_made_on_the_meta_device_takes_weights_and_is_whole(kind, folder
     assert torch.equal(pooled(model, pad(SENTENCES)), pooled(saved, pad(SENTENCES)))
 
 
-def test_a_folder_in_shards_is_the_folder_in_one_file(kind, folder, tmp_path):
+def test_sharded_weights_load_like_a_single_file(kind, folder, tmp_path):
     model = AutoModelForPreTraining.from_pretrained(folder)
     model.save_pretrained(tmp_path, max_shard_size="2KB")
     AutoTokenizer.from_pretrained(folder).save_pretrained(tmp_path)
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1 and not (tmp_path / "model.safetensors").exists()
     for auto_class in (AutoModel, AutoModelForPreTraining):
-        again, loading = auto_class.from_pretrained(tmp_path, output_loading_info=True)
+        loaded, loading = auto_class.from_pretrained(tmp_path, output_loading_info=True)
         assert not any(loading.values())
-        assert torch.equal(pooled(again, pack(SENTENCES)), pooled(model, pack(SENTENCES)))
+        assert torch.equal(pooled(loaded, pack(SENTENCES)), pooled(model, pack(SENTENCES)))
     expected = Encoder.from_pretrained(folder).encode(TEXTS, side="response")
     assert np.array_equal(Encoder.from_pretrained(tmp_path).encode(TEXTS, side="response"), expected)
 
 
 @BATCHES
 @pytest.mark.parametrize("auto_class", [AutoModel, AutoModelForPreTraining])
-def test_bfloat16_gives_vectors_near_those_of_float32(kind, folder, auto_class, batch):
+def test_bfloat16_embeddings_are_close_to_float32(kind, folder, auto_class, batch):
     model = auto_class.from_pretrained(folder, dtype=torch.bfloat16)
     assert {weight.dtype for weight in model.parameters()} == {torch.bfloat16}
     vectors = pooled(model, batch)
@@ -101,7 +101,7 @@ def test_bfloat16_gives_vectors_near_those_of_float32(kind, folder, auto_class, 
     torch.testing.assert_close(vectors.float(), pooled(build(kind), batch), rtol=0, atol=0.01)
 
 
-def test_bfloat16_trains(kind, folder):
+def test_bfloat16_gives_finite_gradients(kind, folder):
     model = AutoModelForPreTraining.from_pretrained(folder, dtype=torch.bfloat16).train()
     pairs = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
     output = model(**pairs)
@@ -113,20 +113,20 @@ def test_bfloat16_trains(kind, folder):
 # -- outputs ----------------------------------------------------------------------------------------------------------
 
 
-def test_input_ids_and_the_mask_come_first(kind):
+def test_first_parameters_are_input_ids_and_attention_mask(kind):
     model = build(kind)
     for part in (model, model.encoder):
         assert list(inspect.signature(part.forward).parameters)[:2] == ["input_ids", "attention_mask"]
 
 
 @BATCHES
-def test_the_same_batch_gives_the_same_bits_again(kind, batch):
+def test_embeddings_of_a_batch_are_deterministic(kind, batch):
     model = build(kind)
     assert torch.equal(pooled(model, batch), pooled(model, batch))
 
 
 @BATCHES
-def test_a_tuple_on_request_holds_what_the_output_holds(kind, batch):
+def test_return_dict_false_returns_the_output_as_a_tuple(kind, batch):
     model = build(kind)
     pairs = batch | {f"response_{name}": value for name, value in batch.items()}
     for part, inputs in ((model.encoder, batch), (model, pairs)):
@@ -135,10 +135,10 @@ def test_a_tuple_on_request_holds_what_the_output_holds(kind, batch):
         torch.testing.assert_close(values, output.to_tuple(), rtol=0, atol=0)
 
 
-def test_a_config_that_asks_for_tuples_is_heard(kind, folder):
+def test_return_dict_of_the_config_is_applied(kind, folder):
     model = AutoModelForPreTraining.from_pretrained(folder, return_dict=False).eval()
     (vectors,) = model(**pack(SENTENCES))
-    # Not bit for bit: some kernels round by how the weights are aligned in memory.
+    # Not bit-identical: the rounding of some kernels depends on how the weights are aligned in memory.
     torch.testing.assert_close(vectors, pooled(build(kind), pack(SENTENCES)), rtol=0, atol=1e-6)
 
 
@@ -149,7 +149,7 @@ def hidden_states(output: BaseModelOutputWithPooling) -> tuple[torch.Tensor, ...
 
 @torch.no_grad()
 @pytest.mark.parametrize("left", [False, True])
-def test_hidden_states_on_request_are_the_embeddings_and_every_layers(kind, left):
+def test_hidden_states_are_the_token_embeddings_and_the_output_of_every_layer(kind, left):
     model, batch = build(kind).encoder, pad(SENTENCES, width=9, left=left)
     output = model(**batch, output_hidden_states=True)
     states, mask = hidden_states(output), batch["attention_mask"].bool()
@@ -157,7 +157,7 @@ def test_hidden_states_on_request_are_the_embeddings_and_every_layers(kind, left
     assert states[0].shape[2] == model.get_input_embeddings().embedding_dim
     assert torch.equal(states[-1], output.last_hidden_state)
     assert all((state[~mask] == 0).all() and (state[4][mask[4]] != 0).any(1).sum() >= 6 for state in states)
-    # Each token's are those of its sentence alone.
+    # The states of a token do not depend on the other sentences of the batch.
     for row, sentence in enumerate(SENTENCES):
         alone = hidden_states(model(**pad([sentence], width=max(len(sentence), 1)), output_hidden_states=True))
         for state, expected in zip(states, alone, strict=True):
@@ -167,7 +167,7 @@ def test_hidden_states_on_request_are_the_embeddings_and_every_layers(kind, left
     assert torch.equal(output.pooler_output, plain.pooler_output)
 
 
-def test_a_config_that_asks_for_hidden_states_is_heard(kind, folder):
+def test_output_hidden_states_of_the_config_is_applied(kind, folder):
     model = AutoModel.from_pretrained(folder, output_hidden_states=True)
     torch.testing.assert_close(
         hidden_states(model(**pad(SENTENCES))), hidden_states(model(**pad(SENTENCES), output_hidden_states=True))
@@ -187,7 +187,7 @@ def test_gradients_reach_every_hidden_state(kind):
 
 @torch.no_grad()
 @pytest.mark.parametrize("left", [False, True])
-def test_attentions_are_for_the_places_of_the_input_whatever_its_padding(left):
+def test_attentions_match_the_positions_of_the_input_with_any_padding(left):
     model = build("transformer").encoder
     batch = pad(SENTENCES, width=9, left=left)
     output = model(**batch, output_attentions=True, output_hidden_states=True)
@@ -196,15 +196,15 @@ def test_attentions_are_for_the_places_of_the_input_whatever_its_padding(left):
     for layer, weights in enumerate(output.attentions):
         for row, sentence in enumerate(SENTENCES):
             expected = model(**pack([sentence]), output_attentions=True).attentions[layer][0]
-            places = mask[row].nonzero().squeeze(1)
-            found = weights[row][:, places][:, :, places]
-            torch.testing.assert_close(found, expected[:, : len(sentence), : len(sentence)], rtol=0, atol=1e-6)
+            positions = mask[row].nonzero().squeeze(1)
+            actual = weights[row][:, positions][:, :, positions]
+            torch.testing.assert_close(actual, expected[:, : len(sentence), : len(sentence)], rtol=0, atol=1e-6)
     plain = model(**batch, output_hidden_states=True)
     torch.testing.assert_close(output.pooler_output, plain.pooler_output, rtol=0, atol=1e-6)
     torch.testing.assert_close(output.hidden_states, plain.hidden_states, rtol=0, atol=1e-5)
 
 
-def test_encoders_without_attention_say_so_when_asked_for_it(kind):
+def test_encoders_without_attention_refuse_output_attentions(kind):
     encoder = build(kind).encoder
     if "output_attentions" in inspect.signature(encoder.forward).parameters:
         assert encoder(**pad(SENTENCES), output_attentions=True).attentions
@@ -213,12 +213,12 @@ def test_encoders_without_attention_say_so_when_asked_for_it(kind):
             encoder(**pad(SENTENCES), output_attentions=True)
 
 
-def test_compiled_transformer_gives_hidden_states_and_attentions_too():
+def test_compiled_transformer_returns_hidden_states_and_attentions():
     model, batch = build("transformer").encoder, pad(SENTENCES, width=9)
-    asked = {"output_hidden_states": True, "output_attentions": True}
+    options = {"output_hidden_states": True, "output_attentions": True}
     with torch.no_grad():
-        compiled = torch.compile(model, backend="eager", fullgraph=True)(**batch, **asked)
-        torch.testing.assert_close(compiled.to_tuple(), model(**batch, **asked).to_tuple(), rtol=0, atol=1e-6)
+        compiled = torch.compile(model, backend="eager", fullgraph=True)(**batch, **options)
+        torch.testing.assert_close(compiled.to_tuple(), model(**batch, **options).to_tuple(), rtol=0, atol=1e-6)
     torch.compiler.reset()
 
 
@@ -230,7 +230,7 @@ def test_gradient_checkpointing_is_refused_by_encoders_without_it(kind):
     assert model.supports_gradient_checkpointing == model.encoder.supports_gradient_checkpointing
     for part in (model, model.encoder):
         if not part.supports_gradient_checkpointing:
-            with pytest.raises(ValueError, match="does not support activation checkpointing"):
+            with pytest.raises(ValueError, match=r"does not support (?:activation|gradient) checkpointing"):
                 part.gradient_checkpointing_enable()
 
 
@@ -254,30 +254,30 @@ def test_gradient_checkpointing_of_the_multitask_model_gives_the_same_gradients(
 
 
 @pytest.mark.parametrize("left", [False, True])
-def test_tokenizer_pads_and_truncates_as_any_other(kind, folder, left):
+def test_tokenizer_pads_and_truncates(kind, folder, left):
     side = "left" if left else "right"
     tokenizer = AutoTokenizer.from_pretrained(folder, padding_side=side)
-    whole = [tokenizer(text)["input_ids"] for text in TEXTS]
+    token_ids = [tokenizer(text)["input_ids"] for text in TEXTS]
     fixed = tokenizer(TEXTS, padding="max_length", max_length=7, truncation=True, return_tensors="pt")
     assert fixed["input_ids"].shape == (3, 7) and fixed["attention_mask"].sum(1).tolist() == [7, 1, 0]
     mask = tokenizer(TEXTS, padding=True, pad_to_multiple_of=8)["attention_mask"][0]
     assert mask == ([0] * 3 + [1] * 13 if left else [1] * 13 + [0] * 3)
     model = AutoModel.from_pretrained(folder)
-    expected = pooled(build(kind), pack([ids[:7] for ids in whole]))
+    expected = pooled(build(kind), pack([ids[:7] for ids in token_ids]))
     torch.testing.assert_close(pooled(model, fixed), expected, rtol=0, atol=1e-6)
     tokenizer.truncation_side = "left"
-    cut = tokenizer(TEXTS, padding=True, max_length=7, truncation=True, return_tensors="pt")
-    expected = pooled(build(kind), pack([ids[-7:] for ids in whole]))
-    torch.testing.assert_close(pooled(model, cut), expected, rtol=0, atol=1e-6)
+    truncated = tokenizer(TEXTS, padding=True, max_length=7, truncation=True, return_tensors="pt")
+    expected = pooled(build(kind), pack([ids[-7:] for ids in token_ids]))
+    torch.testing.assert_close(pooled(model, truncated), expected, rtol=0, atol=1e-6)
 
 
-def test_feature_extraction_pipeline_gives_the_vectors_of_the_tokens(kind, folder, monkeypatch):
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # a pipeline sets it, and leaves it
+def test_feature_extraction_pipeline_returns_the_token_vectors(kind, folder, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # a pipeline sets it and does not restore it
     extract = pipeline("feature-extraction", model=str(folder), device="cpu")
     encoder = build(kind).encoder
     for batch_size in (1, 2):
-        found = extract(TEXTS[:2], batch_size=batch_size, return_tensors=True)
-        for text, states in zip(TEXTS, found, strict=False):
+        features = extract(TEXTS[:2], batch_size=batch_size, return_tensors=True)
+        for text, states in zip(TEXTS, features, strict=False):
             expected = encoder(**pad([extract.tokenizer(text)["input_ids"]])).last_hidden_state
             assert states.shape[0] == 1 and states.shape[2] == expected.shape[2]
             torch.testing.assert_close(states[:, : expected.shape[1]], expected, rtol=0, atol=1e-5)

@@ -7,7 +7,7 @@ import torch
 
 from modeling_convsim import ENCODERS, ConvSimForMultitask
 
-# Small values for whichever of these fields a config has.
+# Small values for the fields that a config may have.
 HEADS: dict[str, Any] = {"vocab_size": 60, "response_hidden_sizes": [10, 14], "nli_hidden_size": 8}
 DAN: dict[str, Any] = HEADS | {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8, 9]}
 TINY: dict[str, Any] = DAN | {
@@ -26,15 +26,15 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
 }
-KINDS = [*ENCODERS, "dan_best"]  # what most tests run over
-# Ids 0 and 1 are padding and unknown. A sentence of one word, empty ones at all three places, an unknown word.
+KINDS = [*ENCODERS, "dan_best"]  # the parameters of most tests
+# Ids 0 and 1 are the padding and the unknown token. Empty sentences come first, last and in between.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]
 
 
 def build(kind: str) -> ConvSimForMultitask:
-    """An encoder by its name, or a variant, in evaluation mode.
+    """Builds the encoder of a name, or a variant, in evaluation mode.
 
-    Every parameter is random, so that none is zero or one by its initialization.
+    Every parameter is random, so that none is initialized to zero or one.
     """
     torch.manual_seed(0)
     name, options = VARIANTS.get(kind, (kind, {}))
@@ -56,11 +56,11 @@ def pack(sentences: list[list[int]]) -> dict[str, torch.Tensor]:
 
 def pad(sentences: list[list[int]], width: int | None = None, left: bool = False) -> dict[str, torch.Tensor]:
     width = width or max(len(sentence) for sentence in sentences)
-    # Padding holds a real id, so that a model that reads it gives another vector.
+    # Padding holds a real id, so that a model that reads padding computes a different vector.
     ids = torch.full((len(sentences), width), 17)
     mask = torch.zeros_like(ids)
     for row, sentence in enumerate(sentences):
-        places = slice(width - len(sentence), width) if left else slice(0, len(sentence))
-        ids[row, places] = torch.tensor(sentence, dtype=torch.int64)
-        mask[row, places] = 1
+        positions = slice(width - len(sentence), width) if left else slice(0, len(sentence))
+        ids[row, positions] = torch.tensor(sentence, dtype=torch.int64)
+        mask[row, positions] = 1
     return {"input_ids": ids, "attention_mask": mask}

@@ -1,10 +1,15 @@
+import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 from data_scripts.errors import InputError
+from trainer import run
 from trainer.arguments import table_learning_rate_ratio
-from trainer.command_line import build_arguments, parse_arguments
+from trainer.command_line import arguments_class, build_arguments, parse_arguments, suggest_option
 from trainer.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -42,43 +47,212 @@ def test_model_config_of_the_command_line_adds_to_the_preset(preset):
     ("text", "overrides", "message"),
     [
         ("learning_rat: 1\n", [], "unknown key 'learning_rat'; did you mean 'learning_rate'"),
+        ("token_dropout: 0.1\n", [], "unknown key 'token_dropout'; did you mean 'model_config.token_dropout'"),
+        ("hidden_siz: 8\nmodel_type: transformer\n", [], "'hidden_siz'; did you mean 'model_config.hidden_size'"),
+        ("qwertyuiop: 1\n", [], "unknown key 'qwertyuiop'; `python trainer/run.py --help` lists the options"),
+        ("model_config: {embeding_size: 1}\n", [], "model_config has 'embeding_size'; did you mean 'embedding_size'"),
+        ("best_metric: stbs.dev.all.pearson\n", [], "starts with 'stbs'; did you mean 'stsb'"),
+        ("extends: preset_\n", [], "extends is 'preset_'; expected the name of another preset"),
         ("batch_size: many\n", [], "batch_size: expected a whole number, got 'many'"),
         ("overwrite: maybe\n", [], "overwrite: expected true or false, got 'maybe'"),
         ("batch_size: 0\n", [], "batch_size is 0; expected 2 or more"),
         ("snli_share: 1.5\n", [], "snli_share is 1.5; expected 1 or less"),
         ("learning_rate: 0\n", [], "learning_rate is 0.0; expected more than 0"),
-        ("model_type: lstm\n", [], "model_type is 'lstm'; expected one of .*bilstm.*dan"),
-        ("matryoshka_dims: [8]\ntasks: {snli: 1}\nsnli: here\n", [], "matryoshka_dims applies to the tasks captions"),
+        ("model_type: lstm\n", [], "model_type is 'lstm'; did you mean 'bilstm'.; expected one of .*bilstm.*dan"),
+        (
+            "matryoshka_dims: [8]\ntasks: {snli: 1}\nsnli: here\n",
+            [],
+            "matryoshka_dims has no effect with tasks: snli: give one of captions, .* a sampling weight",
+        ),
         ("snli_share: 0\ntasks: {snli: 1}\nsnli: here\n", [], "snli_share is 0, but the run trains on snli alone"),
         ("extends: nowhere\n", [], "extends is 'nowhere'; expected the name of another preset"),
-        ("extensions: [nowhere.py]\n", [], "extensions: nowhere.py is no Python file"),
+        ("extensions: [nowhere.py]\n", [], "extensions: nowhere.py is not a Python file"),
         ("optimizer: adam\n", [], "optimizer is 'adam'; expected one of sgd, adamw"),
         ("tasks: {chess: 1}\n", [], "tasks has 'chess'; expected one of .*response_prediction, snli"),
+        ("tasks: {respons_prediction: 1}\n", [], "tasks has 'respons_prediction'; did you mean 'response_prediction'"),
         ("tasks: {snli: 1}\n", [], "snli is needed"),
         ("tasks: {response_prediction: -1}\n", [], "sampling weight -1; expected a number of 0 or more"),
         ("- a\n- b\n", [], "expected a mapping of options, found list"),
         ("[a: \n", [], "not readable as YAML"),
-        (BASE, ["--max_stepz", "4"], "command line: unrecognized arguments: --max_stepz"),
+        (BASE, ["--max_stepz", "4"], "command line: unknown argument '--max_stepz'; did you mean '--max_steps'"),
+        (
+            BASE,
+            ["--learning-rat", "0.1"],
+            "command line: unknown argument '--learning_rat'; did you mean '--learning_rate'",
+        ),
+        (
+            BASE,
+            ["--token_dropout=0"],
+            "unknown argument '--token_dropout'; did you mean '--model_config.token_dropout'",
+        ),
+        (BASE, ["--model_config.embeding_size", "8"], "model_config has 'embeding_size'; did you mean"),
+        (BASE, ["--tasks.snly", "1"], "tasks has 'snly'; did you mean 'snli'"),
+        (BASE, ["--tasks.snli"], "argument --tasks.snli: expected --tasks.KEY VALUE"),
+        (BASE, ["stray"], "command line: unknown argument 'stray'"),
         (BASE, ["--push_to_hub", "true"], "hub_model_id is needed"),
         (BASE, ["--best_metric", "sts.2012.MSRpar.pearson"], "sts are test sets: name a result of dev"),
         (BASE, ["--word_vectors", "skipgram"], "expected random, skip_gram, or an existing file or folder"),
         (BASE, ["--resume", "true", "--overwrite", "true"], "exclude each other"),
     ],
 )
-def test_bad_setting_is_named(preset, text, overrides, message):
+def test_wrong_setting_is_named(preset, text, overrides, message):
     complete = "tasks" in text or not text.partition(":")[0].strip().isidentifier()
     with pytest.raises(InputError, match=message):
         parse_arguments([preset(text if complete else BASE + text), *overrides])
 
 
-def test_missing_preset_is_named_with_those_there_are():
-    with pytest.raises(InputError, match=r"nowhere\.yaml: no such preset file.*quickstart"):
-        parse_arguments(["nowhere.yaml"])
+INEFFECTIVE = [
+    ("initialize_from: a/model\n", "word_vectors: skip_gram\n", "word_vectors has no effect with initialize_from"),
+    ("initialize_from: a/model\n", "token_weights: sif\n", "token_weights has no effect with initialize_from"),
+    (
+        "initialize_from: a/model\n",
+        "tokenizer_kind: wordpiece\nmin_count: 3\n",
+        "tokenizer_kind, min_count have no effect",
+    ),
+    ("tokenizer: a/model\n", "vocab_size: 300\n", "vocab_size has no effect with tokenizer.*--vocab_size none"),
+    (
+        "optimizer: sgd\n",
+        "weight_decay: 0.1\n",
+        "weight_decay has no effect with optimizer: sgd: set optimizer to adamw",
+    ),
+    ("late_from: 1.0\n", "late_batch_size: 256\n", "late_batch_size has no effect with late_from: 1"),
+    ("late_from: 1.0\n", "late_learning_rate: 0.1\n", "late_learning_rate has no effect with late_from: 1"),
+    (
+        "late_batch_size: null\n",
+        "late_from: 0.5\n",
+        "late_from has no effect without late_batch_size or late_learning_rate",
+    ),
+    ("word_vectors: random\n", "texts: [here]\n", "texts has no effect with word_vectors: random: set word_vectors to"),
+    ("epochs: 1\n", "max_steps: 10\n", "max_steps has no effect with epochs: drop epochs, or drop it"),
+    ("push_to_hub: false\n", "hub_model_id: me/it\n", "hub_model_id has no effect with push_to_hub: false"),
+    ("", "teacher: a/model\n", "teacher has no effect with tasks: response_prediction: give distillation a sampling"),
+    ("", "captions: [here]\n", "captions has no effect with tasks: response_prediction"),
+    ("", "snli_share: 0.5\n", "snli_share has no effect with tasks: response_prediction: give snli a sampling weight"),
+    (
+        "",
+        "similarity_scale: 5\n",
+        "similarity_scale has no effect with tasks: response_prediction: give one of captions",
+    ),
+]
+
+
+@pytest.mark.parametrize(("other", "ignored", "message"), INEFFECTIVE)
+def test_an_option_without_effect_is_refused(preset, other, ignored, message):
+    parse_arguments([preset(BASE + other)])
+    with pytest.raises(InputError, match=message):
+        parse_arguments([preset(BASE + other + ignored)])
+
+
+@pytest.mark.parametrize(("other", "ignored", "message"), INEFFECTIVE)
+def test_an_option_without_effect_can_be_reset_on_the_command_line(preset, other, ignored, message):
+    reset = [word for name in yaml.safe_load(ignored) for word in (f"--{name}", *([] if "[" in ignored else ["none"]))]
+    assert parse_arguments([preset(BASE + other + ignored), *reset])
+
+
+def test_a_task_of_weight_zero_keeps_its_options(preset):
+    options = "pairs: [here]\ncaptions: [there]\nsimilarity_scale: 5\ntasks: {response_prediction: 1, captions: 0}\n"
+    assert parse_arguments([preset(options)]).captions == ["there"]
+    assert parse_arguments([preset(BASE), "--captions", "there", "--tasks.captions", "0"]).tasks == {
+        "response_prediction": 1,
+        "captions": 0,
+    }
+
+
+def test_a_dataset_may_be_used_without_a_task_of_its_own(preset):
+    # The evaluation sentences of SNLI are removed from the training data, and a teacher encodes all training texts.
+    assert parse_arguments([preset(BASE + "snli: there\n")]).snli == "there"
+    distillation = "tasks: {distillation: 1}\nteacher: a/model\npairs: [here]\ncaptions: [there]\n"
+    assert parse_arguments([preset(distillation)]).captions == ["there"]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "trainer" / "presets").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_written_out_settings_of_a_run_are_a_preset(path, preset):
+    arguments = parse_arguments([str(path)])
+    assert parse_arguments([preset(yaml.safe_dump(dataclasses.asdict(arguments)))]) == arguments
+
+
+def test_options_are_accepted_with_hyphens(preset):
+    arguments = parse_arguments(
+        [preset(BASE), "--max-steps", "9", "--learning-rate=0.5", "--model-config.embedding_size", "8"]
+    )
+    assert (arguments.max_steps, arguments.learning_rate) == (9, 0.5)
+    assert arguments.model_config == {"embedding_size": 8}
+
+
+def test_a_single_field_of_the_config_is_set_on_the_command_line(preset):
+    path = preset(BASE + "model_config: {embedding_size: 8, token_dropout: 0.5}\n")
+    arguments = parse_arguments([path, "--model_config.token_dropout", "0", "--model_config.hidden_sizes=[4, 4]"])
+    assert arguments.model_config == {"embedding_size": 8, "token_dropout": 0, "hidden_sizes": [4, 4]}
+
+
+def test_the_number_of_steps_is_1000_unless_epochs_are_given(preset):
+    assert parse_arguments([preset(BASE)]).max_steps == 1000
+    by_epochs = parse_arguments([preset(BASE), "--epochs", "2"])
+    assert (by_epochs.max_steps, by_epochs.epochs) == (None, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "model_type", "suggestion"),
+    [
+        ("learning_rat", "dan", "learning_rate"),
+        ("token_dropout", "dan", "model_config.token_dropout"),
+        ("token_dropot", "dan", "model_config.token_dropout"),
+        ("model_config.token_dropot", "dan", "model_config.token_dropout"),
+        ("hidden_dropout", "transformer", "model_config.hidden_dropout"),
+        ("tasks.snly", "dan", "tasks.snli"),
+    ],
+)
+def test_a_similar_option_or_nested_key_is_suggested(name, model_type, suggestion):
+    assert suggest_option(name, model_type) == f"; did you mean '{suggestion}'?"
+
+
+def test_without_a_similar_option_nothing_is_suggested():
+    assert suggest_option("qwertyuiop", "dan") == ""
+
+
+def test_without_arguments_the_presets_are_listed_with_their_descriptions(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["trainer/run.py"])
+    run.main()
+    printed = capsys.readouterr().out
+    for path in (ROOT / "trainer" / "presets").glob("*.yaml"):
+        description = path.read_text().splitlines()[0]
+        assert description.startswith("# ") and description.endswith(".")
+        assert any(path.stem in line and description[2:] in line for line in printed.splitlines()), path.stem
+    assert "python trainer/run.py trainer/presets/quickstart.yaml" in printed
+
+
+def test_an_option_before_the_preset_is_refused():
+    with pytest.raises(InputError, match="the first argument must be a preset"):
+        parse_arguments(["--max_steps", "3"])
+
+
+def test_help_groups_every_option_and_does_not_import_torch():
+    code = (
+        "import sys, runpy\nsys.argv = ['trainer/run.py', '--help']\n"
+        "try:\n    runpy.run_path('trainer/run.py', run_name='__main__')\n"
+        "finally:\n    assert not {'torch', 'transformers', 'datasets'} & set(sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    usage, *_ = done.stdout.split("\n\n")
+    assert len(usage.splitlines()) == 1
+    headings = [line for line in done.stdout.splitlines() if line.endswith(":") and not line.startswith(" ")]
+    for heading in ("model:", "data:", "tasks:", "task snli:", "optimization:", "evaluation:", "run:", "Hub:"):
+        assert heading in headings
+    for option in dataclasses.fields(arguments_class()):
+        assert done.stdout.count(f"\n  --{option.name} ") == 1, option.name
+    assert "quickstart" in done.stdout
+
+
+def test_missing_preset_is_named_with_the_existing_ones():
+    with pytest.raises(InputError, match=r"quikstart\.yaml: file not found; did you mean 'quickstart'.*best_dan"):
+        parse_arguments(["trainer/presets/quikstart.yaml"])
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "trainer" / "presets").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_preset_parses(path):
-    assert parse_arguments([str(path)]).max_steps > 0
+    arguments = parse_arguments([str(path)])
+    assert arguments.max_steps or arguments.epochs
 
 
 @pytest.mark.parametrize(
@@ -90,7 +264,7 @@ def test_every_preset_parses(path):
         ("optimizer: adamw\ntable_learning_rate: 0.3\n", ["--learning_rate", "0.01"], 0.3),
     ],
 )
-def test_rate_of_the_tables_is_written_out_whatever_it_came_from(options, overrides, expected, preset):
+def test_learning_rate_of_the_embedding_matrices_is_written_out(options, overrides, expected, preset):
     arguments = parse_arguments([preset(BASE + options), *overrides])
     assert arguments.table_learning_rate == pytest.approx(expected)
     assert table_learning_rate_ratio(arguments) * arguments.learning_rate == pytest.approx(expected)

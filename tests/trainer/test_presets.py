@@ -1,4 +1,4 @@
-"""Every preset trains for a few steps: its own options, with tiny datasets and a tiny model in place of its own."""
+"""Every preset trains for a few steps with its own options, except for tiny datasets and a tiny model."""
 
 import dataclasses
 import json
@@ -20,8 +20,8 @@ from trainer.data.datasets import DATASET_KINDS
 from trainer.tasks import TASKS, trained_tasks
 
 PRESETS = sorted((Path(run.__file__).parent / "presets").glob("*.yaml"))
-STEPS = 4  # so that the last one is in the late part of the schedules, where a preset has one
-# Fields of an encoder's config -> what replaces the preset's value, where the config has such a field.
+STEPS = 4  # the last step is in the late part of the schedule, if the preset has one
+# Fields of an encoder's config -> the value that replaces the preset's, if the config has the field.
 TINY_MODEL: dict[str, Any] = {
     "bigram_buckets": 64,
     "embedding_size": 16,
@@ -52,7 +52,7 @@ TEACHER = "quickstart"  # the preset whose tiny model is the teacher
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Arguments, Path]]:
-    """Trains a preset, once, after those whose models it starts from; returns its settings and its folder."""
+    """Trains each preset once, after the presets whose models it needs; returns its settings and its folder."""
     folder = tmp_path_factory.mktemp("presets")
     datasets = write_datasets(folder / "data")
     trained: dict[str, tuple[Arguments, Path]] = {}
@@ -74,9 +74,11 @@ def train(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Arg
 
 
 def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Callable[[str], str]) -> dict[str, Any]:
-    """The options of a preset that are changed for the test, with their values."""
+    """Return the options of a preset that the test changes, with their values."""
     given = {name: value for name, value in dataclasses.asdict(arguments).items() if value or value == 0}
     changes = {name: value for name, value in TINY_RUN.items() if given.get(name)}
+    if arguments.initialize_from:
+        del changes["vocab_size"]  # the tokenizer is that of the trained model
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
@@ -94,14 +96,14 @@ def is_model_of_a_run(value: object) -> bool:
 
 
 def tiny_model(arguments: Arguments) -> dict[str, Any]:
-    """The sizes that replace those of the preset's encoder; parts that it leaves out (0) stay left out."""
+    """Return the sizes that replace those of the preset's encoder; a size of 0, which disables a part, stays 0."""
     config = ENCODERS[arguments.model_type].config_class
     fields = {field.name for field in dataclasses.fields(config)} & set(TINY_MODEL)
     return {name: TINY_MODEL[name] for name in fields if arguments.model_config.get(name) != 0}
 
 
 def as_words(options: dict[str, Any]) -> list[str]:
-    """Options as on the command line."""
+    """Return options as words of a command line."""
     words = []
     for name, value in options.items():
         values = value if isinstance(value, list) else [json.dumps(value) if isinstance(value, dict) else value]
@@ -132,7 +134,7 @@ def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple
     # The rows of results.json are by dataset: `pairs`, `snli`, and `TASK/DATASET` or `TASK` for all others.
     trained = {name.partition("/")[0] for name in results["run"]["rows"]}
     assert {"response_prediction" if name == "pairs" else name for name in trained} == tasks
-    # What the tasks train was evaluated, and so was every dataset that is only evaluated on.
+    # The heads of the tasks were evaluated, and so was every dataset that is only evaluated on.
     expected = {TASKS[task].evaluator for task in tasks} - {None}
     expected |= {name for name, kind in DATASET_KINDS.items() if kind.text_columns is None and getattr(arguments, name)}
     assert expected <= set(results)
@@ -140,8 +142,8 @@ def test_a_preset_trains_and_evaluates(preset: str, train: Callable[[str], tuple
     assert vectors.shape == (2, TINY_MODEL["embedding_size"])
 
 
-def test_no_preset_reads_what_this_test_does_not_replace() -> None:
-    """Otherwise it would depend on files that only some machines have, or on the Hub."""
+def test_every_dataset_of_a_preset_is_replaced_by_a_tiny_one() -> None:
+    """Otherwise the test would depend on the files of a machine, or on the Hub."""
     for file in PRESETS:
         arguments = parse_arguments([str(file)])
         changes = tiny_options(arguments, dict.fromkeys(DATASET_KINDS, "tiny"), lambda preset: "tiny")

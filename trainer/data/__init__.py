@@ -1,1 +1,1 @@
-"""What a run reads: its datasets, the token cache, positive pairs, word vectors, a teacher's embeddings."""
+"""The data of a run: datasets, token cache, positive pairs, word vectors, embeddings of a teacher."""

@@ -1,4 +1,4 @@
-"""The datasets that a run trains and is evaluated on, with every evaluation sentence removed from training."""
+"""The training and evaluation datasets of a run; every evaluation sentence is removed from the training data."""
 
 import itertools
 import logging
@@ -20,7 +20,7 @@ from data_scripts.tools.leakage import remove_leaked, text_columns
 from trainer.arguments import Arguments
 
 EvaluationData = dict[str, Any]
-"""Name of a dataset -> its splits (a DatasetDict; of `sts`: year -> name -> test pairs), where they were given."""
+"""Name of a dataset -> its splits: a DatasetDict, or for `sts` year -> name -> test pairs."""
 
 logger = logging.getLogger(__name__)
 
@@ -32,14 +32,14 @@ class DatasetKind:
     Attributes:
         name: the option, whose value is one source or a list of them; also the name in results.json.
         load: reads a folder or a Hub id into splits.
-        text_columns: the columns of its training texts, which are stripped of evaluation sentences. None: it is not
-            trained on. Empty: they are found by their names.
-        is_joined: whether all sources are one dataset, with validation and test splits to evaluate on; else each source
-            is a training set of its own.
-        evaluation_columns: the columns of the sentences in its other splits, which are kept out of training. Those of
-            conversations need none: their split keeps threads apart.
-        prepare: what is done to the training rows of a source.
-        subsample: selects the training rows that the options ask for, after leaked rows were removed.
+        text_columns: the columns of its training texts, from which evaluation sentences are removed. None: it is not
+            trained on. Empty: the columns are found by their names.
+        is_joined: whether all sources form one dataset, with validation and test splits; else each source is a separate
+            training dataset.
+        evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
+            Conversations have none: their splits separate threads.
+        prepare: transforms the training rows of a source.
+        subsample: selects the training rows that the options ask for, after the removal of leaked rows.
     """
 
     name: str
@@ -56,9 +56,10 @@ class RunData:
     """The datasets of a run.
 
     Attributes:
-        training: training rows without evaluation sentences: `KIND` where sources are joined, else `KIND/SOURCE`.
-        evaluation: what the run is evaluated on.
-        leakage: training set -> evaluation set -> training rows that held one of its sentences, and `removed` in all.
+        training: training rows without evaluation sentences: `KIND` for joined sources, else `KIND/SOURCE`.
+        evaluation: the evaluation datasets.
+        leakage: training dataset -> evaluation dataset -> number of training rows with one of its sentences; `removed`
+            is the total.
     """
 
     training: dict[str, Dataset] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class RunData:
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def named(self, kind: str) -> dict[str, Dataset]:
-        """The training sets of a kind whose sources are kept apart: name of the source -> rows."""
+        """Return the training datasets of a kind whose sources are not joined: name of the source -> rows."""
         return {
             name.removeprefix(f"{kind}/"): rows for name, rows in self.training.items() if name.startswith(f"{kind}/")
         }
@@ -119,16 +120,16 @@ DATASET_KINDS: dict[str, DatasetKind] = {
 
 
 def register_dataset_kind(kind: DatasetKind) -> DatasetKind:
-    """Add a kind of dataset, for a task outside of the package."""
+    """Add a kind of dataset for a task outside of the package."""
     DATASET_KINDS[kind.name] = kind
     return kind
 
 
 def load_run_data(arguments: Arguments) -> RunData:
-    """Load what the arguments name, and remove every training row that holds an evaluation sentence.
+    """Load the datasets of a run, and remove every training row with an evaluation sentence.
 
     Raises:
-        InputError: a dataset is missing or unreadable, or has no training split where one is needed.
+        InputError: a dataset is missing or unreadable, or lacks the training split.
     """
     data = RunData()
     for kind in DATASET_KINDS.values():
@@ -150,16 +151,16 @@ def load_run_data(arguments: Arguments) -> RunData:
 
 
 def load_evaluation_data(sources: Mapping[str, str]) -> EvaluationData:
-    """Load datasets to evaluate on: name of a kind -> folder or Hub id.
+    """Load evaluation datasets: name of a kind -> folder or Hub id.
 
     Raises:
-        InputError: one of them is missing or unreadable.
+        InputError: a dataset is missing or unreadable.
     """
     return {name: DATASET_KINDS[name].load(source) for name, source in sources.items()}
 
 
 def training_text_columns(data: RunData) -> dict[str, list[str]]:
-    """The text columns of every training set."""
+    """Return the text columns of every training dataset."""
     columns = {}
     for name, rows in data.training.items():
         kind, _, source = name.partition("/")
@@ -170,7 +171,7 @@ def training_text_columns(data: RunData) -> dict[str, list[str]]:
 
 
 def training_texts(data: RunData) -> Iterator[str]:
-    """The texts of all training sets but `texts`, which no task reads."""
+    """Yield the texts of all training datasets except `texts`, which no task reads."""
     for name, columns in training_text_columns(data).items():
         if name.startswith("texts/"):
             continue
@@ -179,7 +180,7 @@ def training_texts(data: RunData) -> Iterator[str]:
 
 
 def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
-    """`KIND/SOURCE` -> training split, by the last part of each source's name."""
+    """Return `KIND/SOURCE` -> training split; SOURCE is the last part of the source's name."""
     training: dict[str, Dataset] = {}
     names = [source.rstrip("/").rpartition("/")[2] for source in sources]
     for name, source in zip(names, sources, strict=True):
@@ -193,7 +194,7 @@ def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
 
 
 def _join_splits(parts: list[Any]) -> Any:
-    """The splits of a single source unchanged, those of several sources concatenated."""
+    """Concatenate the splits of several sources; those of a single source are returned unchanged."""
     if len(parts) == 1:
         return type(parts[0])(parts[0])
     names = sorted({name for part in parts for name in part})
@@ -201,7 +202,7 @@ def _join_splits(parts: list[Any]) -> Any:
 
 
 def _remove_leaked(data: RunData) -> None:
-    """Remove the training rows that hold an evaluation sentence, and count them in `data.leakage`."""
+    """Remove the training rows with an evaluation sentence, and count them in `data.leakage`."""
     evaluation = _evaluation_sentences(data.evaluation)
     for name, columns in training_text_columns(data).items():
         data.training[name], counts = remove_leaked(data.training[name], columns, evaluation)
@@ -209,19 +210,19 @@ def _remove_leaked(data: RunData) -> None:
         if counts.get("removed"):
             where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")
             logger.warning(
-                "%s: %d training rows hold an evaluation sentence and were removed (%s)", name, counts["removed"], where
+                "%s: removed %d training rows with an evaluation sentence (%s)", name, counts["removed"], where
             )
 
 
 def _evaluation_sentences(data: EvaluationData) -> dict[str, Iterable[str]]:
-    """Sentences that no model may be trained on, by evaluation set."""
+    """Return the sentences to remove from the training data, by evaluation dataset."""
     sentences: dict[str, Iterable[str]] = {}
     for name, splits in data.items():
         columns = DATASET_KINDS[name].evaluation_columns
         for split, rows in splits.items() if columns else ():
             if isinstance(rows, Mapping):
-                for each, test_rows in rows.items():
-                    sentences[f"{name} {split} {each}"] = _texts(test_rows, columns)
+                for dataset, test_rows in rows.items():
+                    sentences[f"{name} {split} {dataset}"] = _texts(test_rows, columns)
             elif split != "train":
                 sentences[f"{name} {'dev' if split == 'validation' else split}"] = _texts(rows, columns)
     return sentences

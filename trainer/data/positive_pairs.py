@@ -1,6 +1,6 @@
 """Positive pairs, and pairs with similarity scores, from captions, paraphrases and natural language inference.
 
-The distinct texts of a dataset are in a column `text`; a pair refers to them by their index.
+The column `text` has the distinct texts of a dataset; a pair refers to them by index.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from datasets import Dataset
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-PARTNERS = 2  # other captions of its image that a caption is paired with
+PARTNERS = 2  # number of captions of the same image that a caption is paired with
 ENTAILMENT, CONTRADICTION = 0, 2
 
 
@@ -23,7 +23,7 @@ class PositivePairs:
         first: (pairs,) index of a text in `texts`.
         second: (pairs,) index of a semantically equivalent text.
         negative: (pairs,) index of a hard negative, or -1.
-        groups: (pairs,) equal for pairs whose texts may all be equivalent, which are no negatives of each other.
+        groups: (pairs,) equal for pairs whose texts may be equivalent, which are not used as negatives of each other.
     """
 
     texts: Dataset
@@ -57,15 +57,16 @@ class ScoredPairs:
 
 
 def caption_pairs(captions: Dataset, seed: int) -> PositivePairs:
-    """Each caption with `PARTNERS` others of its image (fewer where there are fewer), drawn at random.
+    """Pair each caption with up to `PARTNERS` other captions of its image, chosen at random.
 
     Args:
         captions: columns `group` (the image) and `caption`, in any order.
+        seed: seed of the choice.
     """
     texts, indices = _distinct_texts([captions["caption"]])
     _, images = np.unique(np.asarray(captions["group"], dtype=str), return_inverse=True)
     order = np.random.default_rng(seed).permutation(len(images))
-    order = order[np.argsort(images[order], kind="stable")]  # by image, within an image in random order
+    order = order[np.argsort(images[order], kind="stable")]  # sorted by image, in random order within an image
     images, captions_in_order = images[order], indices[0][order]
     starts = np.flatnonzero(np.r_[True, images[1:] != images[:-1]])
     sizes = np.diff(np.r_[starts, len(images)])
@@ -82,9 +83,9 @@ def caption_pairs(captions: Dataset, seed: int) -> PositivePairs:
 
 
 def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
-    """The paraphrases: pairs of the dataset's highest score, or all where it has no scores.
+    """Return the paraphrases: pairs with the dataset's highest score, or all pairs if it has no scores.
 
-    A pair of a lower score gives a hard negative to the pairs that hold its first or second sentence.
+    A pair with a lower score is a hard negative of the paraphrases that have its first or second sentence.
 
     Args:
         pairs: columns `sentence1`, `sentence2` and `score` (None: no score).
@@ -102,7 +103,7 @@ def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
 
 
 def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
-    """Premises with what they entail; the hard negative contradicts the same premise (Gao et al., 2021, SimCSE).
+    """Pair premises with entailed hypotheses; hard negatives are contradictions (SimCSE, Gao et al., 2021).
 
     Args:
         pairs: columns `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
@@ -119,21 +120,21 @@ def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
 
 
 def scored_paraphrase_pairs(pairs: Dataset) -> ScoredPairs | None:
-    """The pairs with their scores over the highest one; None where all have the same score, or none."""
+    """Return the pairs with their scores divided by the highest; None if all scores are equal or missing."""
     texts, (first, second) = _distinct_texts([pairs["sentence1"], pairs["sentence2"]])
     scores = _unit_scores(pairs)
     return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
 
 
 def scored_nli_pairs(pairs: Dataset) -> ScoredPairs | None:
-    """Entailment as 1, neutral as 0.5, contradiction as 0; None where all pairs have one label."""
+    """Score entailment as 1, neutral as 0.5, contradiction as 0; None if all pairs have the same label."""
     texts, (first, second) = _distinct_texts([pairs["premise"], pairs["hypothesis"]])
     scores = 1 - np.asarray(pairs["label"]) / 2
     return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
 
 
 def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]]:
-    """The distinct texts of some columns, and for each column the indices (rows,) of its texts among them."""
+    """Return the distinct texts of some columns, and for each column the indices (rows,) of its texts among them."""
     index_of: dict[str, int] = {}
     indices = [
         np.fromiter((index_of.setdefault(text, len(index_of)) for text in column), np.int64) for column in columns
@@ -142,13 +143,13 @@ def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]
 
 
 def _unit_scores(pairs: Dataset) -> np.ndarray:
-    """Scores (pairs,) over the highest one; 1 where a pair has none."""
+    """Return the scores (pairs,) divided by the highest; 1 for a pair without a score."""
     scores = np.array([np.nan if score is None else score for score in pairs["score"]], dtype=np.float64)
     highest = np.nanmax(scores, initial=0.0)
     return np.nan_to_num(scores / highest if highest > 0 else scores, nan=1.0)
 
 
 def _components(size: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """The connected component (size,) of each of `size` texts, where `first` (pairs,) and `second` are linked."""
+    """Return the connected component (size,) of each of `size` texts; `first` (pairs,) and `second` are the links."""
     links = coo_array((np.ones(len(first), dtype=bool), (first, second)), shape=(size, size))
     return connected_components(links, directed=False)[1].astype(np.int64)

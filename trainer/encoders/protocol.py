@@ -1,4 +1,4 @@
-"""What evaluations, distillation and exports expect of a sentence encoder."""
+"""The protocol of sentence encoders, which evaluations, distillation and exports rely on."""
 
 from collections.abc import Iterable
 from typing import Literal, Protocol
@@ -18,5 +18,5 @@ class SentenceEncoder(Protocol):
     """
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Vectors (texts, dimensions), float32, of `texts` on a side."""
+        """Return the vectors (texts, dimensions), float32, of `texts` on a side."""
         ...

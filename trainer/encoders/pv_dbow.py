@@ -15,18 +15,18 @@ from trainer.encoders.protocol import PV_DBOW_FILE, Side
 
 
 class PvDbowEncoder:
-    """Paragraph vectors with a distributed bag of words (Le and Mikolov, 2014), the same for every side.
+    """Paragraph vectors with a distributed bag of words (Le and Mikolov, 2014), equal on every side.
 
-    The vector of a text is inferred: gradient descent on the loss of its words, with the weights of the words fixed.
-    The descent starts at zero and uses one random seed for every text, so that a text always has the same vector
-    (gensim's own start differs from process to process). The step sizes add up to those of Lau and Baldwin (2016),
+    The vector of a text is inferred by gradient descent on the loss of its words, with the weights of the words fixed.
+    The descent starts at zero and uses the same random seed for every text, so that a text always has the same vector
+    (gensim's initial vector differs between processes). The step sizes add up to those of Lau and Baldwin (2016),
     1,000 passes from a rate of 0.01, in a fifth of the time.
     """
 
     FILE = PV_DBOW_FILE
     WEIGHTS = "pv_dbow.safetensors"
     PASSES = 200
-    RATE = 0.05  # of the first pass; it falls to zero
+    RATE = 0.05  # learning rate of the first pass; it decays to zero
 
     def __init__(self, model: Doc2Vec, tokenizer: PreTrainedTokenizerFast) -> None:
         self.model, self.tokenizer = model, tokenizer
@@ -46,7 +46,7 @@ class PvDbowEncoder:
         return cls(model, tokenizer)
 
     def save_pretrained(self, folder: Path) -> None:
-        """Save what inference needs: the count of each token, its output weights, and the tokenizer.
+        """Save the count of each token, its output weights, and the tokenizer, which inference needs.
 
         The vectors of the training texts are not saved.
         """
@@ -62,7 +62,7 @@ class PvDbowEncoder:
         (folder / self.FILE).write_text(json.dumps(settings, indent=2) + "\n", encoding="utf-8")
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Vectors (texts, dimensions), float32, L2-normalized; zeros for a text without a known word."""
+        """Return vectors (texts, dimensions), float32, L2-normalized; zeros for a text without a known word."""
         texts = list(texts)
         vectors = np.zeros((len(texts), self.model.vector_size), dtype=np.float32)
         for vector, text in zip(vectors, tqdm(texts, delay=1, unit="text", unit_scale=True), strict=True):

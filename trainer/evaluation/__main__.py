@@ -1,33 +1,34 @@
 """Evaluate a saved model: response prediction, SNLI, STS Benchmark and SemEval STS, question answering, the sample."""
 
-import argparse
-import os
+from __future__ import annotations
+
 import sys
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from trainer.encoders.loading import load_encoder
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.evaluators import EVALUATORS, EvaluationData, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, merge_results, read_results, write_results
-from trainer.evaluation.sample import evaluate_sample
-from trainer.evaluation.sts_errors import evaluate_sts_errors
 from trainer.evaluation.stsb import EVALUATOR as STSB
+
+if TYPE_CHECKING:
+    from trainer.data.datasets import EvaluationData
 
 # These print texts for people, and the training loop does not run them.
 SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> ArgumentParser:
     """The command line."""
-    datasets = list({one.dataset: one.data for one in EVALUATORS.values()}.values())
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m trainer.evaluation",
         description=__doc__,
         epilog="example: python -m trainer.evaluation runs/quickstart/model --tasks response_prediction,stsb "
-        "--pairs data/reddit --baselines bm25 --output results.json",
+        "--pairs data/reddit --stsb data/stsb --baselines bm25 --output results.json",
     )
     parser.add_argument(
         "model",
@@ -43,59 +44,60 @@ def build_parser() -> argparse.ArgumentParser:
         f"errors by kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest "
         "sentences and best replies of the shipped sample",
     )
-    parser.add_argument(
-        "--data",
-        type=Path,
-        default=Path(os.environ.get("CONVSIM_DATA", "../shared/data")),
-        metavar="FOLDER",
-        help=f"folder with the subfolders {', '.join(one.name for one in datasets if one.is_found_by_name)}; for the "
-        "task sample, what `python -m data_scripts sample` wrote (default: the environment variable CONVSIM_DATA, else "
-        "../shared/data)",
-    )
-    for dataset in datasets:
-        parser.add_argument(f"--{dataset.name}", metavar="SOURCE", help=dataset.help)
-    parser.add_argument(
-        "--split",
-        choices=("dev", "test", "both"),
-        default="both",
-        help="both (default) evaluates stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and "
-        "snli on test; the datasets of sts are test sets for any value",
-    )
-    parser.add_argument(
-        "--similarity",
-        choices=("angular", "cosine"),
-        default="angular",
-        help="score of the tasks stsb and stsb_errors: the paper's angular similarity, or the cosine "
-        "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
-    )
-    parser.add_argument(
-        "--worst",
-        type=int,
-        default=10,
-        metavar="N",
-        help="number of pairs that stsb_errors prints (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--queries", type=int, metavar="N", help="maximum number of response prediction queries (default: 10,000)"
-    )
-    parser.add_argument(
-        "--baselines",
-        type=_names("--baselines", list(BASELINES)),
-        default=[],
-        help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)}",
-    )
-    destination = parser.add_mutually_exclusive_group()
-    destination.add_argument("--output", type=Path, metavar="FILE", help="write the results to this JSON file")
-    destination.add_argument(
+    _add_data_options(parser)
+    _add_evaluation_options(parser)
+    output = parser.add_argument_group("output").add_mutually_exclusive_group()
+    output.add_argument("--output", type=Path, metavar="FILE", help="write the results to this JSON file")
+    output.add_argument(
         "--update",
         type=Path,
         metavar="FILE",
         help="add the results to this results.json; its other tasks, splits and baselines stay",
     )
     return parser
+
+
+def _add_data_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("data")
+    datasets = list({evaluator.dataset: evaluator.data for evaluator in EVALUATORS.values()}.values())
+    group.add_argument(
+        "--data",
+        type=Path,
+        metavar="FOLDER",
+        help=f"folder with the subfolders {', '.join(one.name for one in datasets if one.is_found_by_name)}, instead "
+        "of the options below; for the task sample, the folder that `python -m data_scripts sample` wrote",
+    )
+    for dataset in datasets:
+        default = f" (default: {dataset.name} in --data)" if dataset.is_found_by_name else ""
+        group.add_argument(f"--{dataset.name}", metavar="SOURCE", help=dataset.help + default)
+
+
+def _add_evaluation_options(parser: ArgumentParser) -> None:
+    group = parser.add_argument_group("evaluation")
+    group.add_argument(
+        "--split",
+        choices=("dev", "test", "both"),
+        default="both",
+        help="both evaluates stsb, stsb_tuned, stsb_errors and cqa on dev and test, response_prediction and snli on "
+        "test; the datasets of sts are test sets for any value (default: %(default)s)",
+    )
+    group.add_argument(
+        "--similarity",
+        choices=("angular", "cosine"),
+        default="angular",
+        help="score of the tasks stsb and stsb_errors: the paper's angular similarity, or the cosine "
+        "(default: %(default)s)",
+    )
+    group.add_argument(
+        "--intervals", action="store_true", help="add 95%% bootstrap intervals of Pearson's r, P@N, MAP and accuracy"
+    )
+    group.add_argument(
+        "--baselines",
+        type=_names("--baselines", list(BASELINES)),
+        default=[],
+        help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)} "
+        "(default: none)",
+    )
 
 
 def _names(option: str, known: list[str]) -> Callable[[str], list[str]]:
@@ -111,53 +113,80 @@ def _names(option: str, known: list[str]) -> Callable[[str], list[str]]:
 
 
 def _rankings() -> str:
-    """The names of the evaluators that baselines can do."""
+    """The names of the evaluators that can evaluate a baseline."""
     return ",".join(name for name, one in EVALUATORS.items() if one.evaluate_baseline)
 
 
-def load_data(args: argparse.Namespace) -> EvaluationData:
+def load_data(args: Namespace) -> EvaluationData:
     """Load the datasets of the requested tasks.
 
     Raises:
         InputError: one of them is missing or unreadable.
     """
-    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
-    sources = {}
-    for evaluator in evaluators:
-        named = getattr(args, evaluator.dataset)
-        if not named and not evaluator.data.is_found_by_name:
-            raise InputError(
-                f"task {evaluator.name}: name the data with --{evaluator.dataset} SOURCE, a {evaluator.data.help}"
-            )
-        sources[evaluator.dataset] = named or str(_subfolder(args.data, evaluator.dataset))
+    evaluators = _requested_evaluators(args)
+    sources = {evaluator.dataset: _source(args, evaluator) for evaluator in evaluators}
     loaders = {evaluator.dataset: evaluator.data.load for evaluator in evaluators}
     return {name: loaders[name](source) for name, source in sources.items()}
 
 
-def _subfolder(data: Path, name: str) -> Path:
-    if not (data / name).is_dir():
-        raise InputError(f"{data / name}: no such folder; name the dataset with --{name}, or its parent with --data")
-    return data / name
+def _requested_evaluators(args: Namespace) -> list[Evaluator]:
+    """The evaluators whose datasets the tasks read."""
+    return [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
 
 
-def _validate(args: argparse.Namespace) -> None:
+def _source(args: Namespace, evaluator: Evaluator) -> str:
+    """The folder or Hub id of an evaluator's dataset, from its option or from `--data`."""
+    name = evaluator.dataset
+    if source := getattr(args, name):
+        return source
+    expected = f"task {evaluator.name}: name the data with --{name} SOURCE, a {evaluator.data.help}"
+    if not evaluator.data.is_found_by_name:
+        raise InputError(expected)
+    if args.data is None:
+        raise InputError(f"{expected}, or with --data FOLDER, a folder with the subfolder {name}")
+    if not (args.data / name).is_dir():
+        raise InputError(
+            f"{args.data / name}: no such folder; name the dataset with --{name}, or its parent with --data"
+        )
+    return str(args.data / name)
+
+
+def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
         raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
-    if args.queries is not None and args.queries < 1:
-        raise InputError(f"--queries: {args.queries}; expected 1 or more")
-    if args.worst < 0:
-        raise InputError(f"--worst: {args.worst}; expected 0 or more")
+    if args.similarity != "angular" and not {STSB.name, STSB_ERRORS} & set(args.tasks):
+        raise InputError(f"--similarity: only {STSB.name} and {STSB_ERRORS} have a choice; add one to --tasks")
+    if args.intervals and not any(name in EVALUATORS for name in args.tasks):
+        raise InputError(f"--intervals: {', '.join(args.tasks)} has no intervals; drop one of the two")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
+    _refuse_unused_datasets(args)
+    if SAMPLE in args.tasks and args.data is None:
+        raise InputError(
+            f"task {SAMPLE}: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes it"
+        )
 
 
-def run(args: argparse.Namespace) -> dict[str, Any]:
+def _refuse_unused_datasets(args: Namespace) -> None:
+    used = {evaluator.dataset for evaluator in _requested_evaluators(args)}
+    for dataset in dict.fromkeys(evaluator.dataset for evaluator in EVALUATORS.values()):
+        if getattr(args, dataset) and dataset not in used:
+            readers = ", ".join(name for name, one in EVALUATORS.items() if one.dataset == dataset)
+            raise InputError(f"--{dataset}: none of --tasks reads it; add one of {readers}, or drop --{dataset}")
+
+
+def run(args: Namespace) -> dict[str, Any]:
     """Run the evaluations that the command line names, print and write the results; returns them.
 
     Raises:
         InputError: a model, a dataset or a file is missing or does not fit.
     """
     _validate(args)
+    # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
+    from trainer.encoders.loading import load_encoder
+    from trainer.evaluation.sample import evaluate_sample
+    from trainer.evaluation.sts_errors import evaluate_sts_errors
+
     earlier = read_results(args.update) if args.update else {}
     data = load_data(args)
     stsb_splits = STSB.splits_in(data, args.split)
@@ -166,10 +195,12 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     encoder = load_encoder(args.model)
     results: dict[str, Any] = {}
     if names := [name for name in args.tasks if name in EVALUATORS]:
-        results = evaluate_encoder(encoder, data, args.split, names, args.queries, args.similarity, args.intervals)
+        results = evaluate_encoder(
+            encoder, data, args.split, names, similarity=args.similarity, intervals=args.intervals
+        )
     if args.baselines:
         results["baselines"] = {
-            baseline: evaluate_baseline(baseline, data, args.split, names, args.queries, args.intervals)
+            baseline: evaluate_baseline(baseline, data, args.split, names, intervals=args.intervals)
             for baseline in args.baselines
         }
     if SAMPLE in args.tasks:
@@ -177,7 +208,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if results:
         print(format_table(results))
     if STSB_ERRORS in args.tasks:  # prints its own table
-        results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity, args.worst)
+        results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity)
     if destination := args.output or args.update:
         write_results(destination, merge_results(earlier, results))
         print(f"saved in {destination}")

@@ -2,9 +2,7 @@
 
 from collections.abc import Sequence
 
-import bm25s
 import numpy as np
-from sklearn.feature_extraction.text import TfidfVectorizer
 from tqdm import tqdm
 
 TOKEN_PATTERN = r"(?u)\b\w+\b"
@@ -21,6 +19,8 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
     Returns:
         Scores (queries, k), float32, 0 if no word is shared.
     """
+    import bm25s
+
     index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
     index.index(_words(documents), show_progress=False)
     scores = np.zeros(candidates.shape, dtype=np.float32)
@@ -32,6 +32,8 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
 
 def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
     """Cosine of TF-IDF vectors (sublinear term frequency); arguments and result as of `bm25_scores`."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
     vectorizer = TfidfVectorizer(token_pattern=TOKEN_PATTERN, sublinear_tf=True, dtype=np.float32)
     document_vectors = vectorizer.fit_transform(documents)
     query_vectors = vectorizer.transform(queries)
@@ -42,6 +44,8 @@ def tfidf_scores(queries: Sequence[str], documents: Sequence[str], candidates: n
 
 
 def _words(texts: Sequence[str]) -> list[list[str]]:
+    import bm25s
+
     return bm25s.tokenize(
         list(texts), token_pattern=TOKEN_PATTERN, stopwords=None, return_ids=False, show_progress=False
     )

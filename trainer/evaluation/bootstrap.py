@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from data_scripts.errors import InputError
 
@@ -46,6 +45,8 @@ def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float
     Raises:
         InputError: fewer than two items.
     """
+    from scipy import stats  # takes a second to import, and `--help` imports this module
+
     if len(columns[0]) < 2:
         raise InputError("intervals: a score was measured on a single item, which has no interval; leave intervals out")
     columns = tuple(np.asarray(column, np.float64) for column in columns)
@@ -68,4 +69,6 @@ def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float
 
 
 def _pearson(predictions: np.ndarray, references: np.ndarray, axis: int) -> np.ndarray:
+    from scipy import stats
+
     return stats.pearsonr(predictions, references, axis=axis).statistic

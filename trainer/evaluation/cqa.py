@@ -1,15 +1,15 @@
 """Community question answering, subtask B: rank related questions by their similarity (Yang et al. 2018, 4.4)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 
-from data_scripts.sources.cqa import load_cqa
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.registry import (
     Baseline,
     CardEntry,
@@ -18,8 +18,12 @@ from trainer.evaluation.registry import (
     Evaluator,
     Split,
     dev_and_test,
+    load_kind,
 )
 from trainer.evaluation.similarity import cosine, encode_pairs
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def evaluate_cqa(
@@ -37,6 +41,8 @@ def summarize(scores: np.ndarray, rows: Dataset, intervals: bool = False) -> dic
 
     `intervals` adds "map_interval", over resamples of the questions, each with all its related questions.
     """
+    from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
+
     precisions = average_precisions(scores, np.asarray(rows["relevant"]), rows["query_id"][:])
     return with_intervals({"map": float(precisions.mean())}, {"map": mean_interval(precisions)} if intervals else {})
 
@@ -60,7 +66,7 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 EVALUATOR = Evaluator(
     name="cqa",
     data=EvaluationDataset(
-        "cqa", load_cqa, "folder of SemEval CQA subtask B (default: cqa in --data)", select_splits=_select_splits
+        "cqa", partial(load_kind, "cqa"), "folder of SemEval CQA, subtask B", select_splits=_select_splits
     ),
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,

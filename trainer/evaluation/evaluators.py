@@ -1,6 +1,9 @@
 """All evaluations of one encoder, in the shape of results.json; the training loop and the command call it."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from data_scripts.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
@@ -9,7 +12,6 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.registry import (
     EVALUATORS,
     CardEntry,
-    EvaluationData,
     EvaluationDataset,
     EvaluationInputs,
     Evaluator,
@@ -18,10 +20,12 @@ from trainer.evaluation.registry import (
 )
 from trainer.evaluation.similarity import Similarity
 
+if TYPE_CHECKING:
+    from trainer.data.datasets import EvaluationData
+
 __all__ = [
     "EVALUATORS",
     "CardEntry",
-    "EvaluationData",
     "EvaluationDataset",
     "EvaluationInputs",
     "Evaluator",

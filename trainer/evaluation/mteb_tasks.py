@@ -5,22 +5,24 @@ of `python -m trainer.evaluation`. MTEB loads the folder with sentence-transform
 model with one gets other scores for replies there than here.
 """
 
-import argparse
+from __future__ import annotations
+
 import json
 import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from datasets import Dataset, DatasetDict
-from sentence_transformers import SentenceTransformer
-
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from data_scripts.read.hub_datasets import load_pairs
-from data_scripts.sources.stsb import load_stsb
-from trainer.encoders.loading import load_encoder
+from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb
+
+# Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
+if TYPE_CHECKING:
+    from datasets import Dataset, DatasetDict
 
 SPLITS = {"dev": "validation", "test": "test"}
 REPLIES = "ConvSimReplies"
@@ -55,6 +57,8 @@ def import_mteb() -> Any:
 
 def stsb_task(pairs: Dataset, split: str) -> Any:
     """MTEB's STSBenchmark with these `pairs` in place of the Hub's."""
+    from datasets import DatasetDict
+
     task = import_mteb().get_task("STSBenchmark", eval_splits=[split])
     task.dataset, task.data_loaded = DatasetDict({split: pairs}), True
     return task
@@ -63,6 +67,7 @@ def stsb_task(pairs: Dataset, split: str) -> Any:
 def replies_task(queries: ResponseQueries, split: str) -> Any:
     """The queries as a retrieval task of MTEB: `top_ranked` holds the candidates, of which the first is relevant."""
     import_mteb()
+    from datasets import Dataset
     from mteb.abstasks import AbsTaskRetrieval
     from mteb.abstasks.task_metadata import TaskMetadata
 
@@ -117,6 +122,10 @@ def evaluate(
     Raises:
         InputError: MTEB or the model is missing.
     """
+    from sentence_transformers import SentenceTransformer
+
+    from trainer.encoders.loading import load_encoder
+
     mteb, ours = import_mteb(), load_encoder(model)
     tasks, names, own_scores = [], {}, {}
     if stsb is not None:
@@ -144,19 +153,20 @@ def evaluate(
     return compared
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m trainer.evaluation.mteb_tasks",
         description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("model", metavar="MODEL", help="folder of a published model, for example runs/quickstart/model")
-    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B")
-    parser.add_argument("--pairs", metavar="SOURCE", help="folder or Hub id of conversation pairs")
-    parser.add_argument("--split", choices=list(SPLITS), default="test", help="default: %(default)s")
+    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B, for the task STSBenchmark")
     parser.add_argument(
-        "--queries", type=int, default=10_000, help="maximum number of reply queries (default: %(default)s)"
+        "--pairs", metavar="SOURCE", help="folder or Hub id of conversation pairs, for response prediction"
+    )
+    parser.add_argument(
+        "--split", choices=list(SPLITS), default="test", help="split of both datasets (default: %(default)s)"
     )
     parser.add_argument(
         "-o",
@@ -168,7 +178,7 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(args: argparse.Namespace) -> list[ComparedScore]:
+def run(args: Namespace) -> list[ComparedScore]:
     """Run the command; returns the scores.
 
     Raises:
@@ -177,14 +187,12 @@ def run(args: argparse.Namespace) -> list[ComparedScore]:
     import_mteb()  # fails before any work is done
     if not (args.stsb or args.pairs):
         raise InputError("no data to evaluate on; name STS-B with --stsb or conversation pairs with --pairs")
-    if args.queries < 1:
-        raise InputError(f"--queries: {args.queries}; expected 1 or more")
     if args.output is None and not Path(args.model).is_dir():
         raise InputError(f"{args.model} is not a local folder; name a folder for the results with -o")
     split = SPLITS[args.split]
-    pairs = _split(load_pairs(args.pairs), split, args.pairs) if args.pairs else None
-    queries = build_queries(pairs["input"][:], pairs["response"][:], args.queries) if pairs is not None else None
-    stsb = _split(load_stsb(args.stsb), split, args.stsb) if args.stsb else None
+    pairs = _split(load_kind("pairs", args.pairs), split, args.pairs) if args.pairs else None
+    queries = build_queries(pairs["input"][:], pairs["response"][:]) if pairs is not None else None
+    stsb = _split(load_kind("stsb", args.stsb), split, args.stsb) if args.stsb else None
     output = args.output or Path(args.model, "mteb")
     scores = evaluate(args.model, output, stsb=stsb, queries=queries, split=split)
     print(format_scores(scores))
@@ -206,7 +214,7 @@ def format_scores(scores: Sequence[ComparedScore]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 0, or 2 after a user's mistake, whose message goes to stderr."""
+    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
     try:
         run(build_parser().parse_args(arguments))
     except InputError as error:

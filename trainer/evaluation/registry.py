@@ -1,20 +1,39 @@
-"""What an evaluator declares, and the registry of all evaluators."""
+"""The declaration of an evaluator, and the registry of all evaluators.
+
+This module and those that declare evaluators import no library that takes seconds, because `--help` lists the
+evaluators: such a library is imported in the function that needs it.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from datasets import Dataset
 
-from trainer.data.datasets import EvaluationData
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import Similarity
 
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    from trainer.data.datasets import EvaluationData
+
 Split = Literal["dev", "test", "both"]
-Splits = Mapping[str, Dataset]
 # A baseline of `trainer.evaluation.baselines`: queries, documents, candidates (queries, k) -> scores (queries, k).
 Baseline = Callable[[Sequence[str], Sequence[str], np.ndarray], np.ndarray]
+
+
+def load_kind(kind: str, source: str) -> Any:
+    """Load a dataset as the trainer does: `kind` is a name in `trainer.data.datasets.DATASET_KINDS`.
+
+    Raises:
+        InputError: the source is missing or unreadable.
+    """
+    from trainer.data.datasets import load_evaluation_data
+
+    return load_evaluation_data({kind: source})[kind]
 
 
 def dev_and_test(dataset: Mapping[str, Dataset], split: Split, test: str = "test") -> dict[str, Dataset]:
@@ -38,7 +57,7 @@ class EvaluationDataset:
         load: reads a folder or Hub id; raises InputError.
         help: help text of its option.
         select_splits: the part of the loaded dataset that a requested split stands for, by name in results.json.
-        is_found_by_name: whether the command looks for a folder of this name in `--data`.
+        is_found_by_name: whether the command looks for a folder with this name in the folder of `--data`.
     """
 
     name: str
@@ -50,18 +69,18 @@ class EvaluationDataset:
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """What an evaluator is given besides the encoder.
+    """The inputs of an evaluator besides the encoder.
 
     Attributes:
         dataset: the loaded dataset, with all its splits.
         splits: the requested splits that the dataset has, at least one; test last.
         queries: the largest number of queries to rank, or None for the evaluator's default.
-        similarity: the score of two sentences where the evaluator leaves a choice.
+        similarity: the score of two sentences, if the evaluator has a choice.
         intervals: whether to add a 95% bootstrap interval to each score.
     """
 
     dataset: Any
-    splits: Splits
+    splits: Mapping[str, Dataset]
     queries: int | None = None
     similarity: Similarity = "angular"
     intervals: bool = False
@@ -73,7 +92,7 @@ class EvaluationInputs:
 
 @dataclass(frozen=True)
 class CardEntry:
-    """How model cards and the Hub name what an evaluator measures.
+    """The names of an evaluator's task, dataset and metrics in model cards and on the Hub.
 
     Attributes:
         task_type: the Hub's id of the task.
@@ -96,7 +115,7 @@ class CardEntry:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """One part of results.json: what it measures, on which data, and how it appears in the model card.
+    """An evaluator: what it measures, on which data, and how its part of results.json appears in the model card.
 
     Attributes:
         name: its key in results.json, and its name in the option `--tasks`.

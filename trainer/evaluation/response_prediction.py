@@ -3,16 +3,15 @@
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.read.hub_datasets import load_pairs
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks
-from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, EvaluationInputs, Evaluator
+from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
@@ -100,6 +99,8 @@ def summarize(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
 
     P@N is omitted for an N above the number of candidates. `intervals` adds "p_at_N_interval" for each N.
     """
+    from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n, true_ranks
+
     queries, candidates = scores.shape
     true, ns = np.zeros(queries, dtype=np.int64), [n for n in RANKS if n <= candidates]
     result = {**precision_at_n(scores, true, ns), "candidates": candidates, "queries": queries, "split": split}
@@ -135,7 +136,7 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 EVALUATOR = Evaluator(
     name="response_prediction",
     data=EvaluationDataset(
-        "pairs", load_pairs, "folder or Hub id of the conversation pairs of response_prediction", is_found_by_name=False
+        "pairs", partial(load_kind, "pairs"), "folder or Hub id of conversation pairs", is_found_by_name=False
     ),
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,

@@ -1,16 +1,20 @@
 """SNLI: accuracy of the NLI classifier on top of the encoder (Yang et al. 2018, section 4.2 and table 2)."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
-from datasets import Dataset
 
 from data_scripts.errors import InputError
-from data_scripts.sources.nli import load_nli
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator
+from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 @runtime_checkable
@@ -50,7 +54,7 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
 
 EVALUATOR = Evaluator(
     name="snli",
-    data=EvaluationDataset("snli", load_nli, "folder or Hub id of SNLI (default: snli in --data)"),
+    data=EvaluationDataset("snli", partial(load_kind, "snli"), "folder or Hub id of SNLI"),
     evaluate=_evaluate,
     card=CardEntry(
         task_type="text-classification",

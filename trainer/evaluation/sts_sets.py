@@ -1,21 +1,24 @@
 """The SemEval STS datasets that evaluate Siamese CBOW (Kenter et al. 2016, section 3.3, table 1)."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 
 from data_scripts.errors import InputError
-from data_scripts.sources.sts import load_sts_sets
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, Split
+from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, Split, load_kind
 from trainer.evaluation.similarity import cosine, encode_pairs
 
-# Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` returns.
-StsSets = Mapping[str, Mapping[str, Dataset]]
+if TYPE_CHECKING:
+    from datasets import Dataset
+
+    # Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` returns.
+    StsSets = Mapping[str, Mapping[str, Dataset]]
 
 
 def sts_set_scores(encoder: SentenceEncoder, sets: StsSets) -> dict[tuple[str, str], np.ndarray]:
@@ -43,6 +46,8 @@ def evaluate_sts_sets(
     Raises:
         InputError: a dataset has a single pair.
     """
+    from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+
     results: dict[str, dict[str, dict[str, Any]]] = {}
     for (year, name), scores in sts_set_scores(encoder, sets).items():
         if len(scores) < 2:
@@ -70,8 +75,8 @@ EVALUATOR = Evaluator(
     name="sts",
     data=EvaluationDataset(
         "sts",
-        load_sts_sets,
-        "folder of SemEval STS 2012 to 2016 (default: sts in --data)",
+        partial(load_kind, "sts"),
+        "folder of SemEval STS 2012 to 2016",
         select_splits=_select_splits,
     ),
     evaluate=_evaluate,

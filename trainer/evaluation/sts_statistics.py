@@ -1,14 +1,19 @@
 """Statistics of the STS datasets that the papers report, and the significance of a difference between systems."""
 
+from __future__ import annotations
+
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 from datasets import Dataset
 from scipy import stats
 
 from data_scripts.clean.text import normalize_text
-from trainer.evaluation.sts_sets import StsSets
+
+if TYPE_CHECKING:
+    from trainer.evaluation.sts_sets import StsSets
 
 _PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 

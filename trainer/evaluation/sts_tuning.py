@@ -7,22 +7,25 @@ the distance of W from the identity. In cross-validation on train and dev, this 
 error alone, for one of our DANs and for all-MiniLM-L6-v2.
 """
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
-from datasets import Dataset
-from scipy.optimize import OptimizeResult, minimize
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.registry import EvaluationInputs, Evaluator
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
+
+if TYPE_CHECKING:
+    import torch
+    from datasets import Dataset
+    from scipy.optimize import OptimizeResult
 
 PENALTIES = (0.001, 0.003, 0.01)
 SQUARED_ERROR_WEIGHT = 0.3
@@ -58,6 +61,8 @@ def objective(
         gold: (pairs,), 0 to 5.
         penalty: weight of the squared Frobenius distance from the identity.
     """
+    import torch
+
     u = torch.nn.functional.normalize(first @ matrix.T, dim=1)
     v = torch.nn.functional.normalize(second @ matrix.T, dim=1)
     # Kahan's formula for the angle: the gradient of the arc cosine is infinite where u = v, and some STS-B pairs hold
@@ -106,6 +111,9 @@ def _embed(encoder: SentenceEncoder, pairs: Dataset) -> EmbeddedPairs:
 
 def _fit(train: EmbeddedPairs, dev: EmbeddedPairs, penalty: float) -> tuple[np.ndarray, float]:
     """The iteration of L-BFGS on `train` with the best Pearson's r on `dev`, and that r."""
+    import torch
+    from scipy.optimize import minimize
+
     size = train.first.shape[1]
     first, second, gold = (torch.from_numpy(array) for array in (train.first, train.second, train.gold))
     best, best_pearson, without_gain = np.eye(size, dtype=np.float32), -np.inf, 0
@@ -136,6 +144,8 @@ def _fit(train: EmbeddedPairs, dev: EmbeddedPairs, penalty: float) -> tuple[np.n
 
 
 def _pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
+    from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
+
     return sts_correlation(tuned_scores(matrix, pairs), pairs.gold)["pearson"]
 
 

@@ -1,19 +1,22 @@
-"""STS Benchmark: correlation of the encoder's similarity with gold, in all and by genre (Yang et al. 2018, 4.3)."""
+"""STS Benchmark: correlation of the encoder's similarity with gold, in total and by genre (Yang et al. 2018, 4.3)."""
+
+from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
 
 from data_scripts.errors import InputError
-from data_scripts.sources.stsb import load_stsb
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation_by_group
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator
+from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
 from trainer.evaluation.similarity import Similarity, angular, cosine, encode_pairs
+
+if TYPE_CHECKING:
+    from datasets import Dataset
 
 
 def evaluate_stsb(
@@ -43,6 +46,8 @@ def correlation_by_genre(scores: np.ndarray, pairs: Dataset, intervals: bool = F
     Raises:
         InputError: a genre has a single pair.
     """
+    from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation_by_group
+
     genres = [genre or "" for genre in pairs["genre"]]  # some copies of STS-B have no genres
     if single := [genre or "without a genre" for genre, count in Counter(genres).items() if count < 2]:
         raise InputError(
@@ -62,7 +67,7 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
     return evaluate_stsb(encoder, inputs.splits, inputs.similarity, inputs.intervals)
 
 
-STSB = EvaluationDataset("stsb", load_stsb, "folder or Hub id of STS-B (default: stsb in --data)")
+STSB = EvaluationDataset("stsb", partial(load_kind, "stsb"), "folder or Hub id of STS-B")
 EVALUATOR = Evaluator(
     name="stsb",
     data=STSB,

@@ -3,33 +3,31 @@
 python -m trainer.export MODEL -o FOLDER [--precision int8] [--embeddings int8] [--stsb data/stsb]
 python -m trainer.export MODEL --format static -o FOLDER
 
-MODEL is the folder of a saved model, a run's folder, or a name on the Hub. The command writes the model, its tokenizer
-and config to FOLDER, and what it measured to export.json and README.md: size, speed and, with --stsb, Pearson's r, each
-beside the model in torch. For a run's folder, it adds them to results.json and the model's card too, and an export to
-RUN/model/onnx is published with the model. If the vectors are not those of the model, nothing is written.
+MODEL is the folder of a saved model, a run's folder, or a Hub id. The command writes the model, its tokenizer
+and config to FOLDER, and its measurements to export.json and README.md: size, speed and, with --stsb, Pearson's r, each
+beside the model in torch. For a run's folder, it adds them to results.json and the model card too, and an export to
+RUN/model/onnx is published with the model. If the vectors differ from the model's, nothing is written.
 """
 
-import argparse
 import sys
+from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 
-from transformers.utils.logging import disable_progress_bar
-
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from trainer.export.export import FORMATS, ExportOptions, export
-from trainer.export.formats import PRECISIONS
-from trainer.export.report import find_run, format_table
+from trainer.export.formats import FORMATS, PRECISIONS
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(prog="python -m trainer.export", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("model", metavar="MODEL", help="folder of a saved model, or of a run, or a name on the Hub")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="a new folder")
+    parser = ArgumentParser(
+        prog="python -m trainer.export", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument("model", metavar="MODEL", help="folder of a saved model or of a run, or a Hub id")
+    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="new folder for the export")
     parser.add_argument(
         "--format",
-        choices=tuple(FORMATS),
+        choices=FORMATS,
         default="onnx",
         help="static: files of model2vec's StaticModel, from a CBOW encoder (default: %(default)s)",
     )
@@ -45,16 +43,23 @@ def build_parser() -> argparse.ArgumentParser:
         help="precision of the embedding tables of words and bigrams; int8: with a scale for each row (default: "
         "float16 with --precision float16, else float32)",
     )
-    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B, to evaluate both models on")
     parser.add_argument(
-        "--split", choices=("dev", "test", "both"), default="dev", help="split of STS-B (default: %(default)s)"
+        "--stsb", metavar="SOURCE", help="folder or Hub id of STS-B to evaluate both models on (default: none)"
     )
+    parser.add_argument("--split", choices=("dev", "test", "both"), help="split of STS-B, with --stsb (default: dev)")
     return parser
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, which a message explains."""
-    options = ExportOptions(**vars(build_parser().parse_args(arguments)))
+    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    args = build_parser().parse_args(arguments)
+    # Imported here because they take seconds, which `--help` should not.
+    from transformers.utils.logging import disable_progress_bar
+
+    from trainer.export.export import ExportOptions, export
+    from trainer.export.report import find_run, format_table
+
+    options = ExportOptions(**vars(args))
     disable_progress_bar()  # loading takes a moment only
     try:
         run, report = find_run(options.model), export(options)

@@ -19,18 +19,14 @@ from trainer.evaluation.evaluators import Split
 from trainer.evaluation.stsb import EVALUATOR as STSB
 from trainer.export import comparison
 from trainer.export.extra import import_extra
-from trainer.export.formats import ExportFormat, Precision
-from trainer.export.onnx_export import ONNX
+from trainer.export.formats import ExportFormat, Precision, load_format
 from trainer.export.onnx_graph import size_in_float32
 from trainer.export.report import describe, find_run, record
-from trainer.export.static_export import STATIC
-
-FORMATS = {form.name: form for form in (ONNX, STATIC)}
 
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """What the command line says; its help describes the fields."""
+    """The options of the command line, whose help describes them."""
 
     model: str
     output: Path
@@ -38,7 +34,7 @@ class ExportOptions:
     precision: str = "float32"
     embeddings: str | None = None
     stsb: str | None = None
-    split: Split = "dev"
+    split: Split | None = None
 
 
 def export(options: ExportOptions) -> dict[str, Any]:
@@ -47,7 +43,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     Raises:
         InputError: the model, the data or the output folder is not usable, or the exported vectors are not the model's.
     """
-    form = FORMATS[options.format]
+    form = load_format(options.format)
     if options.output.exists() and not (options.output.is_dir() and not any(options.output.iterdir())):
         raise InputError(f"--output {options.output}: exists already; name another folder, or delete this one")
     if options.embeddings and not form.stores_embeddings_apart:
@@ -91,10 +87,13 @@ def load_model(name: str) -> Encoder:
 
 def _load_stsb(options: ExportOptions) -> dict[str, Dataset]:
     if not options.stsb:
+        if options.split:
+            raise InputError(f"--split {options.split}: is a split of STS-B; name STS-B with --stsb, or drop --split")
         return {}
-    splits = STSB.splits_in({"stsb": load_stsb(options.stsb)}, options.split)
+    split = options.split or "dev"
+    splits = STSB.splits_in({"stsb": load_stsb(options.stsb)}, split)
     if not splits:
-        raise InputError(f"--stsb {options.stsb}: has no {options.split} split; name another with --split")
+        raise InputError(f"--stsb {options.stsb}: has no {split} split; name another with --split")
     return splits
 
 

@@ -1,18 +1,25 @@
-"""What an export format declares: how it is written, loaded, checked and described."""
+"""The declaration of an export format: how it is written, loaded, verified and described."""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-import numpy as np
-from tokenizers import Tokenizer
-from torch import nn
-from transformers import PreTrainedTokenizerFast
-from transformers.tokenization_utils_base import LARGE_INTEGER
-
-from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import Side
+
+# Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
+if TYPE_CHECKING:
+    import numpy as np
+    from tokenizers import Tokenizer
+    from torch import nn
+    from transformers import PreTrainedTokenizerFast
+
+    from modeling_convsim.encoding import Encoder
+
+FORMATS = ("onnx", "static")  # each declared by `FORMAT` in `trainer/export/NAME_export.py`
 
 OUTPUTS: dict[str, str] = {
     "input": "sentence_embedding",
@@ -53,7 +60,7 @@ class ExportFormat:
         engine: the package that runs it.
         packages: the packages of the extra `export` that it needs.
         weights_file: the file that holds the weights.
-        stores_embeddings_apart: whether the embedding tables can have a precision of their own.
+        stores_embeddings_apart: whether the embedding tables can have another precision than the other weights.
         write: writes an encoder to a folder; raises InputError if the format cannot hold it.
         load: loads the folder, with a number of threads.
         held_by: the part of a model that the format stores.
@@ -73,8 +80,15 @@ class ExportFormat:
     usage: str
 
 
+def load_format(name: str) -> ExportFormat:
+    """The format with a name in `FORMATS`."""
+    return import_module(f"trainer.export.{name}_export").FORMAT
+
+
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
     """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does."""
+    from tokenizers import Tokenizer
+
     tokenizer.save_pretrained(folder)
     backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
     backend.no_padding()
@@ -87,4 +101,6 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenize
 
 def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
     """The number of tokens that the tokenizer truncates to, or None."""
+    from transformers.tokenization_utils_base import LARGE_INTEGER
+
     return tokenizer.model_max_length if tokenizer.model_max_length < LARGE_INTEGER else None

@@ -89,7 +89,7 @@ def _write_graph(encoder: Encoder, file: Path, precision: Precision) -> None:
         import_extra("onnx").save(graph, file)
 
 
-ONNX = ExportFormat(
+FORMAT = ExportFormat(
     name="onnx",
     engine="onnxruntime",
     packages=("onnx", "onnxscript", "onnxruntime"),

@@ -67,7 +67,7 @@ def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
     static.save_pretrained(folder)
 
 
-STATIC = ExportFormat(
+FORMAT = ExportFormat(
     name="static",
     engine="model2vec",
     packages=("model2vec",),

@@ -1,1 +1,1 @@
-"""What is published: the model folder, its card, Spaces."""
+"""Publishing on the Hub: the model folder, its card, Spaces."""

@@ -7,50 +7,73 @@ python -m trainer.publish --index runs/replies --hub_model_id ORG/NAME --space_i
 python -m trainer.publish --metric precision_at_n --space_id ORG/precision_at_n
 """
 
-import argparse
 import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from trainer.publish.spaces import push_metric, push_page
-from trainer.publish.upload import publish
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error."""
-    parser = argparse.ArgumentParser(prog="python -m trainer.publish", description=__doc__,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("run", nargs="?", type=Path, help="folder of a finished run, for example runs/quickstart")
-    parser.add_argument("--hub_model_id", help="repository to publish to, ORG/NAME; created if it does not exist")
+def build_parser() -> ArgumentParser:
+    """The command line."""
+    parser = ArgumentParser(
+        prog="python -m trainer.publish", description=__doc__, formatter_class=RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "run", nargs="?", type=Path, metavar="RUN", help="folder of a finished run, for example runs/quickstart"
+    )
     parser.add_argument(
         "--index",
         type=Path,
+        metavar="FOLDER",
         help="publish a page instead, with this index, which `modeling_convsim.suggestion build` wrote with the model",
     )
-    parser.add_argument("--metric", help="publish a metric instead, a folder of trainer/evaluation/metrics")
-    parser.add_argument("--space_id", help="Space of the page or the metric (ORG/METRIC), created if needed")
-    parser.add_argument("--private", action="store_true", help="create a private repository (default: public)")
     parser.add_argument(
-        "--dry-run", action="store_true", help="write the run's card and verify its folder, but upload nothing"
+        "--metric", metavar="NAME", help="publish a metric instead, the name of a folder in trainer/evaluation/metrics"
     )
-    args = parser.parse_args(argv)
+    hub = parser.add_argument_group("Hub")
+    hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="repository of the model, created if it does not exist")
+    hub.add_argument("--space_id", metavar="ORG/NAME", help="Space of the page or metric, created if it does not exist")
+    hub.add_argument("--private", action="store_true", help="create a private repository (default: public)")
+    hub.add_argument(
+        "--dry_run", action="store_true", help="write the run's card and verify its folder, but upload nothing"
+    )
+    return parser
+
+
+def run(args: Namespace) -> str:
+    """Publish what the command line names; returns the URL of the commit, or the folder with `--dry_run`.
+
+    Raises:
+        InputError: the options do not fit together, what they name is incomplete, or the upload failed.
+    """
+    # Imported here because they take seconds, which `--help` should not.
+    from trainer.publish.spaces import push_metric, push_page
+    from trainer.publish.upload import publish
+
+    match (args.run, args.index, args.metric, args.hub_model_id, args.space_id):
+        case (Path() as folder, None, None, str() as model_id, None):
+            return publish(folder, model_id, private=args.private, dry_run=args.dry_run)
+        case (None, Path() as index, None, str() as model_id, str() as space_id) if not args.dry_run:
+            return push_page(index, model_id, space_id, private=args.private)
+        case (None, None, str() as metric, None, str() as space_id) if not args.dry_run:
+            return push_metric(metric, space_id, private=args.private)
+    raise InputError(
+        "expected RUN --hub_model_id ORG/NAME [--dry_run], or --index FOLDER --hub_model_id ORG/NAME "
+        "--space_id ORG/SPACE, or --metric NAME --space_id ORG/NAME"
+    )
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    args = build_parser().parse_args(argv)
     try:
-        match (args.run, args.index, args.metric, args.hub_model_id, args.space_id):
-            case (Path() as run, None, None, str() as model_id, None):
-                done = publish(run, model_id, private=args.private, dry_run=args.dry_run)
-            case (None, Path() as index, None, str() as model_id, str() as space_id) if not args.dry_run:
-                done = push_page(index, model_id, space_id, private=args.private)
-            case (None, None, str() as metric, None, str() as space_id) if not args.dry_run:
-                done = push_metric(metric, space_id, private=args.private)
-            case _:
-                raise InputError(
-                    "expected RUN --hub_model_id ORG/NAME [--dry-run], or --index FOLDER --hub_model_id ORG/NAME "
-                    "--space_id ORG/SPACE, or --metric NAME --space_id ORG/NAME"
-                )
+        published = run(args)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    print(f"verified, not uploaded: {done}" if args.dry_run else f"published: {done}")
+    print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
     return 0
 
 

@@ -111,7 +111,7 @@ def _metadata(
 
 
 def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
-    """What the template says about the model and its limits."""
+    """The template's values for the description of the model and its limitations."""
     languages = _languages(settings)
     teacher = settings.get("teacher") if "distillation" in trained_tasks(settings) else None
     return {
@@ -123,7 +123,7 @@ def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[s
 
 
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template says about tasks, data and settings."""
+    """The template's values for tasks, data and settings."""
     on_hub = hub_sources(results)
     rows = [data_row(name, results, settings) for name in results.get("leakage", {})]
     names = dict.fromkeys(public_name(source, on_hub) for source in training_sources(settings))
@@ -141,7 +141,7 @@ def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[s
 def _evaluation(
     scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any], examples: Path
 ) -> dict[str, Any]:
-    """What the template says about results; `examples` is a file with examples of errors, which may be missing."""
+    """The template's values for results; `examples` is a file with examples of errors, which may be missing."""
     return {
         "prediction": results.get("response_prediction", {}),
         "score_rows": [_cells(score_row(score)) for score in scores],

@@ -15,9 +15,9 @@ HUB_SOURCES = "hub_sources"  # key in results.json
 # Settings beside those of datasets that may name a folder.
 MODEL_SOURCES = ("initialize_from", "teacher", "tokenizer", "word_vectors")
 
-# Settings that say nothing about the model.
+# Settings without information about the model.
 NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 "hub_model_id", "hub_private", "num_processes", "device"}  # fmt: skip
+                 "hub_model_id", "num_processes", "device"}  # fmt: skip
 
 
 def hub_id(source: str) -> str:

@@ -1,4 +1,4 @@
-"""What a model was trained on, for its card: tasks, sources, licenses, counts of rows."""
+"""The training data of a model, for its card: tasks, sources, licenses, numbers of rows."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,7 +16,7 @@ WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
 
 def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
     """The tasks with a sampling weight in the settings, each once."""
-    weights = [*settings.get("tasks", {}).items(), *settings.get("late_tasks", {}).items()]
+    weights = settings.get("tasks", {}).items()
     return list(dict.fromkeys(task for task, weight in weights if weight))
 
 

@@ -1,19 +1,20 @@
-"""Write the papers' tables and figures, our runs beside the published figures: README.md, report.json and plots.
+"""Write the papers' tables and figures, our results beside the published ones: README.md, report.json and plots.
 
-python -m trainer.report RUNS... -o report/         of existing runs and saved models
-python -m trainer.report --plan PLAN.yaml -o report/   first trains the runs of the plan that are not finished
+python -m trainer.report RUNS... -o report/            reports existing runs and saved models
+python -m trainer.report --plan PLAN.yaml -o report/   first trains the unfinished runs of the plan
 
 RUNS are folders of runs (results.json, model/), of word vectors (trainer.embeddings), of sweeps, or saved models.
-Scores in their results.json are used; other scores are measured and kept in the report's folder.
+Scores come from their results.json; missing scores are measured and cached in the report's folder.
 """
 
-import argparse
 import sys
+from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
 from trainer.report.plan import read_plan, run_plan
 
@@ -21,42 +22,46 @@ DATASETS = ("stsb", "snli", "cqa", "sts")
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> ArgumentParser:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer.report", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = ArgumentParser(
+        prog="python -m trainer.report", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders of runs, sweeps or models")
     parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the report's folder")
-    parser.add_argument("--plan", type=Path, metavar="FILE", help="YAML of runs to train first; trainer/report has one")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs of the plan side by side (default: 1)")
+    parser.add_argument(
+        "--plan", type=Path, metavar="FILE", help="YAML file of runs to train first, such as trainer/report/small.yaml"
+    )
+    parser.add_argument("--jobs", type=int, metavar="N", help="with --plan: runs that train at a time (default: 1)")
     parser.add_argument(
         "--data",
         type=Path,
         default=Path("data"),
         metavar="FOLDER",
         help=f"folder of {', '.join(DATASETS)}, as `python -m data_scripts` writes them; tables of a missing dataset "
-        "are left out (default: data)",
+        "are left out (default: %(default)s)",
     )
-    parser.add_argument("--pairs", metavar="FOLDER", help="the conversation pairs (default: reddit in --data)")
+    parser.add_argument("--pairs", metavar="FOLDER", help="folder of conversation pairs (default: reddit in --data)")
     return parser
 
 
-def report(args: argparse.Namespace) -> int:
+def report(args: Namespace) -> int:
     """Write the report; the exit code is 0, or 1 where a run of the plan failed.
 
     Raises:
         InputError: a mistake in the options, the plan or the runs.
     """
-    if args.jobs < 1:
+    if args.jobs is not None and args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
+    if args.jobs and not args.plan:
+        raise InputError(f"--jobs {args.jobs}: only a plan trains runs; name one with --plan, or drop --jobs")
     if not args.runs and not args.plan:
         raise InputError("name RUNS, or a --plan that trains them")
     failures: dict[str, str] = {}
     folders = list(args.runs)
     if args.plan:
         plan = read_plan(args.plan)
-        failures = run_plan(plan, args.jobs)
+        failures = run_plan(plan, args.jobs or 1)
         folders += [folder for folder in plan.folders if folder.name not in failures]
     write_report(args.output, folders, failures, find_datasets(args.data, args.pairs))
     print(f"report in {args.output / 'README.md'}")
@@ -77,7 +82,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     Raises:
         InputError: a folder or a dataset cannot be read.
     """
-    # Imported here because it takes seconds, and a mistake on the command line should show before.
+    # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from transformers.utils.logging import disable_progress_bar
 
     from trainer.data.datasets import load_evaluation_data
@@ -106,7 +111,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; a user's mistake is one line on stderr and exit code 2."""
+    """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
     try:
         return report(build_parser().parse_args(argv))
     except InputError as error:

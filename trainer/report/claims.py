@@ -11,7 +11,7 @@ from trainer.report.page import Page
 
 GENRES = ("captions", "forums", "news")
 
-# Whether a claim holds in one comparison, and the figures of that comparison.
+# Whether a claim holds in one comparison, and the numbers of that comparison.
 Finding = tuple[bool, str]
 
 
@@ -31,7 +31,7 @@ class Claim:
 
 
 def write_claims(page: Page) -> None:
-    """Write a row for each comparison, and one for each claim whose figures were not measured."""
+    """Write a row for each comparison, and one for each claim whose numbers were not measured."""
     page.heading(2, "The papers' claims")
     rows, values = [], []
     for claim in CLAIMS:
@@ -129,7 +129,10 @@ def _siamese_beats_word2vec(values: dict[str, Any]) -> Iterator[Finding]:
             if other["method"] in ("skip_gram", "cbow") and row["sources"] == other["sources"]:
                 better = sum(row["sets"][key]["pearson"] > other["sets"][key]["pearson"] for key in row["sets"])
                 sets = len(row["sets"])
-                yield better > sets / 2, f"`{row['run']}` against `{other['run']}`: better on {better} of {sets} sets"
+                yield (
+                    better > sets / 2,
+                    f"`{row['run']}` against `{other['run']}`: better on {better} of {sets} datasets",
+                )
 
 
 def _function_words_have_small_norms(values: dict[str, Any]) -> Iterator[Finding]:
@@ -155,6 +158,8 @@ CLAIMS = (
         "Yang et al., section 2.3",
         _first_layer_attends_near,
     ),
-    Claim("Siamese CBOW beats averaged word2vec on most sets", "Kenter et al., section 4.1", _siamese_beats_word2vec),
+    Claim(
+        "Siamese CBOW beats averaged word2vec on most datasets", "Kenter et al., section 4.1", _siamese_beats_word2vec
+    ),
     Claim("norms of function words are smallest", "Kenter et al., section 4.4", _function_words_have_small_norms),
 )

@@ -1,4 +1,4 @@
-"""What is measured of systems for the report, each value once: a folder keeps the measurements."""
+"""Measures systems for the report, and caches the measurements in a folder."""
 
 import hashlib
 from collections.abc import Callable
@@ -26,10 +26,10 @@ class Measurements:
     """Measures systems on the report's data.
 
     Args:
-        data: the evaluation datasets; what needs a dataset that is not there is not measured.
-        sources: name of each dataset -> the trainer's option for it. What a run measured itself on the same source is
-            not measured again.
-        folder: where measurements are kept for the next report.
+        data: the evaluation datasets; measurements on a missing dataset are skipped.
+        sources: name of each dataset -> the trainer's option for it. Scores that a run has measured on the same source
+            are not measured again.
+        folder: caches the measurements for the next report.
     """
 
     def __init__(self, data: EvaluationData, sources: dict[str, Any], folder: Path) -> None:
@@ -82,7 +82,7 @@ class Measurements:
         return np.asarray(self.cached(system, f"stsb_{split}_angles", measure))
 
     def sts_scores(self, system: System) -> dict[tuple[str, str], np.ndarray]:
-        """The cosines (pairs,) of each SemEval set: (year, set) -> scores."""
+        """The cosines (pairs,) of each SemEval dataset: (year, dataset) -> scores."""
 
         def measure() -> dict[str, list[float]]:
             scores = sts_set_scores(self.encoder(system), self.data["sts"])
@@ -119,7 +119,7 @@ class Measurements:
 
 
 def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:
-    """Whether a part of results.json has scores on test; the SemEval sets have no other split."""
+    """Whether a part of results.json has scores on test; the SemEval datasets have no other split."""
     if "split" in scores:
         return scores["split"] == "test"
     return evaluator == "sts" or len(scores) > 1

@@ -109,7 +109,7 @@ def _embeddings_command(entry: Mapping[str, Any], options: Mapping[str, Any], fo
     if (folder / "results.json").is_file():
         settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
         now = {"method": entry["embed"], "sources": sources, **options}
-        before = {key: settings.get(key.replace("-", "_"), value) for key, value in now.items()}
+        before = {key: settings.get(key, value) for key, value in now.items()}
         if changed := describe_changes(before, now):
             raise InputError(f"{where}: {folder} has other settings ({changed}): delete it")
         return []

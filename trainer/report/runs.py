@@ -1,19 +1,20 @@
-"""The first table of the report: the runs it is made from, with the size of each."""
+"""The first table of the report: the runs and their sizes."""
 
 from collections.abc import Mapping, Sequence
 
 from trainer.report.page import Cell, Page
 from trainer.report.systems import Sweep, System
 
-COLUMNS = ("run", "system", "training rows", "removed", "trained for", "rows seen", "seconds in all")
+COLUMNS = ("run", "system", "training rows", "removed", "training length", "rows seen", "total seconds")
 
 
 def write_runs(page: Page, systems: Sequence[System], sweeps: Sequence[Sweep], failures: Mapping[str, str]) -> None:
     """Write the training rows, steps and seconds of each run, and the runs that failed."""
     page.heading(2, "The runs")
     page.text(
-        "All results below are from these runs, except published figures, which are marked as the paper's. Training "
-        "rows are those left after removing every row with an evaluation sentence; the column `removed` counts these."
+        "All results below are from these runs, except published results, which are marked as the paper's. Rows with "
+        "an evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is "
+        "the number of the remaining rows."
     )
     runs = [(system.label, system) for system in systems]
     runs += [(f"{sweep.setting} = {value}", system) for sweep in sweeps for value, system in sweep.runs]

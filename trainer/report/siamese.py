@@ -21,7 +21,7 @@ SIGNIFICANT = 0.0001  # section 3.3
 DAGGER = "†"
 
 SetKey = tuple[str, str]  # year, name
-Correlations = Mapping[SetKey, Mapping[str, float]]  # set -> "pearson", "spearman"
+Correlations = Mapping[SetKey, Mapping[str, float]]  # dataset -> "pearson", "spearman"
 
 
 def write_siamese(
@@ -47,18 +47,18 @@ def write_siamese(
 
 
 def _find_sets(page: Page, measurements: Measurements, published: Any) -> list[SetKey]:
-    """The paper's sets that are in the data; the page names the missing ones."""
+    """The paper's datasets that are in the data; the page names the missing ones."""
     sets = [(year, name) for year, names in published["sets"].items() for name in names]
     available = [(year, name) for year, name in sets if name in measurements.data["sts"].get(year, {})]
     if missing := [f"{year} {name}" for year, name in sets if (year, name) not in available]:
-        page.text(f"{len(available)} of the paper's {len(sets)} sets; missing: {', '.join(missing)}.")
+        page.text(f"{len(available)} of the paper's {len(sets)} datasets; missing: {', '.join(missing)}.")
     return available
 
 
 def correlate_with_gold(
     measurements: Measurements, system: System, sets: Sequence[SetKey]
 ) -> dict[SetKey, dict[str, float]]:
-    """Pearson's and Spearman's r of a system's cosines with the gold scores of each set."""
+    """Pearson's and Spearman's r of a system's cosines with the gold scores of each dataset."""
     scores = measurements.sts_scores(system)
     return {
         (year, name): sts_correlation(scores[year, name], np.asarray(measurements.data["sts"][year][name]["score"]))
@@ -71,10 +71,10 @@ def _table1(
     correlations: Mapping[str, Correlations], sets: Sequence[SetKey],
 ) -> None:  # fmt: skip
     """A table for each collection of training texts, and one for encoders of conversations."""
-    page.heading(3, "Table 1: the SemEval sets")
+    page.heading(3, "Table 1: the SemEval datasets")
     page.text(
-        "Pearson's r (Spearman's) of the cosine with the gold scores. No system is trained on the sets. The best "
-        "Pearson's r of a row is bold."
+        "Pearson's r (Spearman's) of the cosine with the gold scores. No system is trained on these datasets. The "
+        "best Pearson's r of a row is bold."
     )
     page.values["siamese_table1"] = []
     references = [system for system in averages if system.method == "cbow"]
@@ -93,7 +93,7 @@ def _table1(
 def _test_differences(
     page: Page, measurements: Measurements, systems: Sequence[System], reference: System | None, sets: Sequence[SetKey]
 ) -> dict[str, dict[SetKey, float]]:
-    """System -> p of each set, by Wilcoxon's test against a reference system; the page explains the mark."""
+    """System -> p of each dataset, by Wilcoxon's test against a reference system; the page explains the mark."""
     if reference is None:
         return {}
     page.text(
@@ -113,7 +113,7 @@ def _set_table(
     page: Page, systems: Sequence[System], correlations: Mapping[str, Correlations], sets: Sequence[SetKey],
     p_values: Mapping[str, Mapping[SetKey, float]],
 ) -> None:  # fmt: skip
-    """A row for each set and for the means, a column for each system."""
+    """A row for each dataset and for the means, a column for each system."""
     rows: list[list[Cell]] = []
     for key in sets:
         best = max(correlations[system.name][key]["pearson"] for system in systems)
@@ -138,7 +138,7 @@ def _set_table(
         }
         for system in systems
     ]
-    columns = ["set", *(f"{system.label}, `{system.name}`" for system in systems)]
+    columns = ["dataset", *(f"{system.label}, `{system.name}`" for system in systems)]
     page.table("siamese_table1", columns, rows, [*page.values["siamese_table1"], *values])
 
 
@@ -169,11 +169,12 @@ def _published_table1(
         table2["sets"].get(year, {}).get(each, {}).get("pearson", [None])[0] for year, each in sets
     ]
     page.text(
-        "Pearson's r beside the published figures, which are from 74 million sentences. Skip-thought and FastSent have "
-        "published figures only. Those of 2015 look as if blank gold lines had shifted the lines after them."
+        "Pearson's r beside the published results, which are from 74 million sentences. Skip-thought and FastSent have "
+        "published results only. The published results of 2015 look as if blank gold lines had shifted the lines after "
+        "them."
     )
     rows: list[list[Cell]] = [[" ".join(key), *values] for key, *values in zip(sets, *columns.values(), strict=True)]
-    page.table("siamese_published", ["set", *columns], rows, columns)
+    page.table("siamese_published", ["dataset", *columns], rows, columns)
 
 
 def _our_counterparts(systems: Sequence[System]) -> dict[str, System]:
@@ -189,7 +190,7 @@ def _our_counterparts(systems: Sequence[System]) -> dict[str, System]:
 
 
 def _set_statistics(page: Page, measurements: Measurements, sets: Sequence[SetKey], published: Any) -> None:
-    page.heading(3, "The sets")
+    page.heading(3, "Statistics of the datasets")
     page.text(
         "Words in a sentence, and lexical overlap: the Jaccard index of the distinct words of two sentences. Only "
         "scored pairs count here; the paper's overlaps include unscored pairs, and the paper does not define overlap."
@@ -209,7 +210,7 @@ def _set_statistics(page: Page, measurements: Measurements, sets: Sequence[SetKe
                 f"{overlap} %" if overlap else "",
             ]
         )
-    columns = ["set", "pairs", "words", "the paper", "overlap", "the paper"]
+    columns = ["dataset", "pairs", "words", "the paper", "overlap", "the paper"]
     page.table("sets", columns, rows, {f"{year} {name}": statistics[year][name] for year, name in sets})
 
 

@@ -15,7 +15,7 @@ LINE_STYLES = ("-", "--", ":")
 
 
 def write_curves(page: Page, systems: Sequence[System], sets: Sequence[tuple[str, str]]) -> None:
-    """Figure 2: Pearson's r on each set during training, of the first run that was evaluated often enough."""
+    """Figure 2: Pearson's r on each dataset during training, of the first run that was evaluated often enough."""
     for system in systems:
         points = [row for row in system.metrics if "sts" in row.get("dev", {})]
         if system.trained_on == NEIGHBORS and len(points) >= MIN_POINTS:
@@ -27,7 +27,7 @@ def write_curves(page: Page, systems: Sequence[System], sets: Sequence[tuple[str
     page.heading(3, f"Figure 2: during training, `{system.name}`")
     page.values["figure2"] = {"run": system.name, "seen": seen, "curves": curves}
     epochs = system.settings.get("epochs") or 1
-    page.plot("figure2", _plot_curves(seen, curves), f"Pearson's r on each set during {epochs} epochs")
+    page.plot("figure2", _plot_curves(seen, curves), f"Pearson's r on each dataset during {epochs} epochs")
 
 
 def _plot_curves(seen: Sequence[int], curves: Mapping[str, Sequence[float]]) -> Figure:
@@ -42,18 +42,18 @@ def _plot_curves(seen: Sequence[int], curves: Mapping[str, Sequence[float]]) -> 
 
 
 def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Mapping[str, float]]) -> None:
-    """A figure such as `figure3`: Pearson's r on each set for each value of a setting.
+    """A figure such as `figure3`: Pearson's r on each dataset for each value of a setting.
 
     Args:
         page: the page.
         name: the figure.
         title: what the setting counts.
-        pearson: value of the setting -> set -> Pearson's r.
+        pearson: value of the setting -> dataset -> Pearson's r.
     """
     page.heading(3, f"Figure {name[-1]}: {title}")
-    page.plot(name, _plot_set_scores(title, pearson), f"Pearson's r on each set by the number of {title}")
+    page.plot(name, _plot_set_scores(title, pearson), f"Pearson's r on each dataset by the number of {title}")
     rows: list[list[Cell]] = [[value, float(np.mean(list(scores.values())))] for value, scores in pearson.items()]
-    page.table(name, [title, "mean Pearson's r of the sets"], rows, pearson)
+    page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
 
 
 def _plot_set_scores(title: str, pearson: Mapping[str, Mapping[str, float]]) -> Figure:

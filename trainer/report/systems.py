@@ -1,4 +1,4 @@
-"""What the report compares: trained models, with the settings and results of their runs, and sweeps."""
+"""The systems that the report compares: trained models, with the settings and results of their runs, and sweeps."""
 
 import json
 from dataclasses import dataclass, field
@@ -46,7 +46,7 @@ class System:
     @property
     def trained_tasks(self) -> list[str]:
         """The tasks whose sampling weight is above zero."""
-        weights = {**self.settings.get("tasks", {}), **self.settings.get("late_tasks", {})}
+        weights = dict(self.settings.get("tasks", {}))
         if self.settings.get("snli_share") == 0:
             weights.pop("snli", None)
         return [task for task, weight in weights.items() if weight]

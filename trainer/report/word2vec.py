@@ -1,22 +1,26 @@
-"""Word vectors by gensim, as the papers' baselines have them: word2vec, fastText, PV-DBOW, and SIF weighting."""
+"""Word vectors by gensim, the papers' baselines: word2vec, fastText, PV-DBOW, and SIF weighting."""
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from gensim.models import Doc2Vec, FastText, Word2Vec
-from scipy.sparse import csr_array
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from trainer.data.skip_gram import fit
-from trainer.data.token_cache import TokenColumn
-from trainer.data.token_weights import sif_weights
 
-METHODS: dict[str, tuple[type[Word2Vec], dict[str, Any]]] = {
-    "skip_gram": (Word2Vec, {"sg": 1, "window": 5}),
-    "cbow": (Word2Vec, {"sg": 0, "window": 5}),
-    "fasttext": (FastText, {"sg": 1, "window": 5}),
-    "pv_dbow": (Doc2Vec, {"dm": 0, "dbow_words": 1, "window": 15}),
+# Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
+if TYPE_CHECKING:
+    from gensim.models import Word2Vec
+    from transformers import PreTrainedTokenizerFast
+
+    from trainer.data.token_cache import TokenColumn
+
+# Name -> class in `gensim.models`, and its settings.
+METHODS: dict[str, tuple[str, dict[str, Any]]] = {
+    "skip_gram": ("Word2Vec", {"sg": 1, "window": 5}),
+    "cbow": ("Word2Vec", {"sg": 0, "window": 5}),
+    "fasttext": ("FastText", {"sg": 1, "window": 5}),
+    "pv_dbow": ("Doc2Vec", {"dm": 0, "dbow_words": 1, "window": 15}),
 }
 SETTINGS = {"hs": 0, "negative": 5, "sample": 1e-5}
 SIF_SENTENCES = 50_000  # from which the common direction is computed
@@ -24,7 +28,7 @@ SIF_SENTENCES = 50_000  # from which the common direction is computed
 
 def train_gensim(
     method: str, texts: TokenColumn, tokenizer: PreTrainedTokenizerFast, *, size: int, min_count: int, epochs: int,
-    seed: int, workers: int,
+    seed: int,
 ) -> Word2Vec:  # fmt: skip
     """Train a gensim model.
 
@@ -35,20 +39,23 @@ def train_gensim(
         size: dimensions of a vector.
         min_count: a word with fewer occurrences has no vector.
         epochs: passes over the texts.
-        seed: of the random numbers; with one worker, a seed gives the same vectors.
-        workers: threads.
+        seed: of the random numbers; gensim runs one thread, so that a seed always gives the same vectors.
 
     Raises:
         InputError: no word occurs often enough.
     """
-    model_class, settings = METHODS[method]
-    model = model_class(
-        vector_size=size, min_count=min_count, epochs=epochs, seed=seed, workers=workers, **SETTINGS, **settings
+    import gensim.models
+
+    from trainer.data.skip_gram import fit
+
+    class_name, settings = METHODS[method]
+    model = getattr(gensim.models, class_name)(
+        vector_size=size, min_count=min_count, epochs=epochs, seed=seed, workers=1, **SETTINGS, **settings
     )
     try:
         fit(model, [texts], tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
     except RuntimeError as error:  # gensim has no word to train
-        raise InputError(f"no word occurs {min_count} times in the texts: lower --min-count") from error
+        raise InputError(f"no word occurs {min_count} times in the texts: lower --min_count") from error
     return model
 
 
@@ -80,6 +87,10 @@ def sif_matrix(matrix: np.ndarray, texts: TokenColumn, known: TokenColumn) -> np
     Returns:
         (tokens, size), with the type of `matrix`.
     """
+    from scipy.sparse import csr_array
+
+    from trainer.data.token_weights import sif_weights
+
     weighted = sif_weights([texts], len(matrix))[:, None] * matrix.astype(np.float64)
     rows = np.flatnonzero(np.diff(known.offsets))  # the texts with a known word
     if len(rows) > SIF_SENTENCES:

@@ -1,4 +1,4 @@
-"""A baseline of word vectors, trained and saved in the form of a run."""
+"""Trains a baseline of word vectors and saves it in the form of a run."""
 
 import os
 import tempfile
@@ -25,9 +25,10 @@ from trainer.evaluation.results import read_results, write_results
 from trainer.report.word2vec import embedding_matrix, sif_matrix, train_gensim
 from trainer.report.word2vec_texts import drop_token, load_tokenizer, read_texts, train_word_tokenizer
 
+MAX_VOCABULARY = 500_000  # of a tokenizer that is trained here
 MAX_WORDS = 10_000  # of a text, gensim's limit
 # Settings that --from takes from the earlier run.
-TRAINING_SETTINGS = ("tokenizer", "vocab_size", "min_count", "size", "epochs", "seed", "workers")
+TRAINING_SETTINGS = ("tokenizer", "min_count", "size", "epochs", "seed")
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,12 @@ class BaselineOptions:
     against: list[str]
     sentences: int | None
     tokenizer: str | None
-    vocab_size: int
     min_count: int
     size: int
     epochs: int
     sif: bool
     trained: Path | None
     seed: int
-    workers: int
     cache_dir: Path
 
     def check(self) -> None:
@@ -94,7 +93,7 @@ def train_baseline(options: BaselineOptions) -> dict[str, Any]:
     column = token_columns(texts, ["text"], tokenizer, options.cache_dir, max_length)["text"]
     known = drop_token(column, tokenizer.unk_token_id)
     vectors = earlier or _train_vectors(options, known, tokenizer)
-    run = {key: getattr(options, key) for key in ("method", "sif", "size", "epochs", "seed", "workers")}
+    run = {key: getattr(options, key) for key in ("method", "sif", "size", "epochs", "seed")}
     run |= {"seconds": vectors.seconds, "total_seconds": None, "sentences": len(column), "tokens": len(column.ids)}
     run["vocabulary"] = int(vectors.matrix.any(axis=1).sum())
     results = {"run": run, "leakage": leakage}
@@ -128,14 +127,14 @@ def _prepare_tokenizer(options: BaselineOptions, texts: Dataset) -> PreTrainedTo
         return load_tokenizer(options.trained / "model")
     if options.tokenizer:
         return load_tokenizer(options.tokenizer)
-    return train_word_tokenizer(texts, options.vocab_size, options.min_count)
+    return train_word_tokenizer(texts, MAX_VOCABULARY, options.min_count)
 
 
 def _train_vectors(options: BaselineOptions, texts: TokenColumn, tokenizer: PreTrainedTokenizerFast) -> _Vectors:
     started = time.monotonic()
     model = train_gensim(
         options.method, texts, tokenizer, size=options.size, min_count=options.min_count, epochs=options.epochs,
-        seed=options.seed, workers=options.workers,
+        seed=options.seed,
     )  # fmt: skip
     seconds = round(time.monotonic() - started, 1)
     return _Vectors(embedding_matrix(model, tokenizer), seconds, model)

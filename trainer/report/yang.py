@@ -83,7 +83,7 @@ def _snli(page: Page, measurements: Measurements, systems: Sequence[System], pub
     page.heading(3, "Table 2: SNLI")
     page.text(
         "Accuracy on test. The paper trains on all of SNLI; the table shows how many pairs we train on.",
-        "SNLI alone is footnote 6.",
+        "Training on SNLI alone corresponds to footnote 6.",
     )
     rows = _published_rows(published, lambda values: [values[0] / 100, ""])
     values = []
@@ -111,7 +111,7 @@ def _stsb(page: Page, measurements: Measurements, systems: Sequence[System], pub
         rows.append([*label, *(_format_correlations(value[split]["all"]) for split in ("dev", "test"))])
         genre_rows.append([*label, *(_format_correlations(value["test"].get(genre)) for genre in GENRES)])
     page.table("table3", ["system", "run", "dev", "test"], rows, values)
-    page.text("By genre, on test; report.json also has dev.")
+    page.text("Results by genre on test; report.json also has dev.")
     page.table("table4", ["system", "run", *GENRES], genre_rows)
 
 
@@ -181,7 +181,8 @@ def _overlap(page: Page, measurements: Measurements, published: Any) -> None:
     train = measurements.data["snli"]["train"]
     counts = snli_overlap(measurements.data["stsb"], train)
     page.text(
-        f"The STS-B pairs among {len(train):,} SNLI training pairs. The paper's column is among 550,152 training pairs."
+        f"The number of STS-B pairs that are among our {len(train):,} SNLI training pairs. The paper counts pairs "
+        "among 550,152."
     )
     rows: list[list[Cell]] = [
         [name, published["pairs"][name], part["pairs"], part["sentences"], part["of"]] for name, part in counts.items()

@@ -43,10 +43,12 @@ def write_scatter(page: Page, measurements: Measurements, systems: Sequence[Syst
 
 def write_snli_shares(page: Page, measurements: Measurements, sweep: Sweep, published: Any) -> None:
     """Figure 8: STS-B against the share of SNLI that the model was trained on."""
-    page.heading(3, "Figure 8: how much of SNLI")
+    page.heading(3, "Figure 8: the share of SNLI")
     page.text(
-        f"{sweep.runs[0][1].encoder}; shares of the available SNLI training pairs, with the same number of steps.",
-        f"The paper: {published['captions_at_10']} on captions with 10 %, flat from {published['flat_from']} %.",
+        f"The encoder is a {sweep.runs[0][1].encoder}, trained on shares of the available SNLI training pairs for the "
+        "same number of steps.",
+        f"In the paper, captions reach {published['captions_at_10']} with 10 % and are flat from "
+        f"{published['flat_from']} %.",
     )
     values: list[dict[str, Any]] = []
     for share, system in sorted(((float(value), system) for value, system in sweep.runs), key=itemgetter(0)):

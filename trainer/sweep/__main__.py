@@ -1,20 +1,23 @@
-"""A sweep: many short runs with varied settings, evaluated on dev and compared with one of them.
+"""Run a sweep: many short runs with varied settings, evaluated on dev and compared with one of them.
 
 python -m trainer.sweep PRESET --vary KEY=A,B [--vary KEY2=X,Y] [--key value ...] -o FOLDER
 """
 
-import argparse
+import dataclasses
 import json
 import re
 import shlex
 import sys
+from argparse import RawDescriptionHelpFormatter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 
+from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.errors import InputError
+from trainer.command_line import arguments_class
 from trainer.evaluation.results import read_results
 from trainer.sweep.comparison import make_rows, read_metrics
 from trainer.sweep.planned_runs import PlannedRun
@@ -26,32 +29,42 @@ from trainer.sweep.variations import expand_variations, parse_variation
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
 
 
-def build_parser() -> argparse.ArgumentParser:
+def build_parser() -> ArgumentParser:
     """The command line, without the options of the trainer."""
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="python -m trainer.sweep",
         description=__doc__,
         epilog="Any other --key value is an option of all runs; python trainer/run.py --help lists them. After an "
         "interruption, the same command resumes the sweep.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("preset", metavar="PRESET", help="YAML file of options, as for trainer/run.py")
-    parser.add_argument(
+    runs = parser.add_argument_group("runs")
+    runs.add_argument(
         "--vary",
         type=parse_variation,
         action="append",
         required=True,
         metavar="KEY=A,B",
         help="values of an option, or of an entry of a mapping (tasks.snli=0,0.1); JSON may hold commas. Repeat it for "
-        "more keys: the runs are the preset as it is (base), and each value alone",
+        "more keys: the runs are the unchanged preset (base), and each value alone",
     )
-    parser.add_argument("--grid", action="store_true", help="run every combination of the values instead")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the sweep's folder")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs side by side, which share the cores")
-    parser.add_argument("--part", default="1/1", metavar="I/N", help="do the runs of the Ith of N machines only")
-    parser.add_argument("--reference", metavar="RUN", help="the run to compare the others with (default: the first)")
-    parser.add_argument("--table-only", action="store_true", help="run nothing; write the table of the existing runs")
+    runs.add_argument("--grid", action="store_true", help="run every combination of the values instead")
+    runs.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time, which share the cores (default: %(default)s)"
+    )
+    runs.add_argument(
+        "--part",
+        default="1/1",
+        metavar="I/N",
+        help="only every Nth run, from the Ith on, for N machines with one disk (default: %(default)s, all runs)",
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the sweep's folder")
+    output.add_argument(
+        "--reference", metavar="RUN", help="the run that the others are compared with (default: the first)"
+    )
+    output.add_argument("--table_only", action="store_true", help="only write the table of the existing runs")
     return parser
 
 
@@ -61,11 +74,18 @@ def sweep(argv: list[str]) -> int:
     Raises:
         InputError: an option or a setting of any run is wrong; raised before anything runs.
     """
-    args, overrides = build_parser().parse_known_args(argv)
+    parser = build_parser()
+    args, overrides = parser.parse_known_args(argv)
     index, parts = _parse_part(args.part)
+    if args.table_only and parts > 1:
+        raise InputError("--part with --table_only: a table has the runs of all parts; drop one of the two")
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
-    runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
+    try:
+        runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
+    except InputError:
+        _refuse_unknown(parser, overrides)
+        raise
     reference = _find_reference(runs, args.reference)
     for run in runs:
         run.check_settings()
@@ -79,6 +99,18 @@ def sweep(argv: list[str]) -> int:
     rows = make_rows(runs, reference, failures, threads)
     write_comparison(args.output, rows, reference.name, f"python -m trainer.sweep {shlex.join(argv)}")
     return int(any(row["run"] in [run.name for run in own_runs] and "note" in row for row in rows))
+
+
+def _refuse_unknown(parser: ArgumentParser, overrides: Sequence[str]) -> None:
+    """Refuse an option that neither the sweep nor the trainer has, with a suggestion from both.
+
+    Raises:
+        InputError: there is one.
+    """
+    known = {f"--{option.name}" for option in dataclasses.fields(arguments_class())} | {*parser._option_string_actions}
+    for name in (word.split("=")[0] for word in overrides):
+        if name.startswith("--") and name not in known:
+            raise InputError(f"unknown argument '{name}'{suggest(name, sorted(known))}")
 
 
 def _parse_part(text: str) -> tuple[int, int]:
@@ -131,7 +163,7 @@ def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; a user's mistake is one line on stderr and exit code 2."""
+    """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
     try:
         return sweep(argv)
     except InputError as error:

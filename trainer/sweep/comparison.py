@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from trainer.evaluation.results import read_results
 from trainer.sweep.planned_runs import PlannedRun
@@ -108,6 +107,8 @@ def paired_difference(
         items with seed 0. None where the statistic is not a number.
     """
 
+    from scipy import stats  # takes a second to import, which `--help` should not
+
     def difference(ours: np.ndarray, theirs: np.ndarray, *others: np.ndarray, axis: int = -1) -> Any:
         return statistic(ours, *others, axis=axis) - statistic(theirs, *others, axis=axis)
 
@@ -128,4 +129,6 @@ def excludes_zero(difference: Mapping[str, float]) -> bool:
 
 def pearson(scores: np.ndarray, gold: np.ndarray, axis: int = -1) -> Any:
     """Pearson's r of scores with gold along an axis."""
+    from scipy import stats
+
     return stats.pearsonr(scores, gold, axis=axis).statistic

@@ -1,4 +1,4 @@
-"""A planned run of the trainer: its settings, its options, and what its folder holds so far."""
+"""A planned run of the trainer: its settings, its options, and the state of its folder."""
 
 import json
 from collections.abc import Mapping

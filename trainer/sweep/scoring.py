@@ -1,4 +1,4 @@
-"""What the model of a finished run scores on each dev item, so that runs can be compared item by item."""
+"""Scores a finished run's model on each dev item, so that runs can be compared item by item."""
 
 import functools
 import itertools

@@ -1,20 +1,20 @@
-"""How much the results of a preset vary with the seed: test scores of runs that differ only in the seed.
+"""Summarize runs that differ only in the seed: how much the test scores of a preset vary.
 
 python -m trainer.seeds RUN RUN2 RUN3 collects each test score of all runs in RUN/results.json, under `seeds`, and
 rewrites RUN's model card.
 """
 
-import argparse
 import sys
+from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
 from trainer.evaluation.results import read_results, write_results
 from trainer.publish.scores import read_scores
-from trainer.publish.upload import write_run_card
 from trainer.training.run_folder import MAY_CHANGE
 
 # One metric of each evaluation.
@@ -63,14 +63,16 @@ def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; a user's mistake is one line on stderr and exit code 2."""
-    parser = argparse.ArgumentParser(
-        prog="python -m trainer.seeds", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    parser = ArgumentParser(
+        prog="python -m trainer.seeds", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument(
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs; the first gets the scores of all"
     )
     runs = parser.parse_args(argv).runs
+    from trainer.publish.upload import write_run_card  # takes seconds, which `--help` should not
+
     try:
         test_scores = collect_test_scores(runs)
         results = read_results(runs[0] / "results.json") | {"seeds": test_scores}

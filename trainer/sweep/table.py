@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from matplotlib.figure import Figure  # not pyplot, which has state and needs a display
-
 from trainer.sweep.comparison import COMPARED, METRICS, excludes_zero
 
 
@@ -43,6 +41,9 @@ def format_metrics(metrics: Mapping[str, float]) -> str:
 
 def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Path) -> None:
     """Plot the differences and their intervals, a panel for each metric; a dot is filled if its interval excludes 0."""
+    # Imported here because it takes a second. Not pyplot, which has state and needs a display.
+    from matplotlib.figure import Figure
+
     rows = [row for row in rows if row["run"] != reference]
     figure = Figure(figsize=(11, 1.5 + 0.3 * len(rows)), layout="constrained")
     panels = figure.subplots(1, len(COMPARED), sharey=True)
@@ -52,7 +53,7 @@ def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Pa
                 fill = "C0" if excludes_zero(difference) else "white"
                 panel.hlines(height, difference["low"], difference["high"], color="C0")
                 panel.plot(difference["difference"], height, "o", color="C0", mfc=fill)
-        panel.axvline(0, color="grey", linewidth=0.8)
+        panel.axvline(0, color="gray", linewidth=0.8)
         panel.set_title(next(metric.title for metric in METRICS if metric.name == name))
         panel.set_xlabel(f"difference to {reference}, 95 % interval")
     panels[0].set_yticks(range(len(rows)), [row["run"] for row in rows])

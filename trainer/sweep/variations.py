@@ -1,11 +1,11 @@
-"""The runs of a sweep: the preset as it is and each varied value alone, or every combination of the values."""
+"""The runs of a sweep: the unchanged preset and each varied value alone, or every combination of the values."""
 
+import dataclasses
 import hashlib
 import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,21 +13,21 @@ import yaml
 
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments
-from trainer.command_line import parse_arguments
+from trainer.command_line import parse_arguments, suggest_option
 from trainer.sweep.planned_runs import PlannedRun, format_options
 
 # A sweep evaluates on dev only, and publishes nothing.
-FIXED_SETTINGS = {"final_split": "dev", "push_to_hub": "false"}
+FIXED_SETTINGS = {"final_split": "dev", "push_to_hub": "false", "hub_model_id": "none"}
 SWEEP_SETTINGS = (*FIXED_SETTINGS, "output_dir", "resume", "overwrite")
 MAX_NAME = 150
 MAX_VALUE_IN_NAME = 32
 
 
 def parse_variation(text: str) -> tuple[str, list[str]]:
-    """Split `KEY=V1,V2,…` into the key and the values as typed; commas inside brackets and quotes do not separate.
+    """Split `KEY=V1,V2,…` into the key and the values as typed, at the commas outside brackets and quotes.
 
     Raises:
-        InputError: it has another form, or the sweep itself sets the key.
+        InputError: it has another form, or the sweep sets the key.
     """
     key, _, listed = text.partition("=")
     flow = f"[{listed}]"
@@ -39,7 +39,7 @@ def parse_variation(text: str) -> tuple[str, list[str]]:
     if not key or not values:
         raise InputError(f"--vary {text}: expected KEY=VALUE,VALUE,… with at least one value")
     if key.split(".")[0] in SWEEP_SETTINGS:
-        raise InputError(f"--vary {text}: the sweep sets {key} itself")
+        raise InputError(f"--vary {text}: the sweep sets {key}; vary another option")
     return key, values
 
 
@@ -58,24 +58,31 @@ def expand_variations(
         grid: whether to combine the values of different keys.
 
     Raises:
-        InputError: the trainer would refuse a setting, or an override is one of `SWEEP_SETTINGS`.
+        InputError: the trainer would refuse a setting, a key is unknown, or an override is one of `SWEEP_SETTINGS`.
     """
     if refused := [name for name in SWEEP_SETTINGS if any(option.split("=")[0] == f"--{name}" for option in overrides)]:
-        raise InputError(f"--{refused[0]}: the sweep sets this itself; drop it")
+        raise InputError(f"--{refused[0]}: the sweep sets this option; drop it")
     base = parse_arguments([preset, *overrides])
+    variations = list(variations)
+    for name in (key.split(".")[0] for key, _ in variations):
+        if not hasattr(base, name):
+            raise InputError(f"--vary {name}: unknown option '{name}'{suggest_option(name, base.model_type)}")
     runs: dict[str, PlannedRun] = {}
     for varied in _combinations(variations, grid):
         name = _name(varied)
         if name in runs:  # "a/b" and "a_b" give the same name
             name += f"-{_digest(str(varied))}"
         run = _plan_run(name, preset, overrides, base, varied, folder)
-        if all(replace(each.arguments, output_dir=run.arguments.output_dir) != run.arguments for each in runs.values()):
+        if all(
+            dataclasses.replace(each.arguments, output_dir=run.arguments.output_dir) != run.arguments
+            for each in runs.values()
+        ):
             runs[name] = run
     return list(runs.values())
 
 
 def _combinations(variations: Iterable[tuple[str, list[str]]], grid: bool) -> list[dict[str, str]]:
-    """What is varied in each run: key -> value as typed."""
+    """The varied keys of each run: key -> value as typed."""
     values: dict[str, list[tuple[str, str]]] = {}
     for key, texts in variations:
         values.setdefault(key, []).extend((key, text) for text in texts)
@@ -125,7 +132,7 @@ def _with_entry(mapping: Any, path: Sequence[str], value: Any) -> dict[str, Any]
 
 
 def _name(varied: Mapping[str, str]) -> str:
-    """What is varied, as a file name: `base`, `token_dropout=0.15`, `batch_size=64,seed=1`."""
+    """The varied settings as a file name: `base`, `token_dropout=0.15`, `batch_size=64,seed=1`."""
     parts = [f"{_slug(key.removeprefix('model_config.'))}={_slug(text)}" for key, text in varied.items()]
     name = ",".join(parts) or "base"
     return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 10]}-{_digest(name)}"

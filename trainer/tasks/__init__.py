@@ -1,8 +1,8 @@
-"""The training tasks, one a file, and their registry.
+"""The training tasks, one file each, and their registry.
 
-A new task is one new file in this folder with a `Task` decorated by `register_task`; a file outside of the package does
-the same and is named by the option `extensions`. Importing this package imports no torch: `--help` needs the options of
-every task.
+To add a task, add a file to this folder with a `Task` that is decorated by `register_task`; the option `extensions`
+names such files outside of the package. This package does not import torch, because `--help` imports it for the options
+of every task.
 """
 
 import importlib
@@ -13,7 +13,7 @@ from trainer.tasks.selection import sampling_weights, trained_tasks, validate_ta
 
 __all__ = ["TASKS", "Task", "TaskInputs", "register_task", "sampling_weights", "trained_tasks", "validate_tasks"]
 
-# What several tasks share; every other module of this folder is a task.
+# Modules that several tasks use; every other module of this folder is a task.
 _SHARED = {"base", "contrastive", "encoding", "losses", "options", "selection"}
 
 for _module in pkgutil.iter_modules(__path__):

@@ -1,4 +1,4 @@
-"""What a training task is: a class that declares its options, datasets, batches and loss in one file."""
+"""The base class of training tasks: a task declares its options, datasets, batches and loss in one file."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     from trainer.data.token_cache import TokenColumn
 
 TASKS: dict[str, type[Task]] = {}
-"""Name of a task, as in the option `tasks` -> its class."""
+"""Registered tasks: name, as in the option `tasks` -> class."""
 
 
 def register_task(task: type[Task]) -> type[Task]:
-    """Class decorator that adds a task to `TASKS`."""
+    """Add a task to `TASKS`; a class decorator."""
     TASKS[task.name] = task
     return task
 
 
 @dataclass(frozen=True)
 class TaskInputs:
-    """What a task is built from.
+    """The inputs from which a task is built.
 
     Attributes:
         data: the datasets of the run, without evaluation sentences.
         tokenizer: the tokenizer of the run.
-        tokenize: gives the token ids of some text columns of a dataset: (dataset, column names) -> name -> token ids.
+        tokenize: tokenizes text columns of a dataset: (dataset, column names) -> column name -> token ids.
     """
 
     data: RunData
@@ -43,7 +43,7 @@ class TaskInputs:
     tokenize: Callable[[Dataset, list[str]], dict[str, TokenColumn]]
 
     def tokenize_texts(self, texts: Dataset) -> TokenColumn:
-        """The token ids of the column `text`."""
+        """Return the token ids of the column `text`."""
         return self.tokenize(texts, ["text"])["text"]
 
 
@@ -51,17 +51,18 @@ class Task(ABC):
     """A training task over one dataset, or over one of several datasets of the same kind.
 
     Attributes:
-        name: what the option `tasks` calls it.
-        label: what tables call a model that was trained on it.
-        card_line: what the model card says of it, one sentence.
+        name: its name in the option `tasks`.
+        label: the name of its training data in tables of models.
+        card_line: its description in the model card, one sentence.
         Options: the run's options that it reads; a dataclass that extends `trainer.arguments.Arguments`.
-        required_option: the option that names its data; it must be given where the task is trained.
+        required_option: the option that names its data; a run that trains the task must give it.
         datasets: the kinds of dataset (`trainer.data.datasets.DATASET_KINDS`) that it is trained on.
-        evaluator: the evaluator (`trainer.evaluation.evaluators`) that measures the head it trains. It is skipped in
-            runs that do not train the task, whose head is untrained.
-        adds_texts: whether its texts count for word vectors and token weights; false where they repeat texts of other
-            tasks.
-        columns: the token ids that its batches are taken from.
+        evaluator: the evaluator (`trainer.evaluation.evaluators`) of the head that it trains. Runs that do not train
+            the task skip it.
+        adds_texts: whether its texts count for word vectors and token weights; false if they repeat texts of other
+            datasets.
+        reads_all_datasets: whether it trains on the texts of every training dataset of the run.
+        columns: the token ids from which it builds its batches.
     """
 
     name: ClassVar[str]
@@ -72,34 +73,35 @@ class Task(ABC):
     datasets: ClassVar[tuple[str, ...]] = ()
     evaluator: ClassVar[str | None] = None
     adds_texts: ClassVar[bool] = True
+    reads_all_datasets: ClassVar[bool] = False
 
     columns: list[TokenColumn]
 
     @classmethod
     @abstractmethod
     def build(cls, options: Any, inputs: TaskInputs) -> dict[str, Task]:
-        """The tasks of a run: `{name: task}`, or `{name/DATASET: task}` for each of several datasets.
+        """Build the tasks of a run: `{name: task}`, or `{name/DATASET: task}` for each of several datasets.
 
         Args:
             options: the run's options, an instance of `Options`.
             inputs: the datasets and the tokenizer.
 
         Raises:
-            InputError: a dataset does not hold what the task needs.
+            InputError: a dataset lacks what the task needs.
         """
 
     @classmethod
     def is_disabled(cls, options: Any) -> bool:
-        """Whether the options leave the task without training data, whatever its sampling weight."""
+        """Return whether the options leave the task without training data, whatever its sampling weight."""
         return False
 
     @abstractmethod
     def __len__(self) -> int:
-        """Number of training examples."""
+        """Return the number of training examples."""
 
     @abstractmethod
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """The tensors of some examples, on the CPU.
+        """Build the tensors of some examples, on the CPU.
 
         Args:
             rows: (batch,) indices of examples.
@@ -107,9 +109,9 @@ class Task(ABC):
 
     @abstractmethod
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Mean loss of this process's examples, and further values to log by name.
+        """Return the mean loss of this process's examples, and metrics to log by name.
 
         Args:
-            model: the multitask model, perhaps wrapped for distributed training.
-            batch: what `batch` returned, on the model's device; the loss may change it.
+            model: the multitask model, which may be wrapped for distributed training.
+            batch: the output of `batch` on the model's device; this method may change it.
         """

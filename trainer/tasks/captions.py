@@ -1,4 +1,4 @@
-"""Contrastive learning on captions of one image."""
+"""Contrastive learning on captions of the same image."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class CaptionsOptions(ContrastiveOptions):
-    """Options of the task."""
+    """Options of the task captions."""
 
-    captions: list[str] = option([], "folders or Hub ids of captions by image, as `data_scripts captions` writes them")
+    captions: list[str] = option([], "folders or Hub ids of image captions, in the format of `data_scripts captions`")
 
 
 @register_task
 class Captions(ContrastiveTask):
-    """Two captions of one image are a positive pair."""
+    """Two captions of the same image are a positive pair."""
 
     name = "captions"
     label = "captions"
@@ -39,7 +39,7 @@ class Captions(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """As `trainer.data.positive_pairs.caption_pairs`."""
+        """Call `trainer.data.positive_pairs.caption_pairs`."""
         from trainer.data.positive_pairs import caption_pairs
 
         return caption_pairs(rows, seed)

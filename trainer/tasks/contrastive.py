@@ -1,4 +1,4 @@
-"""What the tasks on semantically equivalent texts share: InfoNCE on the encoder's own similarity."""
+"""The base class of the tasks on semantically equivalent texts: InfoNCE on the cosine of sentence embeddings."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class ContrastiveOptions(MatryoshkaOptions, SimilarityOptions):
 class ContrastiveTask(Task):
     """Pick the semantically equivalent text among those of the batch: InfoNCE with in-batch negatives.
 
-    A hard negative is one more candidate for every row of its process. Not the papers'; the loss is that of Henderson
-    et al. (2017), section 4, in both directions.
+    A hard negative is one more candidate for every row of its process. The papers do not have this task; the loss is
+    that of Henderson et al. (2017), section 4, in both directions.
 
     Attributes:
-        dataset_kind: the kind of dataset whose positive pairs are trained on.
+        dataset_kind: the kind of dataset that has the positive pairs.
     """
 
     Options: ClassVar[type[Arguments]] = ContrastiveOptions
@@ -53,11 +53,11 @@ class ContrastiveTask(Task):
     @staticmethod
     @abstractmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """The positive pairs of a dataset; what is drawn at random depends on the seed alone."""
+        """Return the positive pairs of a dataset; random choices depend on the seed alone."""
 
     @classmethod
     def build(cls, options: ContrastiveOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """One task a dataset."""
+        """Build one task for each dataset."""
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named(cls.dataset_kind).items():
             pairs = cls.positive_pairs(rows, options.seed)
@@ -74,7 +74,7 @@ class ContrastiveTask(Task):
         return len(self._pairs)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """First texts, second texts and hard negatives, packed in this order; `groups` (batch,) of the pairs."""
+        """Pack first texts, second texts and hard negatives, in this order; add the `groups` (batch,) of the pairs."""
         import numpy as np
         import torch
 
@@ -85,7 +85,7 @@ class ContrastiveTask(Task):
         return pack(self._texts, indices) | {"groups": torch.from_numpy(self._pairs.groups[rows])}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Softmax in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
+        """Return InfoNCE in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
         import torch
         import torch.nn.functional as F
 

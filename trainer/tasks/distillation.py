@@ -1,4 +1,4 @@
-"""Distillation from a SentenceTransformer (similarities alone: Tung and Mori, 2019)."""
+"""Distillation of the similarities of a SentenceTransformer (Tung and Mori, 2019)."""
 
 from __future__ import annotations
 
@@ -19,17 +19,15 @@ if TYPE_CHECKING:
 
 @dataclass
 class DistillationOptions(SimilarityOptions):
-    """Options of distillation."""
+    """Options of the task distillation."""
 
-    teacher: str | None = option(
-        None, "folder or Hub id of the SentenceTransformer whose similarities the task distillation trains on"
-    )
-    teacher_texts: int = option(200_000, "maximum number of training texts that the teacher encodes (once)", minimum=2)
+    teacher: str | None = option(None, "folder or Hub id of the teacher, a SentenceTransformer")
+    teacher_texts: int = option(200_000, "maximum number of training texts that the teacher encodes", minimum=2)
 
 
 @register_task
 class Distillation(Task):
-    """Give texts the similarities that a teacher gives them.
+    """Reproduce a teacher's similarities between texts.
 
     Only similarities are compared, so the teacher's embeddings may have any dimension.
     """
@@ -42,6 +40,7 @@ class Distillation(Task):
     Options = DistillationOptions
     required_option = "teacher"
     adds_texts = False
+    reads_all_datasets = True
 
     def __init__(
         self, texts: TokenColumn, vectors: np.ndarray, scale: float, mini_batch_size: int | None = None
@@ -51,7 +50,7 @@ class Distillation(Task):
 
     @classmethod
     def build(cls, options: DistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """The task on a sample of all training texts."""
+        """Build the task on a sample of all training texts."""
         from trainer.data.teacher import teacher_vectors, texts_to_distill
 
         assert options.teacher is not None  # it is the required option
@@ -64,7 +63,7 @@ class Distillation(Task):
         return len(self._vectors)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Texts, packed, and `teacher` (batch, teacher's dimension), the teacher's embeddings of them."""
+        """Pack texts, and add `teacher`, the teacher's embeddings of them, (batch, dimension of the teacher)."""
         import torch
 
         from trainer.tasks.encoding import pack
@@ -72,7 +71,7 @@ class Distillation(Task):
         return pack(self._texts, rows) | {"teacher": torch.from_numpy(self._vectors[rows]).float()}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """KL divergence from the teacher's similarities, and the root mean square difference of cosines."""
+        """Return the KL divergence from the teacher's similarities; `difference` is the RMS difference of cosines."""
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import similarity_divergence
 

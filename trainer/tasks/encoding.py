@@ -1,4 +1,4 @@
-"""Packed batches, and the model's output for them, in the memory of a part of the batch where that is asked for."""
+"""Packed batches and the model's output for them; GradCache limits the memory to that of a mini-batch."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -13,18 +13,18 @@ from trainer.data.token_cache import TokenColumn
 
 
 def pack(column: TokenColumn, rows: np.ndarray, prefix: str = "") -> dict[str, Tensor]:
-    """The texts of some rows (batch,) in packed form: `input_ids` (tokens,) and `cu_seqlens` (batch + 1,), int64."""
+    """Pack the texts of some rows (batch,): `input_ids` (tokens,) and `cu_seqlens` (batch + 1,), int64."""
     ids, cu_seqlens = column.gather(rows)
     return {f"{prefix}input_ids": torch.from_numpy(ids), f"{prefix}cu_seqlens": torch.from_numpy(cu_seqlens)}
 
 
 def encode_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> ConvSimMultitaskOutput:
-    """The model's output for a packed batch, with the activations of `mini_batch_size` rows in memory at a time.
+    """Return the model's output for a packed batch, with the activations of `mini_batch_size` rows in memory at a time.
 
-    GradCache (Gao et al., 2021, "Scaling deep contrastive learning batch size under memory limited setup"): only the
-    embeddings of each part are kept. The activations that its gradient needs are computed a second time, with the same
-    dropout, once the gradient of the whole batch's loss is known. Loss, negatives and gradient equal those of the batch
-    in one part.
+    GradCache (Gao et al., 2021, "Scaling deep contrastive learning batch size under memory limited setup"): the forward
+    pass keeps only the embeddings of each mini-batch. After the gradient of the whole batch's loss is known, a second
+    forward pass with the same dropout computes the activations again. Loss, negatives and gradient equal those of the
+    whole batch at once.
     """
     rows = len(batch["cu_seqlens"]) - 1
     if mini_batch_size is None or rows <= mini_batch_size:
@@ -34,14 +34,14 @@ def encode_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: in
 
 
 def embed_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:
-    """L2-normalized sentence embeddings (batch, embedding_size) of a packed batch."""
+    """Return the L2-normalized sentence embeddings (batch, embedding_size) of a packed batch."""
     embeddings = encode_batch(model, batch, mini_batch_size).pooler_output
     assert embeddings is not None
     return embeddings
 
 
 def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
-    """A packed batch in parts of `size` rows."""
+    """Split a packed batch into parts of `size` rows."""
     prefixes = [key.removesuffix("cu_seqlens") for key in batch if key.endswith("cu_seqlens")]
     for start in range(0, len(batch["cu_seqlens"]) - 1, size):
         part = {}

@@ -1,4 +1,4 @@
-"""Contrastive learning on premises with what they entail."""
+"""Contrastive learning on premises and hypotheses that they entail."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass
 class EntailmentOptions(ContrastiveOptions, NliOptions):
-    """Options of the task."""
+    """Options of the task entailment."""
 
 
 @register_task
 class Entailment(ContrastiveTask):
-    """A premise and what it entails are a positive pair; what contradicts the premise is a hard negative."""
+    """A premise and an entailed hypothesis are a positive pair; a contradicting hypothesis is a hard negative."""
 
     name = "entailment"
     label = "entailment"
     card_line = (
-        "Entailment: pick what a premise entails among the texts of the batch, InfoNCE with in-batch negatives; what "
-        "contradicts the premise is a hard negative (Gao et al., 2021)."
+        "Entailment: pick the hypothesis that a premise entails among the texts of the batch, InfoNCE with in-batch "
+        "negatives; a contradicting hypothesis is a hard negative (Gao et al., 2021)."
     )
     Options = EntailmentOptions
     required_option = "nli"
@@ -37,7 +37,7 @@ class Entailment(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """As `trainer.data.positive_pairs.entailment_pairs`."""
+        """Call `trainer.data.positive_pairs.entailment_pairs`."""
         from trainer.data.positive_pairs import entailment_pairs
 
         return entailment_pairs(rows, seed)

@@ -1,4 +1,4 @@
-"""Losses: pure functions of embeddings and scores."""
+"""Losses, as pure functions of embeddings and scores."""
 
 from collections.abc import Callable, Sequence
 
@@ -12,13 +12,13 @@ from modeling_convsim.modeling_base import normalize
 def false_negatives(
     input_keys: Tensor, response_keys: Tensor, all_input_keys: Tensor, all_response_keys: Tensor, targets: Tensor
 ) -> Tensor:
-    """Mask of false negatives: the same response again, or another response to the same input.
+    """Return the mask of false negatives: responses equal to the true one, and other responses to the same input.
 
     Args:
         input_keys: (batch,) equal for inputs of equal text.
-        response_keys: (batch,) the same for the true responses.
-        all_input_keys: (candidates,) of the inputs that the candidate responses answer.
-        all_response_keys: (candidates,) of the candidate responses.
+        response_keys: (batch,) equal for true responses of equal text.
+        all_input_keys: (candidates,) keys of the inputs that the candidate responses answer.
+        all_response_keys: (candidates,) keys of the candidate responses.
         targets: (batch,) index of the true response among the candidates.
 
     Returns:
@@ -30,13 +30,13 @@ def false_negatives(
 
 
 def truncate(vectors: Tensor, dims: int | None, keep_length: bool = True) -> Tensor:
-    """The first dimensions of vectors: Matryoshka embeddings (Kusupati et al., 2022, section 3).
+    """Truncate vectors to their first dimensions: Matryoshka embeddings (Kusupati et al., 2022, section 3).
 
     Args:
         vectors: (batch, dimensions).
-        dims: how many dimensions remain; None returns the vectors unchanged.
+        dims: number of dimensions that remain; None returns the vectors unchanged.
         keep_length: rescale each truncated vector to its length before truncation: an L2-normalized vector stays
-            L2-normalized, and a learned scale is kept. False is for vectors whose lengths carry meaning.
+            L2-normalized, and a learned scale stays. Use False if the lengths of vectors are learned.
     """
     if dims is None:
         return vectors
@@ -45,12 +45,12 @@ def truncate(vectors: Tensor, dims: int | None, keep_length: bool = True) -> Ten
 
 
 def in_batch_softmax(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
-    """InfoNCE: mean negative log-likelihood of the true response among all candidates (Yang et al., 2018, section 2.2).
+    """InfoNCE, the mean negative log-likelihood of the true response (Yang et al., 2018, section 2.2).
 
     Args:
-        scores: (batch, candidates) score of each input and candidate response.
+        scores: (batch, candidates) score of each candidate response for each input.
         targets: (batch,) index of the true response.
-        mask: (batch, candidates) true for candidates that are left out.
+        mask: (batch, candidates) true for candidates to ignore.
     """
     if mask is not None:
         scores = scores.masked_fill(mask, float("-inf"))
@@ -58,14 +58,14 @@ def in_batch_softmax(scores: Tensor, targets: Tensor, mask: Tensor | None = None
 
 
 def neighbor_cross_entropy(scores: Tensor, is_neighbor: Tensor, is_candidate: Tensor) -> Tensor:
-    """Mean cross-entropy of the softmax over each sentence's candidates; its neighbors share a target of one equally.
+    """Mean cross-entropy of the softmax over each sentence's candidates; the target is uniform over its neighbors.
 
     Kenter et al. (2016), section 2.1, equation 1.
 
     Args:
         scores: (batch, candidates) scaled cosine of a sentence with each candidate.
         is_neighbor: (batch, candidates) boolean, true at least once in every row.
-        is_candidate: (batch, candidates) boolean; false entries are left out.
+        is_candidate: (batch, candidates) boolean; false entries are ignored.
     """
     log_probabilities = scores.float().masked_fill(~is_candidate, float("-inf")).log_softmax(dim=1)
     shares = is_neighbor / is_neighbor.sum(dim=1, keepdim=True)
@@ -78,7 +78,7 @@ def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
     Args:
         cosines: (pairs,) cosine of each pair's embeddings.
         scores: (pairs,) similarity score of each pair.
-        scale: what a difference of cosines is multiplied by.
+        scale: factor of the differences of cosines.
     """
     differences = scale * (cosines[:, None] - cosines).float()
     differences = differences.masked_fill(~(scores[:, None] < scores), float("-inf")).flatten()
@@ -89,9 +89,9 @@ def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float
     """Mean over texts of the KL divergence of softmax(scale cosines) from softmax(scale teacher_cosines).
 
     Args:
-        cosines: (texts, texts) of the texts with each other; the diagonal is left out.
-        teacher_cosines: (texts, texts) the teacher's.
-        scale: inverse temperature of both.
+        cosines: (texts, texts) cosine of each pair of texts; the diagonal is ignored.
+        teacher_cosines: (texts, texts) cosines of the teacher's embeddings.
+        scale: inverse temperature of both distributions.
     """
     diagonal = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
     log_probabilities = (scale * cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
@@ -100,21 +100,21 @@ def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float
 
 
 def accuracy(scores: Tensor, targets: Tensor) -> Tensor:
-    """Share of rows whose target (batch,) has the highest of the scores (batch, candidates)."""
+    """Return the share of rows whose target (batch,) has the highest of the scores (batch, candidates)."""
     return (scores.detach().argmax(dim=1) == targets).float().mean()
 
 
 def sum_over_dims(
     score: Callable[[int | None], tuple[Tensor, Tensor]], dims: Sequence[int]
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """The loss of full embeddings plus that of embeddings truncated to each of `dims`, and the accuracy of each.
+    """Add the losses of the full embeddings and of embeddings truncated to each of `dims`; return the accuracy of each.
 
-    Kusupati et al. (2022), "Matryoshka representation learning", equation 1, with weight one for every size, as
-    sentence-transformers' `MatryoshkaLoss` does it.
+    Kusupati et al. (2022), "Matryoshka representation learning", equation 1, with weight 1 for every size, like
+    `MatryoshkaLoss` of sentence-transformers.
 
     Args:
-        score: loss and accuracy of embeddings truncated to some dimensions, or (None) of full ones.
-        dims: sizes below the full one.
+        score: returns loss and accuracy for embeddings truncated to a number of dimensions; None: full embeddings.
+        dims: numbers of dimensions, below the full one.
     """
     loss, full_accuracy = score(None)
     accuracies = {"accuracy": full_accuracy}

@@ -19,27 +19,27 @@ if TYPE_CHECKING:
 
 @dataclass
 class NeighborsOptions(SimilarityOptions):
-    """Options of the task."""
+    """Options of the task neighbors."""
 
     documents: list[str] = option(
         [],
-        "folders or Hub ids of sentences in order, as `data_scripts books` writes them, or of pairs, whose neighbors "
-        "the task neighbors predicts (Siamese CBOW)",
+        "folders or Hub ids of sentences in order, in the format of `data_scripts books`, or of conversation pairs; "
+        "the task predicts neighboring sentences",
     )
     negatives: int = option(
-        2, "random sentences that the task neighbors compares with the true neighbors; Siamese CBOW: 2", minimum=1
+        2, "number of random sentences among the candidates of each sentence; Siamese CBOW: 2", minimum=1
     )
 
 
 @register_task
 class NeighboringSentences(Task):
-    """Tell the sentences before and after a sentence from random ones."""
+    """Distinguish the sentences before and after a sentence from random ones."""
 
     name = "neighbors"
     label = "neighboring sentences"
     card_line = (
-        "Neighboring sentences: tell the sentences before and after a sentence from random ones, cross-entropy over "
-        "cosines (Siamese CBOW: Kenter et al., 2016)."
+        "Neighboring sentences: distinguish the sentences before and after a sentence from random ones, cross-entropy "
+        "over cosines (Siamese CBOW: Kenter et al., 2016)."
     )
     Options = NeighborsOptions
     required_option = "documents"
@@ -59,7 +59,7 @@ class NeighboringSentences(Task):
 
     @classmethod
     def build(cls, options: NeighborsOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """One task a dataset."""
+        """Build one task for each dataset."""
         from trainer.data.sentence_order import find_neighbors, order_sentences
 
         tasks: dict[str, Task] = {}
@@ -77,10 +77,10 @@ class NeighboringSentences(Task):
         return len(self._neighbors)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Sentences, and after them the candidates of each: the two around it and random ones, packed.
+        """Pack the sentences and, after them, the candidates of each: its two neighbors, then random sentences.
 
-        `is_neighbor` and `is_candidate` (batch, 2 + negatives) say what a sentence's candidates are. A neighbor that
-        does not exist is no candidate, nor is a random sentence that is the sentence itself or next to it.
+        `is_neighbor` and `is_candidate` (batch, 2 + negatives) classify the candidates. A missing neighbor is not a
+        candidate, nor is a random sentence that is the sentence itself or one of its neighbors.
         """
         import numpy as np
         import torch
@@ -103,7 +103,7 @@ class NeighboringSentences(Task):
         }
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """`neighbor_cross_entropy` over cosines; `accuracy`: how often the nearest candidate is a neighbor."""
+        """Return `neighbor_cross_entropy` over cosines; `accuracy`: share of nearest candidates that are neighbors."""
         import torch
 
         from trainer.tasks.encoding import embed_batch

@@ -11,8 +11,8 @@ class MatryoshkaOptions(Arguments):
 
     matryoshka_dims: list[int] = option(
         [],
-        "dimensions below embedding_size to which embeddings may be truncated: tasks with in-batch negatives add the "
-        "loss of the first dimensions alone, for each size (Matryoshka: Kusupati et al., 2022)",
+        "train Matryoshka embeddings, which may be truncated to these numbers of dimensions: the loss of each size is "
+        "added (Kusupati et al., 2022)",
     )
 
 
@@ -22,7 +22,7 @@ class SimilarityOptions(Arguments):
 
     similarity_scale: float = option(
         20.0,
-        "what cosines are multiplied by in the tasks that train the similarity of texts; Siamese CBOW: 1",
+        "inverse temperature, by which cosines are multiplied; Siamese CBOW: 1",
         above=0,
     )
 
@@ -33,7 +33,7 @@ class NliOptions(Arguments):
 
     nli: list[str] = option(
         [],
-        "folders or Hub ids of natural language inference (SNLI, MultiNLI …) for the tasks entailment and ranking",
+        "folders or Hub ids of natural language inference datasets (SNLI, MultiNLI …)",
     )
 
 
@@ -43,6 +43,5 @@ class ParaphraseOptions(Arguments):
 
     paraphrases: list[str] = option(
         [],
-        "folders or Hub ids of paraphrases, or of pairs of sentences with similarity scores, for the tasks paraphrases "
-        "and ranking",
+        "folders or Hub ids of paraphrases, or of pairs of sentences with similarity scores",
     )

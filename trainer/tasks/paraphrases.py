@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class ParaphrasesOptions(ContrastiveOptions, ParaphraseOptions):
-    """Options of the task."""
+    """Options of the task paraphrases."""
 
 
 @register_task
@@ -37,7 +37,7 @@ class Paraphrases(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """As `trainer.data.positive_pairs.paraphrase_pairs`."""
+        """Call `trainer.data.positive_pairs.paraphrase_pairs`."""
         from trainer.data.positive_pairs import paraphrase_pairs
 
         return paraphrase_pairs(rows, seed)

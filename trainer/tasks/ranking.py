@@ -1,4 +1,4 @@
-"""Ranking of pairs with similarity scores (CoSENT: Su, 2022)."""
+"""Ranking of sentence pairs by their similarity scores (CoSENT: Su, 2022)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class RankingOptions(SimilarityOptions, NliOptions, ParaphraseOptions):
-    """Options of the task."""
+    """Options of the task ranking."""
 
 
 @register_task
 class Ranking(Task):
-    """Give the more similar one of two scored pairs the higher cosine."""
+    """Of two scored pairs, give the more similar one the higher cosine."""
 
     name = "ranking"
     label = "scored pairs"
@@ -42,7 +42,7 @@ class Ranking(Task):
 
     @classmethod
     def build(cls, options: RankingOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """One task for each dataset that tells pairs apart by their scores."""
+        """Build one task for each dataset with different scores."""
         from trainer.data.positive_pairs import scored_nli_pairs, scored_paraphrase_pairs
 
         tasks: dict[str, Task] = {}
@@ -57,7 +57,7 @@ class Ranking(Task):
         return len(self._pairs)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """First texts, then second texts, packed; and `scores` (batch,)."""
+        """Pack first texts, then second texts; add `scores` (batch,)."""
         import numpy as np
         import torch
 
@@ -67,7 +67,7 @@ class Ranking(Task):
         return pack(self._texts, indices) | {"scores": torch.from_numpy(self._pairs.scores[rows])}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """CoSENT over the pairs of this process; `accuracy` is the share of pairs of pairs in the right order."""
+        """Return CoSENT over the pairs of this process; `accuracy`: share of pairs of pairs in the right order."""
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import cosine_ranking
 

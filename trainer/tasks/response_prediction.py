@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class ResponsePredictionOptions(MatryoshkaOptions):
-    """Options of response prediction."""
+    """Options of the task response_prediction."""
 
-    pairs: list[str] = option([], "folders or Hub ids of conversation pairs, as `data_scripts reddit` writes them")
+    pairs: list[str] = option([], "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`")
     mask_false_negatives: bool = option(
-        False, "mask in-batch negatives that are the same response, or another response to the same input"
+        False,
+        "mask false negatives: in-batch negatives equal to the true response, or other responses to the same input",
     )
-    symmetric_loss: bool = option(False, "predict the input from the response too")
+    symmetric_loss: bool = option(False, "also predict the input from the response")
 
 
 @register_task
@@ -59,7 +60,7 @@ class ResponsePrediction(Task):
 
     @classmethod
     def build(cls, options: ResponsePredictionOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """The task on all conversation pairs together."""
+        """Build the task on all conversation pairs."""
         columns = inputs.tokenize(inputs.data.training["pairs"], ["input", "response"])
         task = cls(
             columns["input"],
@@ -75,7 +76,7 @@ class ResponsePrediction(Task):
         return len(self._inputs)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Inputs and responses, packed; with masking also the keys (batch,) that identify their texts."""
+        """Pack inputs and responses; with masking, add the keys (batch,) that identify their texts."""
         import torch
 
         from trainer.tasks.encoding import pack
@@ -87,7 +88,7 @@ class ResponsePrediction(Task):
         return batch
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Softmax over the responses of all processes; `accuracy` is P@1 within the batch."""
+        """Return InfoNCE over the responses of all processes; `accuracy` is P@1 within the batch."""
         import torch
 
         from trainer.distributed import gather_rows, rank
@@ -108,7 +109,7 @@ class ResponsePrediction(Task):
             all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
             mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
         unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
-        # u is L2-normalized; u' and v' are where the config says so, and elsewhere their lengths are learned.
+        # u is always L2-normalized. u' and v' are with `normalize_response`; without it, their lengths are learned.
         normalized = unwrapped.config.normalize_response
         normalized_inputs = normalized or output.query_embeds is None
 

@@ -1,59 +1,89 @@
 """Which tasks a run trains, and how often each is sampled."""
 
+import dataclasses
 from collections.abc import Mapping, Sized
 
+from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
-from trainer.arguments import Arguments
-from trainer.tasks.base import TASKS
-from trainer.tasks.options import MatryoshkaOptions
+from trainer.arguments import Arguments, changed_options, refuse_ineffective
+from trainer.tasks.base import TASKS, Task
 
 
 def trained_tasks(arguments: Arguments) -> list[str]:
-    """Names of the tasks that some step may sample, in the order of the options `tasks` and `late_tasks`."""
-    weights = [*arguments.tasks.items(), *arguments.late_tasks.items()]
-    names = dict.fromkeys(name for name, weight in weights if weight)
-    return [name for name in names if not TASKS[name].is_disabled(arguments)]
+    """Return the names of the tasks that some step may sample, in the order of the option `tasks`."""
+    return [name for name, weight in arguments.tasks.items() if weight and not TASKS[name].is_disabled(arguments)]
 
 
 def validate_tasks(arguments: Arguments) -> None:
-    """Check the options `tasks` and `late_tasks`, and that the data of every trained task are named.
+    """Check the option `tasks`, that every trained task has data, and that every option of a task has an effect.
 
     Raises:
-        InputError: a task is unknown, a sampling weight is none, or a task's data are not named.
+        InputError: a task is unknown, a sampling weight is not a number of 0 or more, the data of a trained task are
+            not given, or an option belongs to a task that is not in `tasks`.
     """
-    _validate_weights("tasks", arguments)
-    if arguments.late_tasks:
-        _validate_weights("late_tasks", arguments)
-    trained = trained_tasks(arguments)
-    if not trained:
+    for name, weight in arguments.tasks.items():
+        _validate_weight(name, weight, arguments)
+    if not sum(arguments.tasks.values()) > 0:
+        raise InputError("tasks gives no task a sampling weight above 0")
+    if not trained_tasks(arguments):
         raise InputError("snli_share is 0, but the run trains on snli alone: raise it, or give another task a weight")
-    if getattr(arguments, "matryoshka_dims", None):
-        supporting = [name for name, task in TASKS.items() if issubclass(task.Options, MatryoshkaOptions)]
-        if not set(supporting) & set(trained):
-            raise InputError(
-                f"matryoshka_dims applies to the tasks {', '.join(supporting)}: give one of them a sampling weight"
-            )
+    _refuse_options_of_absent_tasks(arguments)
 
 
-def _validate_weights(option: str, arguments: Arguments) -> None:
-    weights = getattr(arguments, option)
-    for name, weight in weights.items():
-        if name not in TASKS:
-            raise InputError(f"{option} has '{name}'; expected one of {', '.join(TASKS)}")
-        if isinstance(weight, bool) or not isinstance(weight, (int, float)) or weight < 0:
-            raise InputError(f"{option} gives '{name}' the sampling weight {weight!r}; expected a number of 0 or more")
-        required = TASKS[name].required_option
-        if weight and not getattr(arguments, required):
-            raise InputError(f"{option} trains on '{name}', so {required} is needed: name its folder with --{required}")
-    if not sum(weights.values()) > 0:
-        raise InputError(f"{option} gives no task a sampling weight above 0")
+def _validate_weight(name: str, weight: object, arguments: Arguments) -> None:
+    if name not in TASKS:
+        raise InputError(f"tasks has '{name}'{suggest(name, TASKS)}; expected one of {', '.join(TASKS)}")
+    if isinstance(weight, bool) or not isinstance(weight, (int, float)) or not weight >= 0:
+        raise InputError(f"tasks gives '{name}' the sampling weight {weight!r}; expected a number of 0 or more")
+    required = TASKS[name].required_option
+    if weight and not getattr(arguments, required):
+        raise InputError(f"tasks trains on '{name}', so {required} is needed: name its folder with --{required}")
+
+
+def _refuse_options_of_absent_tasks(arguments: Arguments) -> None:
+    """Refuse options that only tasks outside of `tasks` read.
+
+    A task of weight 0 is in `tasks`: a sweep varies weights and keeps the rest of the preset.
+    """
+    present = [TASKS[name] for name in arguments.tasks]
+    known = {field.name for field in dataclasses.fields(Arguments)}
+    for field in dataclasses.fields(arguments):
+        name = field.name
+        readers = [task.name for task in TASKS.values() if _reads(task, name)]
+        if name in known or not changed_options(arguments, [name]) or any(_reads(task, name) for task in present):
+            continue
+        if _is_dataset_in_use(name, present):
+            continue
+        one = readers[0] if len(readers) == 1 else f"one of {', '.join(readers)}"
+        refuse_ineffective(
+            arguments, [name], f"tasks: {', '.join(arguments.tasks)}", f"give {one} a sampling weight in tasks"
+        )
+
+
+def _reads(task: type[Task], option: str) -> bool:
+    return any(field.name == option for field in dataclasses.fields(task.Options))
+
+
+def _is_dataset_in_use(option: str, present: list[type[Task]]) -> bool:
+    """Return whether an option names a dataset that is used without a task of its own.
+
+    A task may read every dataset, and the evaluation sentences of a dataset are removed from the training data.
+    """
+    kinds = {kind for task in TASKS.values() for kind in task.datasets}
+    if option not in kinds:
+        return False
+    if any(task.reads_all_datasets for task in present):
+        return True
+    from trainer.data.datasets import DATASET_KINDS  # imports datasets, which takes a second
+
+    return bool(DATASET_KINDS[option].evaluation_columns)
 
 
 def sampling_weights(weights: Mapping[str, float], tasks: Mapping[str, Sized]) -> dict[str, float]:
-    """The sampling weight of each built task; that of a task with several datasets is divided among them.
+    """Return the sampling weight of each built task; a task with several datasets divides its weight among them.
 
     A batch holds examples of one dataset, which are harder to tell apart than those of different ones. Datasets are
-    weighted by the square root of their size, so that the large ones do not drown the small ones.
+    weighted by the square root of their size, so that large datasets do not displace small ones.
 
     Args:
         weights: name of a task -> its sampling weight.

@@ -1,4 +1,4 @@
-"""Natural language inference beside the conversations (Yang et al., 2018, section 2.4)."""
+"""Classification of natural language inference (Yang et al., 2018, section 2.4)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass
 class SnliOptions(Arguments):
-    """Options of the SNLI task."""
+    """Options of the task snli."""
 
-    snli: str | None = option(None, "folder or Hub id of SNLI")
-    snli_share: float = option(1.0, "share of the SNLI training pairs that is used; 0: none", minimum=0, maximum=1)
+    snli: str | None = option(
+        None, "folder or Hub id of SNLI; its evaluation sentences are removed from the training data"
+    )
+    snli_share: float = option(1.0, "share of the SNLI training pairs to train on", minimum=0, maximum=1)
 
 
 @register_task
@@ -46,12 +48,12 @@ class Snli(Task):
 
     @classmethod
     def is_disabled(cls, options: SnliOptions) -> bool:
-        """Whether no training pair is used."""
+        """Return whether no training pair is used."""
         return options.snli_share == 0
 
     @classmethod
     def build(cls, options: SnliOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """The task on the SNLI training pairs."""
+        """Build the task on the SNLI training pairs."""
         import numpy as np
 
         rows = inputs.data.training["snli"]
@@ -63,7 +65,7 @@ class Snli(Task):
         return len(self._labels)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Premises and hypotheses, packed, and `labels` (batch,)."""
+        """Pack premises and hypotheses; add `labels` (batch,)."""
         import torch
 
         from trainer.tasks.encoding import pack
@@ -72,7 +74,7 @@ class Snli(Task):
         return batch | {"labels": torch.from_numpy(self._labels[rows])}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Cross-entropy over the three labels, and the accuracy."""
+        """Return the cross-entropy over the three labels, and the accuracy."""
         import torch.nn.functional as F
 
         from trainer.tasks.encoding import encode_batch

@@ -1,1 +1,1 @@
-"""A run: its setup, batches, optimizers, loop and checkpoints."""
+"""Training: setup, batches, optimizers, loop and checkpoints of a run."""

@@ -1,4 +1,4 @@
-"""Which task a step trains and which rows it reads: a pure function of (seed, step), so a resumed run repeats it."""
+"""The task and the rows of each step, as a pure function of (seed, step), so that a resumed run repeats them."""
 
 import numpy as np
 
@@ -8,8 +8,8 @@ from data_scripts.errors import InputError
 class BatchPlan:
     """The batches of a whole run.
 
-    Each step samples its task with the given weights. Each task reads its rows in an order that is shuffled for every
-    epoch. Every process of a distributed run computes the same plan and reads its own part of a batch.
+    Each step samples its task with the given weights. Each task shuffles its rows in every epoch. All processes of a
+    distributed run compute the same plan, and each reads its own part of a batch.
     """
 
     def __init__(
@@ -18,26 +18,19 @@ class BatchPlan:
         rows: dict[str, int],
         weights: dict[str, float],
         batch_sizes: np.ndarray,
-        late_from: int | None = None,
-        late_weights: dict[str, float] | None = None,
     ) -> None:
         """Plan a run.
 
         Args:
-            seed: seed of the tasks and of the orders.
+            seed: random seed of the tasks and of the shuffled rows.
             rows: number of training rows of each task.
             weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
             batch_sizes: (steps,) rows in each step, over all processes.
-            late_from: the first step that samples its task with `late_weights`; by default no step does.
-            late_weights: sampling weights from that step on.
 
         Raises:
-            InputError: if a task has fewer rows than a batch.
+            InputError: a task has fewer rows than a batch.
         """
-        late_weights = late_weights or weights
-        self.tasks = [
-            task for task in weights | late_weights if weights.get(task, 0) > 0 or late_weights.get(task, 0) > 0
-        ]
+        self.tasks = [task for task, weight in weights.items() if weight > 0]
         for task in self.tasks:
             if rows[task] < batch_sizes.max():
                 raise InputError(
@@ -46,15 +39,12 @@ class BatchPlan:
                 )
         self._seed, self._rows, self._batch_sizes = seed, rows, batch_sizes
         uniform = np.random.default_rng([seed, 0]).random(len(batch_sizes))  # (steps,) in [0, 1)
-        early, late = np.split(uniform, [len(uniform) if late_from is None else late_from])
-        self._task_of_step = np.concatenate(
-            [self._sample_tasks(early, weights), self._sample_tasks(late, late_weights)]
-        )
+        self._task_of_step = self._sample_tasks(uniform, weights)
         self._start_of_step = self._count_rows_before()
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:
-        """The task of a step (counted from 0) and its rows, (batch,), of all processes."""
+        """Return the task of a step (counted from 0) and its rows, (batch,), of all processes."""
         index = int(self._task_of_step[step])
         task, start, size = self.tasks[index], int(self._start_of_step[step]), int(self._batch_sizes[step])
         epoch, first = divmod(start, self._rows[task])
@@ -65,12 +55,12 @@ class BatchPlan:
         return task, rows
 
     def _sample_tasks(self, uniform: np.ndarray, weights: dict[str, float]) -> np.ndarray:
-        """Index in `tasks` of each step's task, (steps,), from uniform random numbers, (steps,), in [0, 1)."""
-        cumulative = np.cumsum([weights.get(task, 0) for task in self.tasks])  # (tasks,)
+        """Return the index in `tasks` of each step's task, (steps,), from uniform values, (steps,), in [0, 1)."""
+        cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
         return np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
 
     def _count_rows_before(self) -> np.ndarray:
-        """How many rows of a step's task the steps before it read, (steps,)."""
+        """Return the number of rows of each step's task that the earlier steps read, (steps,)."""
         starts = np.zeros(len(self._batch_sizes), dtype=np.int64)
         for index in range(len(self.tasks)):
             steps = np.flatnonzero(self._task_of_step == index)
@@ -79,7 +69,7 @@ class BatchPlan:
         return starts
 
     def _order(self, task: str, index: int, epoch: int) -> np.ndarray:
-        """The shuffled rows of a task in an epoch, (rows,); that of the last epoch asked for is cached."""
+        """Return the shuffled rows of a task in an epoch, (rows,); the last order of each task is cached."""
         cached = self._orders.get(task)
         if cached is None or cached[0] != epoch:
             dtype = np.uint32 if self._rows[task] < 2**32 else np.int64

@@ -1,4 +1,4 @@
-"""A run's checkpoints: its last and its best, each written completely before it gets its name."""
+"""The last and the best checkpoint of a run; each is renamed to its final name after it is complete."""
 
 import json
 import os
@@ -10,17 +10,17 @@ from trainer.training.trainable_model import TrainableModel
 
 
 def last_checkpoint(folder: Path) -> Path:
-    """The checkpoint with the highest step in a run's folder."""
+    """Return the checkpoint with the highest step in a run's folder."""
     return max(folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
 
 
 def checkpoint_of(folder: Path, step: int | None) -> Path:
-    """Where a run keeps the checkpoint of a step."""
+    """Return the folder of the checkpoint of a step."""
     return folder / f"checkpoint-{step}"
 
 
 def recorded_precision(folder: Path) -> str | None:
-    """The precision of the run in a folder, according to its last checkpoint; None without a checkpoint."""
+    """Return the precision of the run in a folder, according to its last checkpoint; None without a checkpoint."""
     if not any(folder.glob("checkpoint-*")):
         return None
     progress = json.loads((last_checkpoint(folder) / "progress.json").read_text(encoding="utf-8"))
@@ -28,7 +28,7 @@ def recorded_precision(folder: Path) -> str | None:
 
 
 def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
-    """Write a checkpoint of the current step; of the earlier ones only the best stays. Every process must call this."""
+    """Write a checkpoint of the current step, and delete all others but the best. Every process must call this."""
     accelerator, folder = context.accelerator, context.folder
     checkpoint = checkpoint_of(folder, progress.step)
     temporary = folder / f".{checkpoint.name}"
@@ -41,14 +41,14 @@ def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
 
 
 def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
-    """Continue from the last checkpoint: weights, optimizers and progress. Every process must call this."""
+    """Load weights, optimizers and progress of the last checkpoint. Every process must call this."""
     checkpoint = last_checkpoint(context.folder)
     model.load(checkpoint)
     progress.update(json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
 
 
 def place_checkpoint(written: Path, checkpoint: Path, best: Path) -> None:
-    """Give a completely written checkpoint its name, and delete all others of its folder except the best."""
+    """Rename a complete checkpoint to its final name, and delete all others in its folder except the best."""
     shutil.rmtree(checkpoint, ignore_errors=True)
     os.replace(written, checkpoint)
     for other in checkpoint.parent.glob("checkpoint-*"):

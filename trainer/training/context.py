@@ -1,4 +1,4 @@
-"""What every part of a run refers to: its settings, its processes and folder, and how far it has come."""
+"""The context of a run (settings, processes, folder), and its progress."""
 
 import time
 from dataclasses import asdict, dataclass, field
@@ -13,7 +13,7 @@ from trainer.hardware import available_threads
 
 @dataclass(frozen=True)
 class RunContext:
-    """What does not change while a run trains."""
+    """The constant context of a run."""
 
     arguments: Arguments
     accelerator: Accelerator
@@ -21,24 +21,24 @@ class RunContext:
     started: float = field(default_factory=time.monotonic)
     """`time.monotonic()` at the start of this process's part of the run."""
     threads: int = field(default_factory=available_threads)
-    """Number of threads that torch may use; training may turn out to be faster with fewer."""
+    """Number of threads that torch may use; training may be faster with fewer."""
 
 
 @dataclass
 class Progress:
-    """How far a run has come; each checkpoint has it as `progress.json`."""
+    """The progress of a run; each checkpoint stores it as `progress.json`."""
 
     step: int = 0
     """Number of steps taken."""
     pairs: int = 0
     """Number of pairs trained on, over all processes."""
     seconds: float = 0.0
-    """Time spent in the training loop, dev evaluations included."""
+    """Seconds spent in the training loop, including dev evaluations."""
     best: float | None = None
     """Highest dev score so far, and the step that reached it; both on the main process only."""
     best_step: int | None = None
     threads: int | None = None
-    """Number of threads that training uses; None on a GPU and where only one is available."""
+    """Number of threads that training uses; None on a GPU, or if only one is available."""
     mixed_precision: str | None = None
 
     def update(self, values: dict[str, Any]) -> None:
@@ -47,5 +47,5 @@ class Progress:
             setattr(self, name, value)
 
     def as_dict(self) -> dict[str, Any]:
-        """All values, for JSON."""
+        """Return all values, for JSON."""
         return asdict(self)

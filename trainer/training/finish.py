@@ -1,4 +1,4 @@
-"""The end of a run: evaluate the best checkpoint, write results.json and the model's folder, publish."""
+"""The end of a run: evaluation of the best checkpoint, results.json, the model's folder, and publication."""
 
 import logging
 import time
@@ -30,19 +30,19 @@ def finish_run(
     rows: dict[str, int],
     leakage: dict[str, dict[str, int]],
 ) -> dict[str, Any]:
-    """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, publish if asked to.
+    """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, and publish if requested.
 
     Every process must call this; the main process does the work.
 
     Args:
         context: the run.
         evaluator: evaluates the complete model, which gets the weights of the best checkpoint.
-        progress: how far the training has come.
+        progress: the progress of the training.
         rows: number of training rows of each dataset, for results.json.
-        leakage: for each training dataset, how many of its rows held an evaluation sentence, for results.json.
+        leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
 
     Returns:
-        The contents of results.json; nothing on the other processes.
+        The contents of results.json; an empty mapping on the other processes.
     """
     torch.set_num_threads(context.threads)
     results: dict[str, Any] = {}
@@ -63,18 +63,18 @@ def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> 
 
 
 def _final_results(context: RunContext, evaluator: ModelEvaluator) -> dict[str, Any]:
-    """Results of the model; with `half_precision` those of its rounded weights, and `full_precision` beside them."""
+    """Evaluate the model; with `half_precision` the float16 weights, and the float32 weights as `full_precision`."""
     split: Literal["dev", "both"] = "both" if context.arguments.final_split == "both" else "dev"
     results = evaluator.evaluate(split, intervals=True)
     if not context.arguments.half_precision:
         return results
-    _round_to_half_precision(evaluator.model)
-    results.pop("stsb_tuned", None)  # tuned again, it differs by more than the rounding
+    _convert_to_half_precision(evaluator.model)
+    results.pop("stsb_tuned", None)  # tuning on the float16 weights changes it by more than the precision does
     return {**evaluator.evaluate(split, intervals=True), "full_precision": results}
 
 
 @torch.no_grad()
-def _round_to_half_precision(model: ConvSimForMultitask) -> None:
+def _convert_to_half_precision(model: ConvSimForMultitask) -> None:
     for parameter in model.parameters():
         parameter.copy_(parameter.half())
 
@@ -82,7 +82,7 @@ def _round_to_half_precision(model: ConvSimForMultitask) -> None:
 def _describe_run(
     context: RunContext, evaluator: ModelEvaluator, progress: Progress, rows: dict[str, int]
 ) -> dict[str, Any]:
-    """The part "run" of results.json."""
+    """Return the part "run" of results.json."""
     model, accelerator = evaluator.model, context.accelerator
     return {
         "seconds": round(progress.seconds, 1),
@@ -102,10 +102,10 @@ def _describe_run(
 
 
 def _write(context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any]) -> None:
-    """Write results.json and the model's folder; publish them if the settings say so."""
+    """Write results.json and the model's folder; publish them if the settings request it."""
     arguments, results_file, model_folder = context.arguments, context.folder / "results.json", context.folder / "model"
     write_results(results_file, results)
     build_folder(evaluator.model, evaluator.tokenizer, model_folder, results=results, settings=asdict(arguments))
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
-        publish(context.folder, arguments.hub_model_id, private=arguments.hub_private)
+        publish(context.folder, arguments.hub_model_id)

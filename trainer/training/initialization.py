@@ -23,10 +23,10 @@ def initialize_embeddings(
     tokenizer: PreTrainedTokenizerFast,
     show_progress: bool,
 ) -> None:
-    """Give a new encoder the word embeddings and token weights that `word_vectors` and `token_weights` ask for.
+    """Initialize the word embeddings and token weights of a new encoder as `word_vectors` and `token_weights` specify.
 
     Raises:
-        InputError: the vectors have another dimension than the word embeddings.
+        InputError: the dimension of the vectors is not that of the word embeddings.
     """
     columns = [column for task in tasks.values() if task.adds_texts for column in task.columns]
     table = model.get_parameter("encoder.embed_tokens.weight")  # (vocab_size, width)
@@ -51,7 +51,7 @@ def initialize_embeddings(
 def _further_texts(
     arguments: Arguments, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
 ) -> list[TokenColumn]:
-    """The token ids of the datasets of `texts`, which no task reads."""
+    """Return the token ids of the datasets of `texts`, which no task reads."""
     cache_dir = Path(arguments.cache_dir)
     names_of = training_text_columns(data)
     further: list[TokenColumn] = []
@@ -77,9 +77,9 @@ def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int,
 
 @torch.no_grad()
 def _set_word_embeddings(model: ConvSimForMultitask, vectors: np.ndarray) -> None:
-    """Copy the vectors (vocab_size, width) that are not zero, scaled to the average length of a random embedding."""
+    """Copy the nonzero rows of `vectors` (vocab_size, width), scaled to the average length of a random embedding."""
     table = model.get_parameter("encoder.embed_tokens.weight")
     width = table.shape[1]
-    length = (model.config.initializer_range or width**-0.5) * width**0.5  # one, unless the config says otherwise
+    length = (model.config.initializer_range or width**-0.5) * width**0.5  # 1 by default
     known = torch.from_numpy(vectors.any(axis=1))
     table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)

@@ -1,4 +1,4 @@
-"""Loading of what an option names from a folder or the Hub."""
+"""Loading of pretrained models and tokenizers that an option names."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from data_scripts.errors import InputError
 
 
 def load_pretrained(loader: Any, source: str, option: str) -> Any:
-    """`loader.from_pretrained(source)`, an error as one that names the option.
+    """Return `loader.from_pretrained(source)`; an error names the option.
 
     Raises:
         InputError: the source cannot be loaded.

@@ -1,4 +1,4 @@
-"""The training loop: schedule, step, log, evaluate, save."""
+"""The training loop: steps, logs, evaluations and checkpoints."""
 
 import logging
 import math
@@ -22,13 +22,15 @@ from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
 
+DEV_QUERIES = 2000  # maximum number of response prediction queries in an evaluation during training
+
 logger = logging.getLogger(__name__)
 
 
 class TrainingLoop:
-    """Trains a model on the batches of a plan, from the last checkpoint or from the start, to the last step.
+    """Trains a model on the batches of a plan, from the first step or the last checkpoint to the last step.
 
-    `step(index)` takes a single training step, for measurements that need no evaluation and no checkpoint.
+    `step(index)` takes a single training step, for measurements without evaluations and checkpoints.
     """
 
     def __init__(self, context: RunContext, model: TrainableModel, tasks: Mapping[str, Task], plan: BatchPlan) -> None:
@@ -39,30 +41,30 @@ class TrainingLoop:
         self._progress = Progress(mixed_precision=context.accelerator.mixed_precision)
 
     def run(self, evaluator: ModelEvaluator) -> Progress:
-        """Train to the last step; returns how far the run has come, and which of its checkpoints is the best.
+        """Train to the last step; return the progress of the run, with its best checkpoint.
 
         Raises:
-            InputError: the loss is not finite, or the results on dev do not have `best_metric`.
+            InputError: the loss is not finite, or the dev results lack `best_metric`.
         """
         arguments, progress = self._arguments, self._progress
         if arguments.resume:
             self._resume()
         self._metrics.start_trackers()
         if progress.step == 0:
-            # A mistake in the settings of the evaluation shows now, not after the first thousand steps.
+            # A mistake in the settings of the evaluation is reported now, not after the first thousand steps.
             self._evaluate(evaluator)
         started = time.monotonic() - progress.seconds
         self.choose_threads()
         self._log_traffic()
         with self._progress_bar() as bar:
-            for index in range(progress.step, arguments.max_steps):
+            for index in range(progress.step, self._schedule.steps):
                 self.step(index)
                 pairs = self._schedule.batch_size(index)
                 progress.step = index + 1
                 progress.pairs += pairs
                 progress.seconds = time.monotonic() - started
                 bar.update(pairs)
-                is_last = progress.step == arguments.max_steps
+                is_last = progress.step == self._schedule.steps
 
                 # once in a while: log the losses
                 if progress.step % arguments.log_every == 0 or is_last:
@@ -85,7 +87,7 @@ class TrainingLoop:
 
     def compute_gradients(self, index: int) -> None:
         """Compute the loss and the gradients of a step's batch, without changing a parameter."""
-        # Dropout is a function of (seed, step, rank), so that a resumed run repeats it.
+        # Dropout is a function of (seed, step, rank): a resumed run repeats it.
         seeds = np.random.SeedSequence([self._arguments.seed, index, self._accelerator.process_index])
         self._set_seed(int(seeds.generate_state(1)[0]))
         name, rows = self._plan.batch(index)  # (batch,)
@@ -96,7 +98,7 @@ class TrainingLoop:
         self._metrics.add(name, {"loss": loss.detach(), **metrics})
 
     def choose_threads(self) -> None:
-        """On a CPU, set the number of threads that computes gradients fastest; a resumed run keeps its number."""
+        """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number."""
         context, progress = self._context, self._progress
         if self._accelerator.device.type == "cpu" and context.threads > 1 and progress.threads is None:
 
@@ -105,11 +107,11 @@ class TrainingLoop:
                 self.compute_gradients(0)
 
             progress.threads = fastest_threads(compute_again, context.threads)
-            self._forget_gradients()
+            self._drop_measurement()
         torch.set_num_threads(progress.threads or context.threads)
 
     def _own_part(self, rows: np.ndarray) -> np.ndarray:
-        """This process's part of the rows of a batch: (batch,) -> (batch / processes,)."""
+        """Return this process's part of the rows of a batch: (batch,) -> (batch / processes,)."""
         size = len(rows) // self._accelerator.num_processes
         return rows[self._accelerator.process_index * size :][:size]
 
@@ -117,13 +119,13 @@ class TrainingLoop:
         return {key: value.to(self._accelerator.device, non_blocking=True) for key, value in batch.items()}
 
     def _set_seed(self, seed: int) -> None:
-        """Like `torch.manual_seed`, which also collects a stack trace for `torch.compile` at every call."""
+        """Seed torch without `torch.manual_seed`, which collects a stack trace for `torch.compile` at every call."""
         torch.default_generator.manual_seed(seed)
         if self._accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _forget_gradients(self) -> None:
-        """Forget gradients and metrics that were computed for a measurement."""
+    def _drop_measurement(self) -> None:
+        """Drop the gradients and metrics of a measurement."""
         self._model.zero_gradients()
         self._metrics.clear()
 
@@ -134,13 +136,13 @@ class TrainingLoop:
             logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
 
     def _log_traffic(self) -> None:
-        """At the start of a distributed run, log an estimate of what its processes exchange in a step."""
+        """At the start of a distributed run, log an estimate of the traffic between its processes in a step."""
         processes = self._accelerator.num_processes
         if processes == 1 or self._progress.step:
             return
         self.compute_gradients(0)
         size = self._model.measure_step(self._arguments.batch_size // processes)
-        self._forget_gradients()
+        self._drop_measurement()
         if self._accelerator.is_main_process:
             log_traffic(processes, size)
 
@@ -156,24 +158,24 @@ class TrainingLoop:
         )
 
     def _log(self, bar: tqdm) -> None:
-        """Write the means of losses and metrics since the last log, and show the losses beside the progress bar."""
+        """Write the mean losses and metrics since the last log, and show the losses beside the progress bar."""
         means, step = self._metrics.take_means(), self._progress.step
         if not all(map(math.isfinite, means.values())):
             raise InputError(
                 f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
-                f"the last checkpoint in {self._context.folder} is still there"
+                f"{self._context.folder} still has the last checkpoint"
             )
         rate = self._schedule.learning_rate(step - 1)
         self._metrics.write({"step": step, "pairs": self._progress.pairs, "learning_rate": rate, **means})
         bar.set_postfix({task: f"{loss:.3f}" for task, loss in _mean_losses(means).items()}, refresh=False)
 
     def _evaluate(self, evaluator: ModelEvaluator) -> None:
-        """Evaluate on dev; from the first step on, remember whether this is the best score so far."""
+        """Evaluate on dev; after the first step, update the best score."""
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return
         arguments, progress = self._arguments, self._progress
-        results = evaluator.evaluate("dev", queries=arguments.eval_queries)
+        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
         self._metrics.write({"step": progress.step, "dev": results})
         score = select_score(results, arguments.best_metric, progress.step)
         if progress.step and (progress.best is None or score > progress.best):
@@ -182,7 +184,7 @@ class TrainingLoop:
 
 
 def _mean_losses(means: Mapping[str, float]) -> dict[str, float]:
-    """Task -> mean loss over its datasets, from "TASK/METRIC" or "TASK/DATASET/METRIC" -> mean."""
+    """Return task -> mean loss over its datasets, from "TASK/METRIC" or "TASK/DATASET/METRIC" -> mean."""
     losses: dict[str, list[float]] = {}
     for name, value in means.items():
         if name.endswith("/loss"):

@@ -1,4 +1,4 @@
-"""The metrics of a run: means of what the steps report, in metrics.jsonl and in the trackers."""
+"""The log of a run: mean metrics of its training steps, in metrics.jsonl and in the trackers."""
 
 import json
 from typing import Any
@@ -19,12 +19,12 @@ class MetricsLog:
         self._values: dict[str, list[Tensor]] = {}
 
     def start_trackers(self) -> None:
-        """Start the trackers that the run asks for."""
+        """Start the trackers of the run."""
         if self._trackers:
             self._accelerator.init_trackers("tensorboard" if self._trackers == ["tensorboard"] else "convsim")
 
     def drop_rows_after(self, step: int) -> None:
-        """Remove the rows of later steps from metrics.jsonl: a resumed run takes these steps again."""
+        """Remove the rows of later steps from metrics.jsonl: a resumed run repeats these steps."""
         if self._accelerator.is_main_process:
             lines = self._file.read_text(encoding="utf-8").splitlines()
             rows = [line for line in lines if json.loads(line)["step"] <= step]
@@ -36,11 +36,11 @@ class MetricsLog:
             self._values.setdefault(f"{task}/{name}", []).append(value)
 
     def clear(self) -> None:
-        """Drop what was collected."""
+        """Drop the collected metrics."""
         self._values.clear()
 
     def take_means(self) -> dict[str, float]:
-        """Mean of each metric since the last call, over all processes: "TASK/METRIC" -> mean."""
+        """Return the mean of each metric since the last call, over all processes: "TASK/METRIC" -> mean."""
         means = {
             name: float(self._accelerator.reduce(torch.stack(values).mean(), "mean"))
             for name, values in self._values.items()

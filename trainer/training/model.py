@@ -1,11 +1,10 @@
-"""The multitask model of a run: new, or a saved one to start from."""
+"""The multitask model of a run: a new one, or the saved one of `initialize_from`."""
 
-from dataclasses import fields
 from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
@@ -15,10 +14,10 @@ from trainer.training.loading import load_pretrained
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
-    """A multitask model with weights initialized from the seed, or with those of `initialize_from`.
+    """Build a multitask model with random weights, or load that of `initialize_from`.
 
     Raises:
-        InputError: the options do not describe a model, or it does not fit the tokenizer.
+        InputError: the options do not define a model, or the model does not fit the tokenizer.
     """
     torch.manual_seed(arguments.seed)
     model_class = ENCODERS[arguments.model_type]
@@ -29,7 +28,7 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
         model = model_class(_new_config(arguments, model_class.config_class, len(tokenizer), **special))
     if len(tokenizer) > model.config.vocab_size:
         raise InputError(
-            f"the tokenizer has {len(tokenizer)} entries, but the model has room for {model.config.vocab_size}: use "
+            f"the tokenizer has {len(tokenizer)} entries, but the model's vocab_size is {model.config.vocab_size}: use "
             "the tokenizer that the model was trained with (drop --tokenizer)"
         )
     dims = getattr(arguments, "matryoshka_dims", [])
@@ -45,7 +44,7 @@ def validate_model(arguments: Arguments) -> None:
     """Check the options of a new model before any data are read.
 
     Raises:
-        InputError: the options do not describe a model.
+        InputError: the options do not define a model.
     """
     if arguments.initialize_from:
         return
@@ -74,12 +73,8 @@ def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) ->
 
 
 def _new_config(arguments: Arguments, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:
-    known = {each.name for each in fields(config_class)} - {each.name for each in fields(PreTrainedConfig)}
-    unknown = sorted(set(arguments.model_config) - known)
-    if unknown:
-        raise InputError(f"model_config has {', '.join(unknown)}; expected some of {', '.join(sorted(known))}")
     try:
         return config_class(**{"vocab_size": vocab_size, **special_tokens, **arguments.model_config})
     except StrictDataclassError as error:
-        # The last line says what is wrong with the value, those before it which validator found it.
+        # The last line names the error in the value, the lines before it the validator.
         raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None

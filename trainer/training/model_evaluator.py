@@ -1,4 +1,4 @@
-"""Evaluates the model of a run on its evaluation data, and picks the score that selects the best checkpoint."""
+"""Evaluation of a run's model, and the score that selects the best checkpoint."""
 
 from collections.abc import Iterable
 from typing import Any, Literal
@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
@@ -17,13 +18,13 @@ from trainer.tasks import TASKS
 
 
 def evaluators_to_skip(tasks: Iterable[str]) -> set[str]:
-    """The evaluators that measure a head which none of these tasks trains."""
+    """Return the evaluators of heads that none of these tasks trains."""
     trained = {name.partition("/")[0] for name in tasks}
     return {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
 
 
 class ModelEvaluator:
-    """Evaluates the complete model on the main process; all threads take part, however many the training uses."""
+    """Evaluates the complete model on the main process, with all threads, even if training uses fewer."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class ModelEvaluator:
             model: the complete model, which may change between evaluations.
             tokenizer: the model's tokenizer.
             data: the evaluation data of the run.
-            skip: evaluators to leave out, because their heads are not trained.
+            skip: evaluators to skip, because their heads are not trained.
             threads: number of threads that an evaluation uses.
         """
         self.model, self.tokenizer = model, tokenizer
@@ -50,7 +51,7 @@ class ModelEvaluator:
     def evaluate(
         self, split: Literal["dev", "both"], queries: int | None = None, intervals: bool = False
     ) -> dict[str, Any]:
-        """Results in the shape of results.json; arguments as in `evaluate_encoder`."""
+        """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training, threads = self.model.training, torch.get_num_threads()
         self.model.eval()
         torch.set_num_threads(self._threads)
@@ -62,14 +63,17 @@ class ModelEvaluator:
 
 
 def select_score(results: dict[str, Any], metric: str, step: int) -> float:
-    """The dev score that selects the best checkpoint; `last` scores each checkpoint by its step.
+    """Return the dev score that selects the best checkpoint; `last` scores each checkpoint by its step.
 
     Raises:
-        InputError: the results do not have this metric.
+        InputError: the results lack this metric.
     """
     scores = flatten(results) | {"last": float(step)}
     if metric not in scores:
         available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
-        raise InputError(f"best_metric '{metric}' is not among the dev results of this run; they are: {available}")
-    # A correlation is NaN where all embeddings are equal.
+        raise InputError(
+            f"best_metric '{metric}' is not among the dev results of this run{suggest(metric, scores)}; "
+            f"set best_metric to one of {available}"
+        )
+    # A correlation is NaN if all embeddings are equal.
     return -np.inf if np.isnan(scores[metric]) else scores[metric]

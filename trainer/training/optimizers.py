@@ -1,4 +1,4 @@
-"""Optimizers: sparse for the embedding tables, dense for the layers."""
+"""Optimizers: sparse ones for the embedding tables, dense ones for the layers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,8 +14,8 @@ from trainer.distributed import sum_by_row
 class RowwiseAdagrad(Optimizer):
     """Adagrad (Duchi et al., 2011) for embedding tables, with one sum of squared gradients per row, not per parameter.
 
-    A row that the batch does not contain is not updated, whether its gradient is absent (sparse) or zero (dense). The
-    state is one value per row, while Adam keeps two whole tables. `step` overwrites the gradients.
+    A row that the batch does not contain is not updated, whether its gradient is missing (sparse) or zero (dense). The
+    state is one value per row; Adam's is two values per parameter. `step` overwrites the gradients.
     """
 
     def __init__(self, tables: list[nn.Parameter], lr: float, eps: float = 1e-10) -> None:
@@ -49,14 +49,14 @@ class RowwiseAdagrad(Optimizer):
 def build_optimizers(
     model: nn.Module, tables: list[nn.Parameter], name: str, learning_rate: float, weight_decay: float
 ) -> list[Optimizer]:
-    """One optimizer for the layers and one for the embedding tables; none where there is nothing to train.
+    """Build one optimizer for the layers and one for the embedding tables, unless they have nothing to train.
 
     Args:
         model: all parameters that require a gradient are trained.
         tables: the embedding tables, whose gradients may be sparse.
-        name: "sgd" (plain, as the paper's) or "adamw", with `RowwiseAdagrad` for the tables.
-        learning_rate: of all parameters; the training loop sets it at every step.
-        weight_decay: of the matrices of the layers (adamw only); tables, biases, norms and scales are not decayed.
+        name: "sgd" (the paper's) or "adamw", with `RowwiseAdagrad` for the tables.
+        learning_rate: initial learning rate; the training loop sets it at every step.
+        weight_decay: decay of the layers' matrices (adamw only); tables, biases, norms and scales are not decayed.
     """
     table_ids = {id(table) for table in tables}
     layers = [p for p in model.parameters() if p.requires_grad and id(p) not in table_ids]
@@ -78,25 +78,25 @@ def build_optimizers(
 
 
 def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
-    """Scale all gradients, sparse or dense, to a joint L2 norm of at most `max_norm`; returns the norm before."""
+    """Scale all gradients, sparse or dense, to a joint L2 norm of at most `max_norm`; return the original norm."""
     values = []
     for parameter in parameters:
         if parameter.grad is None:
             continue
         if parameter.grad.is_sparse:
-            # A row that occurs twice must be summed before it is squared.
+            # The gradients of a repeated row must be summed before they are squared.
             parameter.grad = sum_by_row(parameter.grad)
             values.append(parameter.grad._values())
         else:
             values.append(parameter.grad)
-    # torch's foreach functions refuse a list that mixes sharded tensors (FSDP) with ordinary ones.
+    # torch's foreach functions refuse lists with both sharded (FSDP) and ordinary tensors.
     groups = [[value for value in values if isinstance(value, DTensor) == is_sharded] for is_sharded in (True, False)]
     norms = [nn.utils.get_total_norm(group) for group in groups if group]
     norm = torch.linalg.vector_norm(
         torch.stack([norm.full_tensor() if isinstance(norm, DTensor) else norm for norm in norms])
     )
     scale = (max_norm / (norm + 1e-6)).clamp(max=1.0)
-    if norm.is_cuda or scale < 1:  # reading the value is free on a CPU, but would wait for a GPU
+    if norm.is_cuda or scale < 1:  # on a GPU, reading the value would wait for the device
         for group in filter(None, groups):
             torch._foreach_mul_(group, scale)
     return norm

@@ -1,4 +1,4 @@
-"""A run's folder: create it, or check that it is one to resume or to overwrite."""
+"""The folder of a run: created, or checked before the run is resumed or overwritten."""
 
 import shutil
 from dataclasses import asdict
@@ -9,7 +9,7 @@ import yaml
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments
 
-# Options that may differ between a run and its continuation: they do not change what is learned.
+# Options that a resumed run may change, because they do not affect training.
 MAY_CHANGE = {
     "license",
     "language",
@@ -19,16 +19,15 @@ MAY_CHANGE = {
     "log_every",
     "push_to_hub",
     "hub_model_id",
-    "hub_private",
     "cache_dir",
 }
 
 
 def prepare_folder(folder: Path, arguments: Arguments) -> None:
-    """Create the folder with its `config.yaml`, or check that it is one to resume; an overwritten one is emptied.
+    """Create the folder with its `config.yaml`, or check that its run can be resumed; an overwritten run is deleted.
 
     Raises:
-        InputError: the folder does not fit what the arguments ask for.
+        InputError: the folder has no run to resume, or a run that may not be overwritten.
     """
     if arguments.resume:
         _check_resumable(folder, arguments)
@@ -42,8 +41,8 @@ def prepare_folder(folder: Path, arguments: Arguments) -> None:
 
 def _check_resumable(folder: Path, arguments: Arguments) -> None:
     if not (_config(folder).is_file() and any(folder.glob("checkpoint-*"))):
-        raise InputError(f"resume: no config.yaml and checkpoint-N in {folder}; start the run without --resume")
-    # A config.yaml from before an option existed does not have it: the run used its default.
+        raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
+    # A config.yaml that is older than an option lacks it: the run used the default.
     before = asdict(type(arguments)()) | yaml.safe_load(_config(folder).read_text(encoding="utf-8"))
     now = asdict(arguments)
     changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
@@ -54,7 +53,7 @@ def _check_resumable(folder: Path, arguments: Arguments) -> None:
 
 def _delete_earlier_run(folder: Path, overwrite: bool) -> None:
     is_run = _config(folder).is_file()
-    # A run that failed before its first checkpoint holds nothing worth keeping.
+    # A run that failed before its first checkpoint has no results.
     is_unfinished = is_run and not any(folder.glob("checkpoint-*"))
     if not overwrite and not is_unfinished:
         raise InputError(
@@ -62,7 +61,7 @@ def _delete_earlier_run(folder: Path, overwrite: bool) -> None:
             "--overwrite true, or name another folder with --output_dir"
         )
     if not is_run:
-        raise InputError(f"overwrite: {folder} does not look like a run's folder (no config.yaml); delete it yourself")
+        raise InputError(f"overwrite: {folder} is not the folder of a run (no config.yaml); delete it yourself")
     shutil.rmtree(folder)
 
 

@@ -8,31 +8,32 @@ from trainer.arguments import Arguments, table_learning_rate_ratio
 
 
 class Schedule:
-    """The schedule of a run: steps are counted from 0.
+    """The schedule of a run; steps are counted from 0.
 
-    The paper halves its training in two parts of different batch size and learning rate; `late_from` and the late_
-    options do the same, as a share of the run, so that a run of any length follows it.
+    The paper divides its training into two parts with different batch sizes and learning rates. `late_from` and the
+    late_ options do the same; `late_from` is a share of the run, so that it applies to runs of any length.
     """
 
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
+        assert arguments.max_steps is not None  # `train` computes it from `epochs`
         self.steps = arguments.max_steps
         self.first_late_step = math.ceil(arguments.late_from * arguments.max_steps)
-        """The first step for which the late_ options hold; `steps` where there is none."""
+        """The first step to which the late_ options apply; `steps` if there is none."""
 
     def batch_size(self, step: int) -> int:
-        """Batch size of a step, over all processes."""
+        """Return the batch size of a step, over all processes."""
         late = self._arguments.late_batch_size
         return late if late and step >= self.first_late_step else self._arguments.batch_size
 
     def batch_sizes(self) -> np.ndarray:
-        """`batch_size` of every step, (steps,) int32, without a loop over the paper's 40 million."""
+        """Return the `batch_size` of every step, (steps,) int32, without a loop over the paper's 40 million steps."""
         sizes = np.full(self.steps, self._arguments.batch_size, dtype=np.int32)
         sizes[self.first_late_step :] = self._arguments.late_batch_size or self._arguments.batch_size
         return sizes
 
     def learning_rate(self, step: int) -> float:
-        """Learning rate of the layers: warm-up, then constant or decaying; the late rate replaces it."""
+        """Return the learning rate of the layers: warm-up, then constant or decay; `late_learning_rate` replaces it."""
         arguments = self._arguments
         if step >= self.first_late_step and arguments.late_learning_rate:
             return arguments.late_learning_rate
@@ -47,5 +48,5 @@ class Schedule:
         return arguments.learning_rate
 
     def table_learning_rate(self, step: int) -> float:
-        """Learning rate of the embedding matrices."""
+        """Return the learning rate of the embedding matrices."""
         return self.learning_rate(step) * table_learning_rate_ratio(self._arguments)

@@ -1,4 +1,4 @@
-"""The tasks of a run, built from its datasets and its tokenizer."""
+"""Building of a run's tasks from its datasets and its tokenizer."""
 
 from pathlib import Path
 
@@ -15,10 +15,10 @@ from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
 def build_tasks(
     arguments: Arguments, data: RunData, tokenizer: PreTrainedTokenizerFast, show_progress: bool
 ) -> dict[str, Task]:
-    """The tasks that some step may sample, over token ids from the cache.
+    """Build the tasks that some step may sample, with token ids from the cache.
 
     Raises:
-        InputError: a dataset does not hold what a task needs.
+        InputError: a dataset lacks what a task needs.
     """
     cache_dir = Path(arguments.cache_dir)
 

@@ -1,4 +1,4 @@
-"""FSDP, for encoders too large for one process: each keeps a shard of the layers' weights, gradients and moments."""
+"""FSDP: each process holds a shard of the weights, gradients and moments of an encoder too large for one GPU."""
 
 from pathlib import Path
 from typing import Any
@@ -22,9 +22,9 @@ from trainer.distributed import world_size
 
 
 def shard(model: ConvSimForMultitask, device: torch.device) -> None:
-    """Shard a model's layers over the processes: each attention layer by itself, all others together.
+    """Shard a model's layers over the processes: each attention layer separately, all others together.
 
-    Every process keeps the complete embedding tables: a step reads few of their rows, and `average_table_gradients`
+    Every process has the complete embedding tables: a step reads few of their rows, and `average_table_gradients`
     exchanges only those.
     """
     model.to(device)  # type: ignore[arg-type]
@@ -36,7 +36,7 @@ def shard(model: ConvSimForMultitask, device: torch.device) -> None:
 
 
 def full_weights(model: nn.Module) -> dict[str, Any]:
-    """The weights of the complete model, on the CPU of the main process. Every process must call this."""
+    """Return the weights of the complete model, on the CPU of the main process. Every process must call this."""
     return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
 
 
@@ -46,9 +46,9 @@ def save_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> 
 
 
 def load_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
-    """Read what `save_shards` wrote, with any number of processes."""
+    """Load the shards that `save_shards` wrote, with any number of processes."""
     state = _state(model, optimizers)
-    # A head that no step has trained yet has no moments in the checkpoint.
+    # The checkpoint has no moments of a head that no step has trained.
     dcp.load(state, checkpoint_id=folder, planner=DefaultLoadPlanner(allow_partial_load=True))
     set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizers"])
 

@@ -13,17 +13,17 @@ from trainer.training.loading import load_pretrained
 
 
 def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTrainedTokenizerFast:
-    """The named tokenizer, that of the model to start from, or one trained on the training texts.
+    """Load the tokenizer of `tokenizer` or `initialize_from`, or train one on the training texts.
 
     Args:
         arguments: the settings.
         data: the datasets of the run.
-        folder: the run's folder, in which a trained tokenizer is saved.
+        folder: the run's folder, where a new tokenizer is saved.
     """
     source = arguments.tokenizer or arguments.initialize_from
     trained = folder / "tokenizer"
     if source is None and trained.is_dir():
-        source = str(trained)  # by another process, or before the run was resumed
+        source = str(trained)  # another process or the interrupted run trained it
     if source is None:
         tokenizer = train_tokenizer(
             training_texts(data), cast(Kind, arguments.tokenizer_kind), arguments.vocab_size, arguments.min_count
@@ -31,7 +31,7 @@ def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTra
         temporary = folder / ".tokenizer"
         tokenizer.save_pretrained(temporary)
         os.replace(temporary, trained)
-        source = str(trained)  # read back, so that a resumed run has the very same object
+        source = str(trained)  # loaded below, so that a resumed run has the same tokenizer
     tokenizer = load_pretrained(AutoTokenizer, source, "tokenizer")
     tokenizer.model_max_length = arguments.max_tokens
     return tokenizer

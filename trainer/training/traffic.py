@@ -1,4 +1,4 @@
-"""An estimate of what the processes of a distributed run exchange in a step."""
+"""An estimate of the network traffic of a training step."""
 
 import logging
 from dataclasses import dataclass
@@ -12,16 +12,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StepSize:
-    """What one process computes in a step, as far as it is exchanged."""
+    """The sizes of the values that one process computes in a step and exchanges."""
 
     pairs: int
-    """Pairs of this process's part of the batch."""
+    """Number of pairs in this process's part of the batch."""
     layer_parameters: int
     """Number of parameters of the layers, 4 bytes each."""
     table_rows: list[tuple[int, Tensor]]
-    """For each embedding table, the number of its rows that the batch contains, and the table."""
+    """For each embedding table, the number of its rows in the batch, and the table."""
     embedding_values: int
-    """Number of values in the embeddings that the process sends to the others as negatives."""
+    """Number of values in the embeddings that the process sends to the others, as negatives."""
 
 
 def log_traffic(processes: int, size: StepSize) -> None:
@@ -39,7 +39,7 @@ def log_traffic(processes: int, size: StepSize) -> None:
 
 
 def megabytes_received(processes: int, size: StepSize) -> dict[str, float]:
-    """Megabytes that each process receives in a step (it sends about as many): layers, tables and negatives."""
+    """Return the megabytes that each process receives in a step (it sends about as many): layers, tables, negatives."""
     others = processes - 1
     received = {
         "layers": 2 * others / processes * size.layer_parameters * 4,

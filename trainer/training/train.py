@@ -1,4 +1,4 @@
-"""A run from its settings to its results: load data, build tokenizer, tasks and model, train, evaluate, publish."""
+"""A run from its settings to its results: data, tokenizer, tasks, model, training, evaluation, publication."""
 
 import math
 import time
@@ -36,7 +36,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
     """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
 
     Raises:
-        InputError: for settings or data that cannot be trained on.
+        InputError: the settings or the data are invalid.
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
@@ -73,7 +73,7 @@ def _train(context: RunContext) -> dict[str, Any]:
 
 
 def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
-    """The datasets, the tokenizer, and the tasks over token ids."""
+    """Load the datasets and the tokenizer, and build the tasks."""
     arguments, accelerator = context.arguments, context.accelerator
     # The main process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
@@ -95,7 +95,7 @@ def _build_model(
 
 
 def _set_number_of_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arguments:
-    """The arguments with `max_steps` computed from `epochs`, if a number of epochs is given."""
+    """Return the arguments with `max_steps` computed from `epochs`, if it is given."""
     if not arguments.epochs:
         return arguments
     rows = arguments.epochs * sum(len(task) for task in tasks.values())
@@ -103,10 +103,10 @@ def _set_number_of_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arg
 
 
 def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
-    """The batches of all steps.
+    """Plan the batches of all steps.
 
     Raises:
-        InputError: the processes cannot share a batch equally, or a task has fewer rows than a batch.
+        InputError: a batch size is not divisible by the number of processes, or a task has fewer rows than a batch.
     """
     schedule = Schedule(arguments)
     batch_sizes = schedule.batch_sizes()  # (steps,)
@@ -117,13 +117,11 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
         {name: len(task) for name, task in tasks.items()},
         sampling_weights(arguments.tasks, tasks),
         batch_sizes,
-        schedule.first_late_step,
-        sampling_weights(arguments.late_tasks, tasks),
     )
 
 
 def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:
-    """Number of training examples: of a task on one dataset by that dataset's name, else by "TASK/DATASET"."""
+    """Return the number of training examples: DATASET -> examples, or "TASK/DATASET" for a task on several datasets."""
     rows = {}
     for key, task in tasks.items():
         name, _, dataset = key.partition("/")

@@ -1,4 +1,4 @@
-"""A model on all processes of a run, wrapped for DDP or FSDP, with its optimizers."""
+"""A model with its optimizers, wrapped for DDP or FSDP."""
 
 import copy
 from pathlib import Path
@@ -20,8 +20,8 @@ class TrainableModel:
     """A model that the training loop can update on all processes.
 
     Attributes:
-        wrapped: what the losses call, and what computes gradients: DistributedDataParallel's wrapper where there are
-            several processes, the sharded model with `sharded`, else the model itself.
+        wrapped: the model for losses and gradients: DistributedDataParallel's wrapper in a run of several processes,
+            the sharded model with `sharded`, else the model itself.
         full: the complete model, which the main process evaluates and saves.
     """
 
@@ -43,7 +43,7 @@ class TrainableModel:
             model, self._tables, arguments.optimizer, arguments.learning_rate, arguments.weight_decay
         )
         self._prepared_optimizers = [accelerator.prepare(optimizer) for optimizer in optimizers]
-        # Accelerate's wrapper searches the disk for packages at every step, and only loss scaling needs it.
+        # Only loss scaling needs Accelerate's wrapper, which searches the disk for packages at every step.
         scales_loss = accelerator.scaler is not None
         self._optimizers = self._prepared_optimizers if scales_loss else optimizers
 
@@ -54,7 +54,7 @@ class TrainableModel:
                 group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
 
     def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss."""
+        """Add the gradients of a loss to the parameters' gradients."""
         self._accelerator.backward(loss)
 
     def apply_gradients(self) -> None:
@@ -74,7 +74,7 @@ class TrainableModel:
             optimizer.zero_grad()
 
     def measure_step(self, pairs: int) -> StepSize:
-        """What the gradients of this process's `pairs` would make it exchange with others."""
+        """Return the sizes of the values that this process exchanges for the gradients of its `pairs`."""
         layers = [p for p in self._parameters if p.grad is not None and id(p) not in self._table_ids]
         return StepSize(
             pairs=pairs,
@@ -104,7 +104,7 @@ class TrainableModel:
             save_model(self.full, str(folder / "model.safetensors"))
 
     def load(self, folder: Path) -> None:
-        """Read what `save` wrote. Every process must call this."""
+        """Load the state that `save` wrote. Every process must call this."""
         if self._arguments.sharded:
             load_shards(folder, self.wrapped, self._plain_optimizers())
         else:

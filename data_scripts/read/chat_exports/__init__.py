@@ -1,6 +1,6 @@
 """The export formats of chat programs, one file each: a module in this folder declares `EXPORTS`.
 
-Nothing else lists the formats: `path_exports` and `record_exports` find them here.
+No other list of formats exists: `path_export` and `record_export` find them here.
 """
 
 import importlib
@@ -36,13 +36,15 @@ class RecordExport:
     Attributes:
         fields: the fields of the first record that identify the format.
         read: reads the messages of the records.
-        streamed: where the whole file is one object, the last of `fields`: a list that is too long for memory. Its
+        streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory. Its
             elements are read as they are needed, provided that the other fields come before it.
+        has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
     """
 
     fields: tuple[str, ...]
     read: Callable[[ChatLog, Records], Items]
     streamed: str | None = None
+    has_pauses: bool = False
 
 
 @cache
@@ -58,7 +60,7 @@ def path_export(path: Path) -> PathExport | None:
 
 
 def record_export(fields: set[str]) -> RecordExport | None:
-    """The format that a record with these fields has, if any; of several, the one that asks for the most fields."""
+    """The format that a record with these fields has, if any; of several, the one with the most fields."""
     matching = [
         export for export in _exports() if isinstance(export, RecordExport) and fields.issuperset(export.fields)
     ]

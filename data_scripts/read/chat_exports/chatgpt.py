@@ -33,7 +33,7 @@ def _read(log: ChatLog, records: Records) -> Items:
 
 
 def _parse_tree(nodes: Any) -> tuple[dict[str, str], dict[str, tuple[str, str, str]]]:
-    """Node -> its parent or ""; node -> (why it is left out or "", role, text) for nodes that have a message."""
+    """(Node -> its parent or ""), and (node -> why it is left out or "", role, text) for nodes that have a message."""
     if not isinstance(nodes, dict) or not all(isinstance(node, dict) for node in nodes.values()):
         raise BrokenLineError("wrong type", "mapping should be an object of objects")
     messages = {name: node["message"] for name, node in nodes.items() if node.get("message") is not None}
@@ -64,14 +64,14 @@ def _message_parts(message: Any) -> list[Record]:
 
 
 def _join_runs(parents: dict[str, str], texts: dict[str, tuple[str, str]]) -> dict[str, tuple[str, str, str]]:
-    """Join each run of nodes with one role; a run is identified by its last node.
+    """Join each run of nodes with the same role; the last node identifies a run.
 
     Args:
         parents: node -> the one above it, or "".
         texts: node -> (role, text), of the nodes that have a text.
 
     Returns:
-        Last node of a run -> (the node that it answers or "", role, text).
+        The last node of a run -> (the node that the run answers or "", role, text).
     """
     above = {node: next((up for up in _ancestors(node, parents) if up in texts), "") for node in texts}
     continued = {up for node, up in above.items() if up and texts[up][0] == texts[node][0]}
@@ -91,7 +91,7 @@ def _join_runs(parents: dict[str, str], texts: dict[str, tuple[str, str]]) -> di
 
 
 def _ancestors(node: str, parents: dict[str, str]) -> Iterator[str]:
-    """The nodes above one, nearest first; ends where a broken tree would form a cycle."""
+    """The ancestors of a node, the parent first; stops at a cycle, which a broken tree may have."""
     seen = {node}
     while (up := parents.get(node)) and up not in seen:
         yield up

@@ -1,4 +1,4 @@
-"""DiscordChatExporter's JSON: a channel in order, in which a reply may name the message that it answers."""
+"""DiscordChatExporter's JSON: the messages of a channel in order; a reply may name the message that it answers."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -62,15 +62,15 @@ def _left_out(message: Any) -> str:
 
 
 def _parse_message(message: Record, thread: str, source: str, gap: float) -> Message:
-    # The reference of another type says where the message was forwarded from.
+    # In a message of another type, the reference is the message that was forwarded.
     reply = message["type"] == "Reply" and message.get("reference")
     parent = label(object_field(message, "reference"), "messageId") if reply else None
     author = message["author"]
-    number = label(author, "discriminator").strip("0")  # before 2023 names were only unique with it
+    number = label(author, "discriminator").strip("0")  # before 2023, names were unique only with it
     speaker = required_label(author, "name") + (f"#{number}" if number else "")
     time = seconds(message.get("timestamp"))
     text = required_text(message, "content")
     return Message(required_label(message, "id"), parent or None, thread, speaker, time, text, source, gap)
 
 
-EXPORTS = (RecordExport(FIELDS, _read, streamed="messages"),)
+EXPORTS = (RecordExport(FIELDS, _read, streamed="messages", has_pauses=True),)

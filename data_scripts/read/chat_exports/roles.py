@@ -1,6 +1,6 @@
 """Conversations with assistants as lists of messages with roles: `messages` (OpenAI) and `conversations` (ShareGPT).
 
-JSON lines, a JSON array or Parquet, with a conversation in each record.
+Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
 from functools import partial
@@ -37,12 +37,12 @@ def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str
 
 
 def speaker_of_role(role: str) -> str:
-    """The role's name as a speaker; "chatbot" and the like become "assistant"."""
+    """The speaker of a role: its name, or "assistant" for roles such as "chatbot"."""
     return "assistant" if "bot" in role.lower() else role  # the rule against bots is about authors, not about roles
 
 
 def content_text(value: Any) -> str | None:
-    """The text of a message's content: a text, or a list of parts some of which are texts."""
+    """The text of a message's content, which is a text or a list of parts, some of them texts."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list):

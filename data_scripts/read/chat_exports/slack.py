@@ -52,8 +52,8 @@ def _root(path: Path) -> Path | zipfile.Path:
 def _read(log: ChatLog) -> Items:
     """The messages of all channels.
 
-    The messages of a thread, its first message included, are in order within it, whatever the pauses; the other
-    messages of a channel are in order by themselves.
+    The messages of a thread, including its first message, are a thread without pauses; the other messages of a channel
+    are another one.
     """
     root = _root(log.path)
     users = _names(root, (USERS_FILE,), log)
@@ -85,7 +85,7 @@ def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> d
 
 
 def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
-    """The objects in a file of the export, none if the file does not exist; a broken file is counted."""
+    """The objects in a file of the export; none if the file does not exist or is broken, which is counted."""
     if not file.exists():
         return []
     try:

@@ -24,7 +24,7 @@ NONE = Filters(paper=False)
 
 
 def removed_by(texts: list[str], authors: list[str] | None = None, filters: Filters = PAPER) -> list[str]:
-    """The first rule that removes each text, by way of the engine."""
+    """The first rule that removes each text, computed by the engine."""
     rows = []
     for position, (text, author) in enumerate(zip(texts, authors or ["someone"] * len(texts), strict=True)):
         body, characters, alphabetic = measure(text, filters)
@@ -79,7 +79,7 @@ def test_deleted_and_empty_texts_are_always_removed(text):
     assert removed_by([text], filters=NONE) == ["deleted or empty"]
 
 
-def test_without_the_papers_rules_all_else_is_kept():
+def test_without_the_papers_rules_all_other_texts_are_kept():
     assert removed_by(["a" * 400, "12345", "https"], ["bot"] * 3, NONE) == [KEPT] * 3
 
 
@@ -109,7 +109,7 @@ def test_entities_of_a_column_are_unescaped_as_by_the_standard_library():
 
 
 @pytest.mark.parametrize("offset", [0, 2])
-def test_measures_of_a_column_are_those_of_its_texts(offset):
+def test_measures_of_a_column_equal_those_of_its_texts(offset):
     texts = ["", "plain text", "one &amp; two", "Ünï &eacute; Ελ", "数字 123", "<b>", "", "&lt;&lt;", "😀 smile", "_-!"]
     column = pa.array(texts, pa.string()).slice(offset)
     bodies, characters, alphabetic = measure_column(column)
@@ -134,16 +134,16 @@ def test_markdown_is_stripped_from_a_column_as_from_its_texts():
     assert found == [measure(text, filters) for text in texts]
 
 
-def test_a_minimum_of_characters_is_one():
+def test_texts_shorter_than_the_minimum_are_removed():
     assert removed_by(["four", "three"], filters=Filters(min_characters=5)) == ["fewer than 5 characters", KEPT]
 
 
-def test_the_list_of_bots_holds_in_any_case_and_without_the_papers_rules_too():
+def test_the_list_of_bots_applies_in_any_case_and_without_the_papers_rules():
     filters = Filters(paper=False, bots=("automoderator",))
     assert removed_by(["hello there"] * 2, ["AutoModerator", "bot"], filters) == ["author on the list of bots", KEPT]
 
 
-def test_texts_surely_of_another_language_are_removed_and_short_ones_stay():
+def test_texts_surely_in_another_language_are_removed_and_short_texts_stay():
     texts = [
         "This is certainly written in the English language, is it not?",
         "Das hier ist ganz bestimmt auf Deutsch geschrieben, nicht wahr?",
@@ -160,21 +160,21 @@ def options(*arguments: str) -> Filters:
     return read_filters(parser.parse_args(arguments))
 
 
-def test_without_options_the_filters_are_the_papers():
+def test_default_filters_are_those_of_the_paper():
     assert options() == PAPER
 
 
 def test_options_become_filters(tmp_path: Path):
     (tmp_path / "bots.txt").write_text("AutoModerator\n\n WikiTextBot \n")
-    arguments = f"--filters none --markdown --min-characters 3 --language de --bots {tmp_path / 'bots.txt'}"
+    arguments = f"--filters none --markdown --min_characters 3 --language de --bots {tmp_path / 'bots.txt'}"
     assert options(*arguments.split()) == Filters(False, 3, ("automoderator", "wikitextbot"), "de", True)
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--min-characters", "-1"], "--min-characters -1: expected 0 or more"),
-        (["--max-repeats", "0"], "--max-repeats 0: expected 1 or more"),
+        (["--min_characters", "-1"], "--min_characters -1: expected 0 or more"),
+        (["--max_repeats", "0"], "--max_repeats 0: expected 1 or more"),
         (["--language", "english"], "--language english: expected one of .*, en, "),
         (["--bots", "missing.txt"], "--bots missing.txt: cannot be read"),
     ],

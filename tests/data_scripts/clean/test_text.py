@@ -15,11 +15,11 @@ from data_scripts.clean.text import strip_markdown
         ("nothing [here] (or there)", "nothing [here] (or there)"),
     ],
 )
-def test_links_become_their_labels_and_quoted_lines_go(text, stripped):
+def test_links_become_their_labels_and_quoted_lines_are_removed(text, stripped):
     assert strip_markdown(text) == stripped
 
 
-def test_languages_are_detected_where_there_is_enough_text():
+def test_languages_are_detected_if_there_is_enough_text():
     assert detect_language("Where did you buy that wonderful old bicycle?") == "en"
     assert detect_language("Dove hai comprato quella bellissima vecchia bicicletta?") == "it"
     assert detect_language("ok") == ""

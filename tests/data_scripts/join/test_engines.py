@@ -48,14 +48,20 @@ def spark() -> None:
 
 @pytest.mark.timeout(600)
 def test_spark_gives_the_pairs_that_duckdb_gives(spark, by_duckdb, tmp_path):
-    # Some comments twice, some of them changed: ranking must agree too.
+    # Some comments occur twice, some of them edited, so that ranking is compared too.
     comments = [pq.read_table(file) for file in sorted((by_duckdb / "comments").iterdir())]
     late = comments[0].slice(0, 500)
     late = late.set_column(4, "body", pa.array([f"{text} (edited)" for text in late["body"].to_pylist()], pa.string()))
     pq.write_table(pa.concat_tables([*comments, late, comments[1].slice(0, 500)]), tmp_path / "comments.parquet")
     found = {}
     for engine in ("duckdb", "spark"):
-        options = "--engine", engine, "--max-repeats", "3", "--spark-master", "local[2]"
+        options = [
+            "--engine",
+            engine,
+            "--max_repeats",
+            "3",
+            *(["--spark_master", "local[2]"] if engine == "spark" else []),
+        ]
         assert main(["reddit", str(tmp_path / "comments.parquet"), "--output", str(tmp_path / engine), *options]) == 0
         report = json.loads((tmp_path / engine / "report.json").read_text(encoding="utf-8"))
         assert report["settings"].pop("engine") == engine
@@ -65,14 +71,14 @@ def test_spark_gives_the_pairs_that_duckdb_gives(spark, by_duckdb, tmp_path):
 
 
 def raw_table(real_dumps: list[str]) -> pa.Table:
-    """Comments as the public tables have them: as Reddit gives them out, more columns, another order."""
+    """Comments as in the public tables: Reddit's escaped texts, with more columns in another order."""
     rows = [json.loads(line) for dump in real_dumps for line in bz2.decompress(Path(dump).read_bytes()).splitlines()]
     columns = {"score": [row["score"] for row in rows], "created_utc": [int(row["created_utc"]) for row in rows]}
     return pa.table(columns | {name: [row[name] for row in rows] for name in reversed(COMMENT_TEXTS)})
 
 
 def test_bigquerys_sql_gives_the_pairs_that_duckdb_gives(real_dumps, by_duckdb, capsys):
-    """BigQuery is not to be had here: its SQL is translated and run over tables like the public ones."""
+    """Without access to BigQuery, its SQL is translated and run on tables like the public ones."""
     command = ["reddit", "p.reddit.c1", "p.reddit.c2", "--engine", "bigquery", "--explain"]
     assert main(command) == 0
     sql = capsys.readouterr().out
@@ -88,7 +94,7 @@ def test_bigquerys_sql_gives_the_pairs_that_duckdb_gives(real_dumps, by_duckdb, 
     assert sorted(found) == sorted(tuple(row.values()) for row in expected)
 
 
-def test_measures_in_sql_are_those_of_the_reader(real_dumps):
+def test_measures_in_sql_equal_those_of_the_reader(real_dumps):
     raw = raw_table(real_dumps)
     table = ibis.duckdb.connect().create_table("raw", raw.append_column("row", pa.array(range(len(raw)))))
     found = measure_comments(table).order_by("row").select("body", "characters", "alphabetic").to_pyarrow().to_pylist()
@@ -122,8 +128,8 @@ def test_what_bigquery_cannot_do_is_refused(capsys, arguments, message):
     assert f"error: {message}" in capsys.readouterr().err
 
 
-def test_pairs_come_from_bigquerys_tables_by_the_same_way(real_dumps, by_duckdb, tmp_path, monkeypatch):
-    """All but the connection: DuckDB stands in for it, with a table of that name."""
+def test_pairs_from_bigquerys_tables_are_those_of_duckdb(real_dumps, by_duckdb, tmp_path, monkeypatch):
+    """Everything except the connection: DuckDB replaces BigQuery, with a table of that name."""
     stand_in = ibis.duckdb.connect()
     stand_in.raw_sql("ATTACH ':memory:' AS p; CREATE SCHEMA p.reddit")
     stand_in.con.register("raw", raw_table(real_dumps))

@@ -25,7 +25,7 @@ def threads(*pairs: tuple[str, str, str]) -> list[str]:
 def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[int]]:
     """Grow a component from each pair until no other pair shares a long text with it."""
     texts = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
-    left, found = set(range(len(pairs))), set()
+    left, components = set(range(len(pairs))), set()
     while left:
         component, reached = set(), {left.pop()}
         while reached:
@@ -33,11 +33,11 @@ def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[i
             held = set().union(*(texts[index] for index in component))
             reached = {index for index in left if texts[index] & held}
             left -= reached
-        found.add(frozenset(component))
-    return found
+        components.add(frozenset(component))
+    return components
 
 
-def test_components_are_those_of_a_brute_force_search():
+def test_components_equal_those_of_a_brute_force_search():
     draw = random.Random(0)
     words = [long(str(number)) for number in range(60)] + ["thanks", "no", "exactly twenty chars"]
     pairs = list({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})

@@ -36,7 +36,7 @@ def random_messages(seed: int, number: int = 120) -> list[dict]:
 
 
 def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
-    """Turns by their lowest row, and the name of each one's thread, message by message."""
+    """Turns and the names of their threads, both by lowest row, computed message by message."""
     lanes, holder = defaultdict(list), {}
     for row in rows:
         if (row["source"], row["id"]) not in holder:
@@ -88,7 +88,7 @@ def thread_name(key: int, found: dict[int, dict], neighbors: dict[int, set[int]]
 
     if not divided(key):
         return found[key]["thread"]
-    # A link belongs to the turn that answers: those of turns in named threads connect nothing.
+    # A link belongs to the answering turn; links of turns in named threads connect no threads.
     reached, todo = {key}, [key]
     while todo:
         turn = todo.pop()
@@ -104,7 +104,7 @@ def thread_name(key: int, found: dict[int, dict], neighbors: dict[int, set[int]]
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_turns_and_their_threads_are_those_of_a_loop_over_the_messages(tmp_path, seed):
+def test_turns_and_threads_equal_those_of_a_loop_over_the_messages(tmp_path, seed):
     rows = random_messages(seed)
     database = ibis.duckdb.connect()
     messages = database.create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))

@@ -1,4 +1,4 @@
-"""Ten kinds of broken dump through the whole command: a clear message or a counted line, and no good line lost."""
+"""Ten kinds of broken dumps, read by the complete command: an error or counted lines, and no good line is lost."""
 
 import bz2
 import codecs
@@ -24,7 +24,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 def comment(number: int, **changes: object) -> dict:
-    """A comment that passes the rules; it replies to the one before it, the first of every ten to a submission."""
+    """A comment that passes the rules; it replies to the previous one, and the first of ten to a submission."""
     return {
         "id": f"c{number}",
         "parent_id": f"t1_c{number - 1}" if number % 10 else f"t3_s{number}",
@@ -46,7 +46,7 @@ GOOD_LINES = [line(fields) for fields in GOOD]
 
 
 def among_good_lines(*broken: bytes, seed: int = 0) -> bytes:
-    """The good lines, with broken ones at random places between them."""
+    """The good lines, with broken lines at random positions."""
     draws, lines = random.Random(seed), list(GOOD_LINES)
     for one in broken:
         lines.insert(draws.randrange(len(lines) + 1), one if one.endswith(b"\n") else one + b"\n")
@@ -54,7 +54,7 @@ def among_good_lines(*broken: bytes, seed: int = 0) -> bytes:
 
 
 def pairs_of(comments: list[dict]) -> set[tuple[str, str, str]]:
-    """Brute force: (input, response, thread) of every reply whose comment is there."""
+    """(input, response, thread) of each reply whose parent exists, by brute force."""
     by_name = {f"t1_{fields['id']}": fields for fields in comments}
     replies = [(by_name[fields["parent_id"]], fields) for fields in comments if fields["parent_id"] in by_name]
     return {(parent["body"], reply["body"], reply["link_id"]) for parent, reply in replies}
@@ -65,7 +65,7 @@ def run(output: Path, *dumps: Path) -> int:
 
 
 def extract(folder: Path, data: bytes, name: str = "RC_2001-01.jsonl") -> tuple[set[tuple[str, str, str]], dict]:
-    """The pairs and the report that the command makes of a dump."""
+    """The pairs and the report of the command for a dump."""
     folder.mkdir(exist_ok=True)
     (folder / name).write_bytes(data)
     assert run(folder / "out", folder / name) == 0
@@ -76,7 +76,7 @@ def extract(folder: Path, data: bytes, name: str = "RC_2001-01.jsonl") -> tuple[
 
 
 def refuse(folder: Path, data: bytes, name: str, capsys: pytest.CaptureFixture[str]) -> str:
-    """The message to who names this dump after a good one; nothing is left but the dumps."""
+    """The error message for this dump after a good one; the command leaves no files."""
     folder.mkdir(exist_ok=True)
     (folder / "RC_2000-12.jsonl").write_bytes(b"".join(GOOD_LINES[:20]))
     (folder / name).write_bytes(data)
@@ -88,14 +88,14 @@ def refuse(folder: Path, data: bytes, name: str, capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_truncated_at_any_byte_it_is_refused_and_the_advice_saves_every_whole_line(tmp_path, capsys, suffix):
+def test_a_dump_truncated_at_any_byte_is_refused_and_its_complete_lines_can_be_recovered(tmp_path, capsys, suffix):
     packed = PACKERS[suffix](b"".join(GOOD_LINES))
     ends = random.Random(suffix).sample(range(2, len(packed)), 5)
     for end in [*ends, len(packed) - 1]:
         message = refuse(tmp_path / str(end), packed[:end], f"RC_2001-01{suffix}", capsys)
         assert "the archive is truncated, after " in message
         assert "download it again, or unpack its readable part" in message
-    # What an unpacker gives of the longest part; then the plain file is truncated within a line.
+    # The readable part, as a decompressor writes it, is truncated within a line.
     part = b"".join(GOOD_LINES)[: random.Random(suffix).randrange(500_000, 600_000)]
     whole = part.count(b"\n")
     found, report = extract(tmp_path / "part", part, "RC_2001-01.jsonl")
@@ -114,7 +114,7 @@ def test_lines_of_garbage_are_counted(tmp_path):
     assert sum(report["comments"].values()) == len(GOOD)
 
 
-def test_a_missing_field_is_counted_whichever_it_is(tmp_path):
+def test_any_missing_field_is_counted(tmp_path):
     needed = [name for name in comment(0) if name != "score"]
     broken = [{name: value for name, value in comment(9_001).items() if name != missing} for missing in needed]
     found, report = extract(tmp_path, among_good_lines(*map(line, broken)))
@@ -123,7 +123,7 @@ def test_a_missing_field_is_counted_whichever_it_is(tmp_path):
     assert sum(report["comments"].values()) == len(GOOD)
 
 
-def test_a_field_of_the_wrong_type_is_counted_whichever_it_is(tmp_path):
+def test_any_field_of_the_wrong_type_is_counted(tmp_path):
     texts = ["id", "parent_id", "link_id", "author", "body", "subreddit"]
     wrong = [(name, value) for name in texts for value in (None, 7, 7.5, True, ["a"], {"a": 1})]
     wrong += [("created_utc", value) for value in (None, "soon", "", -1, 10**30, ["1"], {"a": 1})]
@@ -135,7 +135,7 @@ def test_a_field_of_the_wrong_type_is_counted_whichever_it_is(tmp_path):
     assert sum(report["comments"].values()) == len(GOOD)
 
 
-def test_a_field_that_is_not_needed_may_be_of_any_type(tmp_path):
+def test_an_unused_field_may_have_any_type(tmp_path):
     scores = (None, "3", 1e300, [1, [2]], {"a": {"b": None}}, "\ud83d")
     odd = [comment(9_000 + number, score=score) for number, score in enumerate(scores)]
     found, report = extract(tmp_path, among_good_lines(*map(line, odd)))
@@ -143,7 +143,7 @@ def test_a_field_that_is_not_needed_may_be_of_any_type(tmp_path):
     assert not report["lines left out"]
 
 
-def test_lines_of_fifty_megabytes_are_a_long_comment_or_a_counted_line(tmp_path):
+def test_lines_of_fifty_megabytes_are_read_or_counted(tmp_path):
     long = line(comment(9_001, body="long " * 10_000_000))
     found, report = extract(tmp_path, among_good_lines(long, b"x" * 50_000_000))
     assert found == pairs_of(GOOD)
@@ -171,7 +171,7 @@ def test_a_dump_in_another_encoding_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_of_comments_of_one_id_the_earliest_is_kept_wherever_it_stands(tmp_path, first):
+def test_of_comments_with_the_same_id_the_earliest_is_kept_in_any_position(tmp_path, first):
     again = [comment(number, body=f"other words for the same {number}", created_utc=9 * 10**9) for number in (4, 5, 4)]
     repeated = b"".join(map(line, again))
     lines = b"".join(GOOD_LINES)
@@ -181,7 +181,7 @@ def test_of_comments_of_one_id_the_earliest_is_kept_wherever_it_stands(tmp_path,
     assert sum(report["comments"].values()) == len(GOOD) + len(again)
 
 
-def test_parents_in_a_circle_end_and_cost_no_other_pair(tmp_path):
+def test_cycles_of_parents_lose_no_other_pair(tmp_path):
     circle = [
         comment(9_001 + number, parent_id=f"t1_c{9_001 + (number + 1) % 3}", link_id="t3_s") for number in range(3)
     ]
@@ -199,7 +199,7 @@ def test_an_empty_file_is_refused(tmp_path, capsys, name):
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"\n\n \n"])
 @pytest.mark.parametrize("suffix", PACKERS)
-def test_an_archive_of_nothing_is_refused(tmp_path, capsys, suffix, content):
+def test_an_archive_of_an_empty_file_is_refused(tmp_path, capsys, suffix, content):
     assert "contains no comment" in refuse(tmp_path, PACKERS[suffix](content), f"RC_2001-01{suffix}", capsys)
 
 

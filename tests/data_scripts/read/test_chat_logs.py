@@ -39,7 +39,7 @@ def test_a_table_of_reply_links_names_what_each_message_answers(tmp_path):
     ]
 
 
-def test_a_table_of_threads_is_in_order_of_its_times(tmp_path):
+def test_threads_of_a_table_are_in_order_of_time(tmp_path):
     path = write(
         tmp_path / "calls.jsonl",
         {"call": {"no": 7}, "said": "hello", "from": "Ann", "at": "2024-01-01T00:00:10Z"},
@@ -54,7 +54,7 @@ def test_a_table_of_threads_is_in_order_of_its_times(tmp_path):
     ]
 
 
-def test_ids_that_a_table_keeps_as_fractions_are_whole_numbers(tmp_path):
+def test_ids_stored_as_floats_become_integers(tmp_path):
     path = tmp_path / "forum.parquet"
     pq.write_table(pa.table({"id": [1, 2], "parent": [None, 1.0], "text": ["a", "b"]}), path)
     assert [(message.id, message.parent) for message in read(log(path))] == [("1", ""), ("2", "1")]
@@ -89,7 +89,7 @@ def test_both_versions_of_convokits_utterances_are_reply_links(tmp_path, record)
 
 
 @pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
-def test_messages_with_roles_are_a_thread_each(tmp_path, ending):
+def test_each_list_of_messages_with_roles_is_a_thread(tmp_path, ending):
     image = {"type": "image_url", "text": None}
     rows = [
         {"messages": [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}]},
@@ -127,7 +127,7 @@ def node(parent: str | None, role: str | None, text: str = "", **more: object) -
     return {"parent": parent, "message": message if role else None}
 
 
-def test_chatgpts_export_is_a_tree_whose_branches_all_answer(tmp_path):
+def test_all_branches_of_a_chatgpt_tree_are_answers(tmp_path):
     mapping = {
         "root": node(None, None),
         "system": node("root", "system", "Be kind."),
@@ -150,7 +150,7 @@ def test_chatgpts_export_is_a_tree_whose_branches_all_answer(tmp_path):
     assert chats.left_out == {"role system": 1, "to a tool": 1, "role tool": 1, "hidden or no text": 1}
 
 
-def test_a_chatgpt_tree_that_goes_round_in_a_circle_ends(tmp_path):
+def test_a_cycle_in_a_chatgpt_tree_is_read(tmp_path):
     mapping = {"a": node("b", "user", "x"), "b": node("a", "assistant", "y"), "c": node("c", "user", "z")}
     messages = read(log(write(tmp_path / "conversations.json", [{"mapping": mapping}])))
     assert {(message.id, message.parent) for message in messages} == {("1/a", "1/b"), ("1/b", "1/a"), ("1/c", "")}
@@ -209,7 +209,7 @@ def slack_export(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("zipped", [False, True])
-def test_a_slack_export_has_threads_and_a_stream_for_each_channel(tmp_path, zipped):
+def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path, zipped):
     path = slack_export(tmp_path / "team")
     if zipped:
         with zipfile.ZipFile(tmp_path / "team.zip", "w") as archive:
@@ -345,7 +345,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
         ),
     ],
 )
-def test_broken_records_are_counted_with_their_place_and_the_rest_is_read(tmp_path, make, broken):
+def test_broken_records_are_counted_with_their_locations_and_the_others_are_read(tmp_path, make, broken):
     a_log = log(make(tmp_path))
     assert len(read(a_log)) == 1
     examples = sorted(a_log.broken.examples)
@@ -354,7 +354,7 @@ def test_broken_records_are_counted_with_their_place_and_the_rest_is_read(tmp_pa
         assert expected in example
 
 
-def test_a_csv_quote_that_is_never_closed_does_not_hold_the_file(tmp_path):
+def test_an_unclosed_csv_quote_does_not_swallow_the_file(tmp_path):
     path = tmp_path / "c.csv"
     path.write_text('input,response\n"a,b\n' + "c,d\n" * 50_000, encoding="utf-8")
     pairs = log(path)
@@ -387,7 +387,7 @@ def test_a_csv_quote_that_is_never_closed_does_not_hold_the_file(tmp_path):
         (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: not readable to its end as a tar archive"),
         (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
         (lambda at: at, {}, "not a Slack export: it contains none of users.json"),
-        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name does not tell its form"),
+        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name has no suffix of a format"),
         (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: contains no message and no pair"),
     ],
 )
@@ -400,3 +400,14 @@ def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, 
 def test_a_gap_needs_times(tmp_path):
     with pytest.raises(InputError, match=r"--gap: .*c.jsonl has no times"):
         read(log(write(tmp_path / "c.jsonl", {"thread": 1, "text": "x"}), gap=60))
+
+
+def test_columns_of_an_export_are_fixed(tmp_path):
+    with pytest.raises(InputError, match=r"--columns: .*team is an export with fixed columns"):
+        read(log(slack_export(tmp_path / "team"), text="body"))
+
+
+def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
+    chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
+    with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
+        read(log(chats, gap=60))

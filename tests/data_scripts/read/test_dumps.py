@@ -80,7 +80,7 @@ def test_columns_hold_the_unescaped_text_and_its_measures(tmp_path):
 
 
 @pytest.mark.parametrize("quoted", [False, True])
-def test_blocks_parsed_at_once_hold_what_single_lines_do(quoted):
+def test_parsing_a_block_equals_parsing_its_lines(quoted):
     bodies = [
         "",
         "plain",
@@ -117,7 +117,7 @@ def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
     assert [example.partition(": ")[0] for example in broken.examples] == [f"{dump}:21", f"{dump}:49"]
 
 
-def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
+def test_row_groups_have_a_bounded_number_of_bytes(tmp_path, monkeypatch):
     small_blocks(monkeypatch)
     monkeypatch.setattr(parquet, "BATCH_BYTES", 2000)
     dump = tmp_path / "RC.jsonl"
@@ -128,7 +128,7 @@ def test_memory_is_bounded_by_row_groups_of_few_bytes(tmp_path, monkeypatch):
     assert max(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) <= 40
 
 
-def test_a_line_longer_than_many_blocks_is_kept_whole(tmp_path, monkeypatch):
+def test_a_line_longer_than_many_blocks_is_complete(tmp_path, monkeypatch):
     small_blocks(monkeypatch)
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(comment(1, body="a" * 1_000_000), comment(2)))
@@ -160,7 +160,7 @@ def test_byte_order_mark_windows_line_ends_and_a_missing_last_line_end_lose_noth
         (jsonl(comment(9, body="\ud83d")).strip(), "not UTF-8", "surrogate"),
     ],
 )
-def test_a_broken_line_is_counted_with_its_place_and_the_rest_kept(tmp_path, line, kind, detail):
+def test_a_broken_line_is_counted_with_its_location_and_the_others_are_kept(tmp_path, line, kind, detail):
     dump = tmp_path / "RC.jsonl"
     dump.write_bytes(jsonl(comment(1)) + line + b"\n" + jsonl(comment(2)))
     rows, broken = read(dump)
@@ -213,13 +213,13 @@ def test_a_dump_without_a_comment_is_an_error_that_shows_its_first_line(tmp_path
         ("RC.tar.bz2", b"text", "an archive of several files; unpack it"),
     ],
 )
-def test_what_cannot_be_an_input_is_refused_with_a_reason(tmp_path, name, content, message):
+def test_an_invalid_input_is_refused_with_a_reason(tmp_path, name, content, message):
     if content is not None:
         (tmp_path / name).write_bytes(content)
     with pytest.raises(InputError, match=message):
         check_file(tmp_path / name, (".jsonl",))
 
 
-def test_schema_is_the_designs():
+def test_comments_have_the_documented_columns():
     names = "id parent_id link_id author body subreddit created_utc characters alphabetic"
     assert COMMENT_SCHEMA.names == names.split()

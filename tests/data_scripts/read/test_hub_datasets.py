@@ -24,7 +24,7 @@ def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
     assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
 
 
-def test_load_pairs_makes_strings_of_other_types_and_leaves_other_columns_out(tmp_path):
+def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
     rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
     pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
     train = load_pairs(str(tmp_path))["train"]
@@ -43,13 +43,13 @@ def test_load_pairs_refuses_a_folder_without_pairs(tmp_path):
         load_pairs(str(tmp_path))
 
 
-def test_load_pairs_says_that_a_file_is_no_parquet(tmp_path):
+def test_load_pairs_refuses_a_file_that_is_not_parquet(tmp_path):
     (tmp_path / "train-00000-of-00001.parquet").write_text("not Parquet")
     with pytest.raises(InputError, match="neither a readable folder of pairs nor"):
         load_pairs(str(tmp_path))
 
 
-def test_load_pairs_says_that_a_name_is_neither_folder_nor_on_the_hub(tmp_path, monkeypatch):
+def test_load_pairs_refuses_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="no such folder"):
         load_pairs(str(tmp_path / "missing"))

@@ -59,14 +59,14 @@ def test_a_run_replaces_what_it_wrote_before(tmp_path: Path) -> None:
         assert main(["sample", "--output", str(tmp_path / "out")]) == 0
 
 
-def test_a_folder_of_something_else_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_folder_with_other_files_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "letter.txt").write_text("dear reader", encoding="utf-8")
     assert main(["sample", "--output", str(tmp_path)]) == 2
     assert str(tmp_path) in capsys.readouterr().err
     assert (tmp_path / "letter.txt").exists()
 
 
-def test_figure_1_is_nowhere_in_the_sample(sample: Path) -> None:
+def test_the_sample_does_not_contain_the_sentences_of_figure_1(sample: Path) -> None:
     texts = [
         value
         for path in sample.rglob("*.parquet")
@@ -80,7 +80,7 @@ def test_figure_1_is_nowhere_in_the_sample(sample: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["How old are you?", "What's  your AGE", "how are you", "How're you?"])
-def test_figure_1_is_recognised_in_any_spelling(text: str) -> None:
+def test_the_sentences_of_figure_1_are_recognized_in_any_spelling(text: str) -> None:
     assert words(text) in FIGURE_1
 
 
@@ -116,7 +116,7 @@ def test_each_held_out_situation_is_trained_on(pairs: DatasetDict) -> None:
     assert {row["thread"].removesuffix(" (held out)").partition(": ")[0] for row in held_out(pairs)} <= trained
 
 
-def test_test_has_a_hundred_candidates_and_more_all_distinct(pairs: DatasetDict) -> None:
+def test_the_test_split_has_hundreds_of_distinct_responses(pairs: DatasetDict) -> None:
     responses = [words(response) for response in pairs["test"]["response"]]
     assert len(set(responses)) == len(responses) >= 300
     assert len(set(pairs["validation"]["response"])) >= 100
@@ -143,7 +143,7 @@ def test_situations_are_many_and_have_three_phrasings_on_each_side() -> None:
     assert min(len(texts) for block in blocks for texts in block.texts.values()) >= 3
 
 
-def test_no_slot_is_left_open(pairs: DatasetDict) -> None:
+def test_all_slots_are_filled(pairs: DatasetDict) -> None:
     assert [row for rows in pairs.values() for row in rows if re.search(r"[{}]", row["input"] + row["response"])] == []
 
 

@@ -1,4 +1,4 @@
-"""Books: places of sentences counted by hand, every form, and the rows of the real ones."""
+"""Books: positions of sentences counted by hand, all formats, and the rows of real books."""
 
 import json
 import lzma
@@ -43,7 +43,7 @@ def run(tmp_path: Path, source: Path | str) -> list[tuple[str, int, int, str]]:
 
 
 @pytest.mark.parametrize("suffix", ["", ".xz", ".zst"])
-def test_sentences_of_a_text_have_their_places(tmp_path: Path, suffix: str) -> None:
+def test_sentences_of_a_text_have_their_positions(tmp_path: Path, suffix: str) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
     compress = {
         ".xz": lzma.compress,
@@ -57,10 +57,10 @@ def test_sentences_of_a_text_have_their_places(tmp_path: Path, suffix: str) -> N
     assert report == {"train": {"from": str(file), "books": 3, "paragraphs": 4, "sentences": 6}}
 
 
-def test_a_folder_of_texts_is_a_book_each(tmp_path: Path) -> None:
+def test_each_text_of_a_folder_is_a_book(tmp_path: Path) -> None:
     folder = tmp_path / "library"
     folder.mkdir()
-    (folder / "b test.txt").write_text("One.\n")  # speaks of no split
+    (folder / "b test.txt").write_text("One.\n")  # its name contains no split
     (folder / "a.txt").write_text("Two.\n\nThree.\n")
     assert run(tmp_path, folder) == [("a", 0, 0, "Two."), ("a", 1, 1, "Three."), ("b test", 0, 0, "One.")]
 
@@ -99,7 +99,7 @@ def test_a_wrong_file_is_refused(
     assert message in capsys.readouterr().err
 
 
-def test_real_books_have_every_line_in_its_place(data_dir: Path, tmp_path: Path) -> None:
+def test_real_books_have_all_lines_in_order(data_dir: Path, tmp_path: Path) -> None:
     with zstandard.open(data_dir / "books" / "pg-0.txt.zst", "rt", encoding="utf-8") as file:
         head = [next(file) for _ in range(50_000)]
     (tmp_path / "head.txt").write_text("".join(head), encoding="utf-8")
@@ -107,5 +107,5 @@ def test_real_books_have_every_line_in_its_place(data_dir: Path, tmp_path: Path)
     assert [row[3] for row in rows] == [line.strip() for line in head if line.strip() and not line.startswith("=== ")]
     assert len({row[0] for row in rows}) == sum(line.startswith("=== ") for line in head)
     blocks = [block for block in "".join(head).split("\n\n") if block.strip()]
-    # A name's line stands in the block of its book's first paragraph.
+    # The line with a book's name is in the block of its first paragraph.
     assert len({row[:2] for row in rows}) == len(blocks)

@@ -1,4 +1,4 @@
-"""Captions by image from every form they come in, against plain readings of the files."""
+"""Captions by image from all formats, compared with plain readings of the files."""
 
 import gzip
 import json
@@ -46,7 +46,7 @@ def test_lines_of_parallel_files_describe_one_image(tmp_path: Path) -> None:
     }
 
 
-def test_captions_in_any_order_are_gathered_as_a_dictionary_gathers_them(tmp_path: Path) -> None:
+def test_captions_in_any_order_are_grouped_as_by_a_dictionary(tmp_path: Path) -> None:
     draw = random.Random(0)
     rows = [(f"{draw.randrange(300)}.jpg", f"Scene {draw.randrange(40)}.") for _ in range(3000)]
     file = tmp_path / "scenes.tsv"
@@ -71,7 +71,9 @@ def test_annotations_of_coco_are_read_by_split(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("column", ["captions", "caption", "sentences"])
-def test_a_list_a_row_is_an_image_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+def test_each_list_in_a_row_on_the_hub_is_an_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str
+) -> None:
     rows = {column: [["A dog.", " "], ["A dog.", "A cat."]], "sentids": [[1, 2], [3, 4]]}
     named = {"test": Dataset.from_dict(rows), "validation": Dataset.from_dict(rows | {"filename": ["a.jpg", "b.jpg"]})}
     monkeypatch.setattr(datasets, "load_dataset", lambda name: DatasetDict(named))

@@ -67,7 +67,7 @@ def test_a_compressed_file_with_thread_and_source_keeps_both(tmp_path):
     ]
 
 
-def test_an_empty_thread_is_made_from_the_texts(tmp_path):
+def test_a_pair_without_a_thread_is_assigned_one_by_its_texts(tmp_path):
     tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse\tthread", f"{LONG}\tyes\t", f"no\t{LONG}\t", "so\tit is\t7")
     assert run(tsv, "--output", tmp_path / "out") == 0
     threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
@@ -95,7 +95,7 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
 
 
-def test_without_filters_only_deleted_and_empty_texts_go(tmp_path):
+def test_without_filters_only_deleted_and_empty_texts_are_removed(tmp_path):
     tsv = write_tsv(
         tmp_path / "chat.tsv", "input\tresponse", "12\t34", "[removed]\tso", "so\t", f"{'long ' * 99}\t@you"
     )
@@ -109,7 +109,7 @@ def test_entities_are_unescaped(tmp_path):
     assert [(row["input"], row["response"]) for row in read(tmp_path / "out")] == [("salt & pepper", "both <please")]
 
 
-def test_broken_lines_are_counted_with_their_place_and_the_rest_kept(tmp_path, capsys):
+def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(tmp_path, capsys):
     tsv = tmp_path / "chat.tsv"
     tsv.write_bytes(b"input\tresponse\nhow are you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
     assert run(tsv, "--output", tmp_path / "out") == 0
@@ -120,14 +120,14 @@ def test_broken_lines_are_counted_with_their_place_and_the_rest_kept(tmp_path, c
     assert len(read(tmp_path / "out")) == 2
 
 
-def test_a_parquet_row_without_a_text_is_counted_with_its_place(tmp_path, capsys):
+def test_a_parquet_row_without_a_text_is_counted_with_its_location(tmp_path, capsys):
     chat = parquet(tmp_path / "chat.parquet", input=["how are you", None], response=["very well", "so"])
     assert run(chat, "--output", tmp_path / "out") == 0
     assert "chat.parquet: row 2: wrong type" in capsys.readouterr().out
     assert len(read(tmp_path / "out")) == 1
 
 
-def test_no_thread_of_connected_pairs_is_on_two_sides(tmp_path):
+def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
     chain = [f"{LONG} number {number}" for number in range(40)]
     rows = [f"{chain[number]}\t{chain[number + 1]}" for number in range(39) if number % 4]
     tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *rows)
@@ -139,7 +139,7 @@ def test_no_thread_of_connected_pairs_is_on_two_sides(tmp_path):
     assert (threads["threads"], threads["pairs in the largest"]) == (10, 3)
 
 
-def test_a_real_file_leaves_what_the_papers_rules_leave(data_dir, tmp_path):
+def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
     path = data_dir / "conversations" / "pairs" / "reddit_pushshift_2005_12_to_2006_03.tsv.xz"
     assert run(path, "--output", tmp_path / "out") == 0
     counts = report(tmp_path / "out")
@@ -156,7 +156,7 @@ def json_lines(path: Path, *records: dict) -> Path:
     return write_tsv(path, *map(json.dumps, records))
 
 
-def test_reply_links_become_pairs_and_what_becomes_none_is_counted(tmp_path):
+def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
     rows = [
         ("1", "", "Ann", "who is there"),
         ("2", "1", "Ben", "only me"),
@@ -184,7 +184,7 @@ def test_reply_links_become_pairs_and_what_becomes_none_is_counted(tmp_path):
     }
 
 
-def test_in_a_thread_messages_of_a_speaker_join_and_are_judged_together(tmp_path):
+def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(tmp_path):
     said = [
         ("Ann", "well"),
         ("Ben", "so it is"),
@@ -219,7 +219,7 @@ def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
     assert threads["good morning"] != threads["lunch anyone"]
 
 
-def test_messages_and_ready_pairs_of_several_files_are_one_folder(tmp_path):
+def test_messages_and_ready_pairs_of_several_files_form_one_dataset(tmp_path):
     chat = json_lines(
         tmp_path / "chat.jsonl",
         {"messages": [{"role": "user", "content": "who are you"}, {"role": "assistant", "content": "a heron"}]},
@@ -232,7 +232,7 @@ def test_messages_and_ready_pairs_of_several_files_are_one_folder(tmp_path):
     }
 
 
-def test_a_channel_without_messages_is_counted_and_stops_nothing(tmp_path, capsys):
+def test_a_channel_without_messages_is_counted_and_does_not_stop_the_run(tmp_path, capsys):
     channel = {"guild": {"name": "Birds"}, "channel": {"id": "1", "name": "herons"}, "messages": []}
     empty = json_lines(tmp_path / "herons.json", channel)
     ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", "how are you\tvery well")
@@ -242,7 +242,7 @@ def test_a_channel_without_messages_is_counted_and_stops_nothing(tmp_path, capsy
     assert "no pair is left to write" in capsys.readouterr().err
 
 
-def test_files_of_one_name_are_sources_of_their_own(tmp_path):
+def test_files_with_the_same_name_are_different_sources(tmp_path):
     for folder, text in (("a", "hello"), ("b", "goodbye")):
         (tmp_path / folder).mkdir()
         rows = [{"id": 1, "reply-to": None, "text": text}, {"id": 2, "reply-to": 1, "text": f"{text} to you"}]
@@ -282,6 +282,23 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
 def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
     chat = json_lines(tmp_path / "chat.jsonl", {"thread": 1, "text": "hello"})
     assert run(chat, "--output", tmp_path / "out", *options) == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
+        ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files hold ready pairs, which name no authors"),
+        ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
+    ],
+)
+def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, capsys, columns, options, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "bots.txt").write_text("AutoModerator\n")
+    table = write_tsv(tmp_path / "c.tsv", columns, columns)
+    assert run(table, "--output", tmp_path / "out", *options) == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

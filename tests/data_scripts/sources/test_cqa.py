@@ -1,4 +1,4 @@
-"""Subtask B of SemEval Task 3, against the official gold files and the published score of the search engine."""
+"""Subtask B of SemEval Task 3, compared with the official gold and the published score of the search engine."""
 
 import argparse
 import json
@@ -75,13 +75,15 @@ def test_json_lines_give_the_same_rows(tmp_path: Path) -> None:
     assert load_cqa(str(tmp_path))["validation"].to_list() == ROWS
 
 
-def test_compressed_files_are_read_and_xml_goes_before_json_lines(tmp_path: Path) -> None:
+def test_compressed_files_are_read_and_xml_is_preferred_to_json_lines(tmp_path: Path) -> None:
     (tmp_path / f"{DEV}.xz").write_bytes(lzma.compress(xml(RELATED_ROWS)))
     (tmp_path / "subtaskB-dev.jsonl.xz").write_bytes(lzma.compress(json_lines(ROWS[:1])))
     assert load_cqa(str(tmp_path))["validation"].to_list() == ROWS
 
 
-def test_parts_of_train_are_joined_and_missing_files_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_parts_of_train_are_joined_and_missing_files_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     (tmp_path / "subtaskB-train-part1.jsonl").write_bytes(json_lines(ROWS[:1]))
     (tmp_path / "SemEval2016-Task3-CQA-QL-train-part2.xml").write_bytes(xml(RELATED_ROWS[1:]))
     splits = load_cqa(str(tmp_path))
@@ -110,7 +112,7 @@ def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:
         (b"<xml></xml>", r"QL-dev.xml: contains no related question"),
     ],
 )
-def test_damaged_xml_is_refused_with_its_place(tmp_path: Path, content: bytes, message: str) -> None:
+def test_damaged_xml_is_refused_with_its_location(tmp_path: Path, content: bytes, message: str) -> None:
     (tmp_path / DEV).write_bytes(content)
     with pytest.raises(InputError, match=message):
         load_cqa(str(tmp_path))
@@ -169,14 +171,14 @@ def test_labels_of_a_test_file_come_from_the_official_gold(tmp_path: Path) -> No
         (GOLD.replace("\ttrue", ""), r"subtaskB.relevancy:1: expected question, related question, rank, score and"),
     ],
 )
-def test_gold_that_is_not_of_the_file_is_refused(tmp_path: Path, gold: str, message: str) -> None:
+def test_gold_of_another_file_is_refused(tmp_path: Path, gold: str, message: str) -> None:
     (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
     (tmp_path / f"{DEV}.subtaskB.relevancy").write_text(gold)
     with pytest.raises(InputError, match=message):
         load_cqa(str(tmp_path))
 
 
-def test_entities_that_grow_without_end_are_refused(tmp_path: Path) -> None:
+def test_xml_entities_that_expand_exponentially_are_refused(tmp_path: Path) -> None:
     entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
     document = f'<!DOCTYPE xml [<!ENTITY e0 "{"x" * 1000}">{entities}]><xml>&e11;</xml>'
     (tmp_path / DEV).write_text(document)
@@ -284,7 +286,7 @@ def test_real_rows_are_those_of_the_official_gold_and_give_the_published_baselin
     assert mean_average_precision(rows) == pytest.approx(published, abs=0.005)
 
 
-def test_real_xml_and_json_lines_hold_the_same_rows(data_dir: Path, tmp_path: Path) -> None:
+def test_real_xml_and_json_lines_have_the_same_rows(data_dir: Path, tmp_path: Path) -> None:
     whole = load_cqa(str(data_dir / "cqa"))
     for name in ("subtaskB-dev.jsonl.xz", "subtaskB-train-part2.jsonl.xz"):
         (tmp_path / name).symlink_to((data_dir / "cqa" / name).resolve())

@@ -1,4 +1,4 @@
-"""SNLI, MultiNLI and others from every form it comes in: counts on the real files, and what happens to damaged ones."""
+"""SNLI, MultiNLI and others in all formats: counts of real files, and damaged files."""
 
 import argparse
 import gzip
@@ -57,7 +57,7 @@ def test_compressed_files_are_read(tmp_path: Path, suffix: str) -> None:
     assert rows_of(load_nli(str(tmp_path))["test"]) == ROWS
 
 
-def test_a_whole_train_file_goes_before_a_part_of_it(tmp_path: Path) -> None:
+def test_a_complete_train_file_is_preferred_to_a_partial_one(tmp_path: Path) -> None:
     write_official(tmp_path, names=("train",))
     (tmp_path / "snli_train_partial.jsonl").write_bytes(official(*ROWS[0]))
     assert len(load_nli(str(tmp_path))["train"]) == 3
@@ -65,7 +65,7 @@ def test_a_whole_train_file_goes_before_a_part_of_it(tmp_path: Path) -> None:
     assert len(load_nli(str(tmp_path))["train"]) == 1
 
 
-def test_missing_splits_are_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_splits_are_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert list(load_nli(str(write_official(tmp_path)))) == ["validation"]
     assert "no train split" in caplog.text and "no test split" in caplog.text
 
@@ -87,7 +87,7 @@ def test_rows_without_a_gold_label_are_dropped_and_counted(tmp_path: Path, caplo
         b"[" * 10**5,
     ],
 )
-def test_a_broken_line_is_counted_with_file_and_line_and_the_rest_kept(
+def test_a_broken_line_is_counted_with_file_and_line_and_the_others_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes
 ) -> None:
     splits = load_nli(str(write_official(tmp_path, line)))
@@ -108,7 +108,7 @@ def test_a_wrong_label_or_field_is_refused_with_file_and_line(tmp_path: Path, li
         load_nli(str(write_official(tmp_path, line)))
 
 
-def test_a_file_without_one_labeled_row_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_a_labeled_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
     with pytest.raises(InputError, match="no row has a gold label"):
         load_nli(str(tmp_path))
@@ -163,7 +163,7 @@ def test_a_copy_with_its_own_order_of_labels_is_read_by_their_names(monkeypatch:
     assert rows_of(load_nli("some/copy")["test"]) == ROWS
 
 
-def test_a_name_that_the_hub_does_not_give_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def load_dataset(name: str) -> DatasetDict:
         raise ConnectionError("could not reach the Hub")
 
@@ -225,7 +225,7 @@ def test_command_writes_splits_that_load_back_and_reports_every_count(
     assert f"train: from {source}, 3 rows, 1 without a gold label" in capsys.readouterr().out
 
 
-def test_command_leaves_nothing_behind_after_a_mistake_and_overwrites_only_when_told(tmp_path: Path) -> None:
+def test_command_leaves_no_files_after_a_mistake_and_overwrites_only_with_the_option(tmp_path: Path) -> None:
     source, output = tmp_path / "source", tmp_path / "out"
     source.mkdir()
     write_official(source, official("One.", "Two.", "3"))
@@ -239,7 +239,7 @@ def test_command_leaves_nothing_behind_after_a_mistake_and_overwrites_only_when_
     run_command(str(source), "--output", str(output), "--overwrite")
 
 
-def test_the_two_dev_sets_of_multinli_stay_apart_and_load_back(tmp_path: Path) -> None:
+def test_the_two_dev_splits_of_multinli_stay_separate_and_load_back(tmp_path: Path) -> None:
     source = tmp_path / "multinli_1.0"
     source.mkdir()
     for name, rows in (("train", ROWS), ("dev_matched", ROWS[:2]), ("dev_mismatched", ROWS[2:])):
@@ -265,10 +265,10 @@ TABLES = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_a_table_of_any_form_and_spelling_is_read_by_itself(tmp_path: Path, name: str) -> None:
+def test_a_table_of_any_format_and_spelling_is_read(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text(TABLES[name])
     splits = load_nli(str(tmp_path / name))
-    assert list(splits) == ["train"]  # its name speaks of no split
+    assert list(splits) == ["train"]  # its name contains no split
     assert rows_of(splits["train"]) == [
         ('A "cat.', "An animal.", "entailment"),
         ("A cat.", "A dog.", "contradiction"),
@@ -293,14 +293,14 @@ def test_labels_of_another_scheme_are_left_out_and_counted_by_name(
     assert "labeled not_entailment" in caplog.text
 
 
-def test_a_column_of_texts_is_no_label(tmp_path: Path) -> None:
+def test_a_column_of_texts_is_refused_as_labels(tmp_path: Path) -> None:
     lines = b"".join(official("One.", "Two.", f"text {number}") for number in range(200))
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(lines)
     with pytest.raises(InputError, match="more than 100 different ones: is this the column of labels"):
         load_nli(str(tmp_path))
 
 
-def test_rounds_of_a_training_set_are_one_and_a_configuration_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rounds_of_a_train_split_are_joined_and_a_configuration_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
     label = ClassLabel(names=["entailment", "neutral", "contradiction"])
     asked = []
 

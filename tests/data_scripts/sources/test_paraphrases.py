@@ -1,4 +1,4 @@
-"""Paraphrases from every form they come in, what is left out, and damaged ones."""
+"""Paraphrases in all formats, the pairs that are left out, and damaged files."""
 
 import gzip
 import json
@@ -24,13 +24,13 @@ def run(tmp_path: Path, source: Path | str) -> dict[str, list[Row]]:
     return splits
 
 
-def test_pairs_without_a_judgement_have_no_score(tmp_path: Path) -> None:
+def test_unrated_pairs_have_no_score(tmp_path: Path) -> None:
     file = tmp_path / "pairs.tsv"
     file.write_text('anchor\tpositive\nIt "rains.\tRain falls.\nGo on.\tContinue.\n')
     assert run(tmp_path, file) == {"train": [('It "rains.', "Rain falls.", None), ("Go on.", "Continue.", None)]}
 
 
-def test_a_judgement_is_the_score_in_any_of_its_spellings(tmp_path: Path) -> None:
+def test_a_rating_in_any_spelling_becomes_the_score(tmp_path: Path) -> None:
     folder = tmp_path / "source"
     folder.mkdir()
     (folder / "train.tsv.gz").write_bytes(gzip.compress(b"a\tb\tsource\tlabel\nOne.\t1.\tx\t1\nTwo.\t3.\tx\t0\n"))
@@ -43,7 +43,7 @@ def test_a_judgement_is_the_score_in_any_of_its_spellings(tmp_path: Path) -> Non
     }
 
 
-def test_a_data_set_of_the_hub_is_read_by_its_configuration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = {"sentence1": Value("string"), "sentence2": Value("string"), "label": ClassLabel(names=["no", "yes"])}
     rows = {"sentence1": ["One."], "sentence2": ["1."], "label": [1]}
     asked = []
@@ -95,6 +95,6 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
 
 
-def test_real_pairs_are_as_many_as_their_lines(data_dir: Path, tmp_path: Path) -> None:
+def test_real_pairs_have_the_number_of_their_lines(data_dir: Path, tmp_path: Path) -> None:
     rows: Any = run(tmp_path, data_dir / "more" / "paraphrase" / "quora_20k.tsv.xz")["train"]
     assert len(rows) == 20_000 and sum(score for _, _, score in rows) == 10_000  # balanced

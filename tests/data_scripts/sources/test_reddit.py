@@ -52,7 +52,7 @@ def report(output: Path) -> dict:
 
 
 def passes(fields: dict) -> bool:
-    """The paper's rules, written again from its text."""
+    """Whether a comment passes the paper's rules, implemented independently from its text."""
     text = html.unescape(fields["body"])
     letters = len([character for character in text if character.isalpha()])
     return not (
@@ -101,7 +101,7 @@ def test_real_counts_add_up(real_output):
     assert sum(counts["splits"].values()) == counts["pairs"]["written"] == len(read(real_output))
 
 
-def test_no_thread_is_on_two_sides(real_output):
+def test_no_thread_is_in_two_splits(real_output):
     threads = [{row["thread"] for row in read_split(real_output, split)} for split in SPLITS]
     assert sum(map(len, threads)) == len(set().union(*threads))
 
@@ -144,7 +144,7 @@ def test_a_folder_with_empty_splits_is_loaded_too(tmp_path):
     assert sum(map(len, datasets.load_dataset(str(tmp_path / "out")).values())) == 1
 
 
-def test_every_lost_comment_is_counted_under_its_reason(tmp_path):
+def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
     dump = write_dump(
         tmp_path / "RC_1.bz2",
         comment("a"),
@@ -174,7 +174,7 @@ def test_every_lost_comment_is_counted_under_its_reason(tmp_path):
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
 
 
-def test_of_two_comments_with_one_id_the_earlier_is_kept_whatever_the_order_of_files(tmp_path):
+def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_files(tmp_path):
     early = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a", body="the words as first written"))
     late = write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a", body="the words as edited", created_utc=1136074999))
     for number, order in enumerate([(early, late), (late, early)]):
@@ -194,7 +194,7 @@ def test_broken_lines_are_shown_and_reported(tmp_path, capsys):
     assert len(read(tmp_path / "out")) == 1
 
 
-def test_of_a_folder_the_dumps_of_comments_are_read_and_the_rest_is_named(tmp_path, capsys):
+def test_dumps_of_comments_in_a_folder_are_read_and_other_files_are_named(tmp_path, capsys):
     (tmp_path / "dumps").mkdir()
     write_dump(tmp_path / "dumps" / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
     write_dump(tmp_path / "dumps" / "RS_1.bz2", {"title": "a submission"})
@@ -211,9 +211,9 @@ def submission(name: str, **changes: object) -> dict:
     return fields | {"created_utc": "1136074000"} | changes
 
 
-def test_titles_of_submissions_are_inputs_where_asked_for(tmp_path):
+def test_titles_of_submissions_are_inputs_on_request(tmp_path):
     (tmp_path / "in").mkdir()
-    # A submission and a comment may have one id: they are not the same.
+    # A submission and a comment may have the same id.
     write_dump(
         tmp_path / "in" / "RS_1.bz2", submission("story"), submission("a", author="newsbot"), submission("alone")
     )
@@ -237,7 +237,7 @@ def test_titles_of_submissions_are_inputs_where_asked_for(tmp_path):
     }
 
 
-def test_arctic_shifts_files_are_known_by_their_names_and_read(tmp_path, capsys):
+def test_arctic_shifts_files_are_recognized_by_their_names(tmp_path, capsys):
     (tmp_path / "in").mkdir()
     extra = {"_meta": {"retrieved_2nd_on": 1}, "created_utc": 1136074029, "author_flair_richtext": [], "edited": False}
     lines = [json.dumps(dict(sorted((comment(*names) | extra).items()))) for names in (("a",), ("b", "t1_a"))]
@@ -248,7 +248,7 @@ def test_arctic_shifts_files_are_known_by_their_names_and_read(tmp_path, capsys)
     assert len(read(tmp_path / "out")) == 1
 
 
-def test_an_unpacked_dump_has_no_ending(tmp_path):
+def test_a_decompressed_dump_without_a_suffix_is_read(tmp_path):
     (tmp_path / "RC_2006-01").write_text("\n".join(map(json.dumps, [comment("a"), comment("b", "t1_a")])))
     assert run(tmp_path / "RC_2006-01", "--output", tmp_path / "out") == 0
     assert len(read(tmp_path / "out")) == 1
@@ -266,7 +266,7 @@ def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comm
     assert read(tmp_path / "out") == read(tmp_path / "straight") != []
 
 
-def test_comments_read_for_other_options_are_read_anew(tmp_path):
+def test_comments_converted_with_other_options_are_converted_again(tmp_path):
     dump = write_dump(tmp_path / "RC_1.bz2", comment("a", body="look at [this](http://a.b)"), comment("b", "t1_a"))
     for options, expected in (((), "look at [this](http://a.b)"), (("--markdown",), "look at this")):
         output = tmp_path / f"out{len(options)}"
@@ -274,7 +274,7 @@ def test_comments_read_for_other_options_are_read_anew(tmp_path):
         assert read(output)[0]["input"] == expected
 
 
-def test_a_language_is_asked_of_dumps_and_of_files_that_name_it(tmp_path, capsys):
+def test_a_language_filters_dumps_and_files_of_comments_with_a_language(tmp_path, capsys):
     german = "das ist nun wirklich eine ganz wunderbare Nachricht"
     english = "these are certainly some of the words that were written here"
     lines = comment("a", body=english), comment("b", "t1_a", body=german), comment("c", "t1_a", body=f"{english} again")
@@ -283,21 +283,23 @@ def test_a_language_is_asked_of_dumps_and_of_files_that_name_it(tmp_path, capsys
     assert [row["response"] for row in read(tmp_path / "out")] == [f"{english} again"]
     assert report(tmp_path / "out")["comments"]["not in language en"] == 1
     made = tmp_path / "with" / "RC_1.parquet"
-    assert run(made, "--output", tmp_path / "none", "--language", "de") == 2  # no German pair, but it is tried
+    assert (
+        run(made, "--output", tmp_path / "none", "--language", "de") == 2
+    )  # there is no German pair, but the option is accepted
     assert "no pair is left" in capsys.readouterr().err
     assert run(dump, "--comments", tmp_path / "without") == 0
     assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
     assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
 
 
-def test_comments_are_kept_where_asked_for(tmp_path):
+def test_comments_are_kept_on_request(tmp_path):
     dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
     assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
     assert pq.read_table(tmp_path / "comments" / "RC_2001-01.parquet")["id"].to_pylist() == ["a", "b"]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
+def test_dumps_that_an_earlier_run_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
     monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     files = [
         write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
@@ -329,11 +331,11 @@ def test_dumps_that_an_earlier_run_has_read_are_not_read_again(tmp_path, capsys,
         ([10**9] * 3, "7GB", 8),
     ],
 )
-def test_dumps_are_read_so_many_at_a_time_as_their_windows_fit_in_memory(tmp_path, sizes, limit, readers):
+def test_as_many_dumps_are_read_at_a_time_as_their_windows_fit_in_memory(tmp_path, sizes, limit, readers):
     dumps = [tmp_path / f"RC_{number}.zst" for number in range(len(sizes))]
     for dump, size in zip(dumps, sizes, strict=True):
         with dump.open("wb") as file:
-            file.truncate(size)  # takes no room on disk
+            file.truncate(size)  # a sparse file needs no disk space
     assert reddit._count_workers(dumps, 8, memory_bytes(limit)) == readers
 
 
@@ -350,11 +352,43 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
 def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
     lines = [comment(str(number), f"t1_{number - 1}", body=f"{number} " + "words " * 50) for number in range(60_000)]
     dump = write_dump(tmp_path / "RC_1.bz2", *lines)
-    assert run(dump, "--output", tmp_path / "out", "--memory-limit", "200MiB") == 0
+    assert run(dump, "--output", tmp_path / "out", "--memory_limit", "200MiB") == 0
     assert len(read(tmp_path / "out")) == 59_999
-    assert run(dump, "--output", tmp_path / "less", "--memory-limit", "10MiB") == 2
-    assert "error: --memory-limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
+    assert run(dump, "--output", tmp_path / "less", "--memory_limit", "10MiB") == 2
+    assert "error: --memory_limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
     assert not (tmp_path / "less").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--spark_master local[2] -o out", "--spark_master: not with --engine duckdb; add --engine spark"),
+        ("-o out --explain", "--output: not with --explain"),
+        ("--memory_limit 1GiB --explain", "--memory_limit: not with --explain"),
+        ("--mask --explain", "--mask: not with --explain"),
+        ("--engine bigquery --workers 7 -o out", "--workers: not with --engine bigquery"),
+        ("--engine bigquery --memory_limit 1GiB -o out", "--memory_limit: not with --engine bigquery"),
+        ("--comments kept --mask", "--mask: needs --output"),
+        ("--comments kept --filters none", "--filters: needs --output"),
+        ("--comments kept --overwrite", "--overwrite: needs --output"),
+        ("--comments kept --push_to_hub me/pairs --license mit", "--license: needs --output"),
+        ("--engine spark --comments kept", "--engine: needs --output"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, *options.split()) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["RC_1.bz2"]
+
+
+@pytest.mark.parametrize("option", [("--comments", "kept"), ("--workers", "7")])
+def test_options_for_dumps_are_refused_if_all_sources_are_files_of_comments(tmp_path, capsys, option):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--comments", tmp_path / "comments") == 0
+    assert run(tmp_path / "comments" / "RC_1.parquet", "--output", tmp_path / "out", *option) == 2
+    assert f"error: {option[0]}: only for dumps" in capsys.readouterr().err
 
 
 def truncated(folder: Path) -> list[Path]:
@@ -386,7 +420,7 @@ def pairs_for_comments(folder: Path) -> Path:
         (twins, "two files with the same name"),
         (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
         (lambda folder: [folder], "no dump of comments in"),
-        (lambda folder: [*truncated(folder), "--memory-limit", "much"], "--memory-limit much: expected a number"),
+        (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
         (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
         (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),

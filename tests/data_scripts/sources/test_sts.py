@@ -1,4 +1,4 @@
-"""The sets of SemEval STS 2012 to 2016: alignment by hand, counts on the real files, and damaged files."""
+"""The datasets of SemEval STS 2012 to 2016: alignment by hand, counts of the real files, and damaged files."""
 
 import argparse
 import json
@@ -25,7 +25,7 @@ def write_set(folder: Path, year: str, name: str, pairs: str, gold: str) -> str:
 PAIRS = "Red barn\tA barn\nOld oak\tA tree\nWet dog\tDry cat\nTall man\tA giant\nHot tea\tA drink\n"
 
 
-def test_blank_gold_lines_go_with_their_pairs_and_the_rest_stays_aligned(
+def test_pairs_with_blank_gold_lines_are_removed_and_the_others_stay_aligned(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loaded = load_sts_sets(write_set(tmp_path, "2015", "answers-forums", PAIRS, "4.2\n\n0.4\n \n3.0\n"))
@@ -35,7 +35,7 @@ def test_blank_gold_lines_go_with_their_pairs_and_the_rest_stays_aligned(
 
 
 @pytest.mark.parametrize("gold", ["4.2\n0.4\n3.0\n", "4.2\n\n0.4\n\n3.0\n1.0\n", "4.2\n\n0.4\n\n"])
-def test_a_gold_file_of_another_length_is_refused_by_its_count(tmp_path: Path, gold: str) -> None:
+def test_a_gold_file_with_another_number_of_lines_is_refused(tmp_path: Path, gold: str) -> None:
     folder = write_set(tmp_path, "2014", "images", PAIRS, gold)
     count = len(gold.split("\n")) - 1
     with pytest.raises(InputError, match=rf"STS.gs.images.txt: {count} lines for the 5 pairs of STS.input.images.txt"):
@@ -50,14 +50,14 @@ def test_a_gold_file_of_another_length_is_refused_by_its_count(tmp_path: Path, g
         ("Red barn\tA barn\nOld oak\tA tree\n", "\n\n", r"STS.gs.images.txt: contains no scored pair"),
     ],
 )
-def test_a_wrong_line_of_a_set_is_refused_with_file_and_line(
+def test_a_wrong_line_of_a_dataset_is_refused_with_file_and_line(
     tmp_path: Path, pairs: str, gold: str, message: str
 ) -> None:
     with pytest.raises(InputError, match=message):
         load_sts_sets(write_set(tmp_path, "2014", "images", pairs, gold))
 
 
-def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
+def test_a_users_own_copy_of_2013_smt_is_read_and_missing_datasets_are_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     loaded = load_sts_sets(write_set(tmp_path, "2013", "SMT", PAIRS, "1\n2\n3\n4\n5\n"))
@@ -65,7 +65,7 @@ def test_a_users_own_copy_of_2013_smt_is_read_and_absent_sets_are_said(
     assert "STS 2013 FNWN is missing" in caplog.text and "SMT is" not in caplog.text
 
 
-def test_a_folder_without_any_set_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_a_dataset_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no STS dataset"):
         load_sts_sets(str(tmp_path))
     with pytest.raises(InputError, match="no such folder"):
@@ -89,7 +89,7 @@ def test_real_sets_have_the_papers_names_and_every_scored_pair(
 
 
 def test_real_2015_pairs_keep_the_score_of_their_own_line(data_dir: Path) -> None:
-    """Against a plain reading of the two files, line by line."""
+    """Compares with a plain reading of the two files, line by line."""
     folder = data_dir / "sts" / "2015-test"
     pairs = (folder / "STS.input.belief.txt").read_bytes().split(b"\n")
     gold = (folder / "STS.gs.belief.txt").read_bytes().split(b"\n")
@@ -139,7 +139,7 @@ def hub_year(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
     monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
 
 
-def test_a_year_of_the_hub_is_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_year_on_the_hub_is_one_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
     hub_year(monkeypatch)
     loaded = load_sts_sets("mteb/sts12-sts")
     assert {year: list(sets) for year, sets in loaded.items()} == {"2012": ["all"]}
@@ -156,7 +156,7 @@ def test_a_year_of_the_hub_is_one_set(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"sentence1": ["One.", None]}, "split train, row 2: the sentences must be texts"),
     ],
 )
-def test_a_wrong_row_of_the_hub_is_refused(
+def test_a_wrong_row_on_the_hub_is_refused(
     monkeypatch: pytest.MonkeyPatch, columns: dict[str, list[Any]], message: str
 ) -> None:
     hub_year(monkeypatch, **columns)
@@ -164,7 +164,7 @@ def test_a_wrong_row_of_the_hub_is_refused(
         load_sts_sets("mteb/sts13-sts")
 
 
-def test_a_source_that_does_not_say_its_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_without_a_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     hub_year(monkeypatch)
     with pytest.raises(InputError, match="Expected columns year and set, or a name such as mteb/sts12-sts"):
         load_sts_sets("mteb/stsbenchmark-sts")
@@ -176,7 +176,7 @@ def run_command(*arguments: str) -> None:
     sts_sets.run(parser.parse_args(arguments))
 
 
-def test_command_writes_all_sets_with_the_blank_lines_counted_and_the_missing_sets_named(
+def test_command_writes_all_datasets_counts_blank_lines_and_names_missing_datasets(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_set(tmp_path, "2012", "MSRpar", PAIRS, "1\n2\n3\n4\n5\n")
@@ -196,7 +196,7 @@ def test_command_writes_all_sets_with_the_blank_lines_counted_and_the_missing_se
     assert "test 2015 belief: from" in capsys.readouterr().out
 
 
-def test_a_set_in_two_sources_is_refused(tmp_path: Path) -> None:
+def test_a_dataset_in_two_sources_is_refused(tmp_path: Path) -> None:
     source = write_set(tmp_path, "2014", "images", PAIRS, "1\n2\n3\n4\n5\n")
     with pytest.raises(InputError, match="STS 2014 images, test: an earlier source has it already"):
         run_command(source, source, "--output", str(tmp_path / "out"))

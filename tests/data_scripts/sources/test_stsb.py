@@ -1,4 +1,4 @@
-"""STS Benchmark: counts on the real files, and damaged files."""
+"""STS Benchmark: counts of the real files, and damaged files."""
 
 import argparse
 import json
@@ -16,9 +16,9 @@ from data_scripts.sources.stsb import load_stsb
 
 STSB_LINES = [
     'main-captions\tMSRvid\t2012\t0001\t4.750\tA boy says "hi.\tA boy greets.',  # a quote that never closes
-    "main-forum\tdeft-forum\t2014\t0002\t0.000\tBuy it.\tSell it.\tlicence\tlicence",
+    "main-forum\tdeft-forum\t2014\t0002\t0.000\tBuy it.\tSell it.\tsource\tsource",
     "main-forums\tanswers-forums\t2015\t0003\t5.000\tGo on.\tGo on.",
-    "main-news\theadlines\t2013\t0004\t2.5\tRain falls\u2028hard\tIt rains",  # U+2028 ends no line
+    "main-news\theadlines\t2013\t0004\t2.5\tRain falls\u2028hard\tIt rains",  # U+2028 does not end a line
 ]
 
 
@@ -27,7 +27,7 @@ def write_stsb(folder: Path, lines: list[str], name: str = "train") -> Path:
     return folder
 
 
-def test_original_file_is_read_without_quoting_and_with_one_name_a_genre(tmp_path: Path) -> None:
+def test_original_file_is_read_without_quoting_and_with_one_name_per_genre(tmp_path: Path) -> None:
     split = load_stsb(str(write_stsb(tmp_path, STSB_LINES)))["train"]
     assert split["sentence1"] == ['A boy says "hi.', "Buy it.", "Go on.", "Rain falls\u2028hard"]
     assert split["sentence2"] == ["A boy greets.", "Sell it.", "Go on.", "It rains"]
@@ -36,12 +36,12 @@ def test_original_file_is_read_without_quoting_and_with_one_name_a_genre(tmp_pat
     assert split.features["score"].dtype == "float32"
 
 
-def test_lines_with_windows_ends_are_read_alike(tmp_path: Path) -> None:
+def test_lines_with_windows_line_ends_are_read(tmp_path: Path) -> None:
     folder = write_stsb(tmp_path, [f"{line}\r" for line in STSB_LINES])
     assert load_stsb(str(folder))["train"]["sentence2"] == ["A boy greets.", "Sell it.", "Go on.", "It rains"]
 
 
-def test_missing_splits_are_left_out_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_splits_are_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert list(load_stsb(str(write_stsb(tmp_path, STSB_LINES, "dev")))) == ["validation"]
     assert "no train split" in caplog.text and "no test split" in caplog.text
 
@@ -84,7 +84,7 @@ def hub_copy(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
     monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
 
 
-def test_hub_copy_with_genre_and_the_original_scale_is_taken_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_copy_with_genre_and_the_original_scale_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     hub_copy(monkeypatch, score=[0.5, 5.0], genre=["main-forum", "main-news"], split=["train"] * 2, year=["2012"] * 2)
     splits = load_stsb("mteb/stsbenchmark-sts")
     assert list(splits) == ["train", "validation", "test"]
@@ -92,7 +92,7 @@ def test_hub_copy_with_genre_and_the_original_scale_is_taken_as_it_is(monkeypatc
     assert splits["test"]["score"] == [0.5, 5.0] and splits["test"]["genre"] == ["forums", "news"]
 
 
-def test_hub_copy_with_scores_to_one_and_no_genre_is_scaled_and_both_are_said(
+def test_hub_copy_with_scores_up_to_one_and_no_genre_is_scaled_and_both_are_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     hub_copy(monkeypatch, score=[0.25, 1.0])

@@ -21,15 +21,15 @@ from data_scripts.tools.leakage import EvaluationTexts, remove_leaked
         ("snake_case\tand\nlines", "snake case and lines"),
     ],
 )
-def test_texts_that_differ_in_form_only_are_equal(one, other):
+def test_texts_that_differ_only_in_form_are_equal(one, other):
     assert normalize_text(one) == normalize_text(other)
 
 
-def test_texts_of_other_words_differ():
+def test_texts_with_different_words_differ():
     assert normalize_text("a man is riding") != normalize_text("a man was riding")
 
 
-def test_rows_dropped_are_those_of_a_brute_force_comparison():
+def test_removed_rows_equal_those_of_a_brute_force_comparison():
     draw = random.Random(0)
 
     def sentence() -> str:
@@ -56,12 +56,12 @@ def test_rows_dropped_are_those_of_a_brute_force_comparison():
     assert 0 < counts["removed"] < 300
 
 
-def test_only_the_columns_named_are_looked_at():
+def test_only_the_named_columns_are_checked():
     rows = Dataset.from_dict({"input": ["so it is"], "source": ["leaked"]})
     assert len(remove_leaked(rows, ["input"], {"set": ["leaked"]})[0]) == 1
 
 
-def test_a_sentence_inside_a_longer_text_is_no_leak():
+def test_a_sentence_within_a_longer_text_does_not_leak():
     rows = Dataset.from_dict({"input": ["they say a cat runs fast"]})
     assert len(remove_leaked(rows, ["input"], {"set": ["a cat runs"]})[0]) == 1
 
@@ -73,8 +73,8 @@ def test_an_evaluation_text_without_words_matches_nothing():
     assert counts == {"set": 0, "removed": 0}
 
 
-def test_texts_found_are_those_that_are_equal_when_normalized_whatever_their_letters():
-    """Against normalizing every text: long and short, ASCII and not, null, slices of arrays, hits at both ends."""
+def test_leaked_texts_are_those_equal_to_a_sentence_after_normalization():
+    """Compares with normalizing all texts: long, short, ASCII, other scripts, null, slices of arrays."""
     draw = random.Random(0)
 
     def text() -> str | None:
@@ -106,20 +106,20 @@ def write(folder, **splits):
 
 
 @pytest.fixture
-def judged(tmp_path):
-    """An STS-B whose test split has two sentences, as `stsb=...`."""
+def stsb(tmp_path):
+    """An STS-B whose test split has two sentences, as a value of --against."""
     pairs = {"sentence1": ["A man is here."], "sentence2": ["He is here."], "score": [3.0], "genre": ["news"]}
     return "stsb=" + write(tmp_path / "stsb", train=pairs | {"sentence1": ["Trained on."]}, test=pairs)
 
 
-def test_an_image_goes_with_all_its_captions_and_the_report_says_why(tmp_path, judged, capsys):
+def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, capsys):
     train = {
         "group": ["1", "2", "3"],
         "captions": [["A dog.", "A hound."], ["A cat.", "a man is HERE"], ["Trained on.", "he is here!"]],
     }
     source = write(tmp_path / "captions", train=train, test={"group": ["4"], "captions": [["A man is here."]]})
     output = tmp_path / "out"
-    assert main(["leakage", source, "--against", judged, "--output", str(output)]) == 0
+    assert main(["leakage", source, "--against", stsb, "--output", str(output)]) == 0
     left = load_dataset("parquet", data_dir=str(output))
     assert left["train"].to_list() == [{"group": "1", "captions": ["A dog.", "A hound."]}]
     assert left["test"]["group"] == ["4"]  # only train is stripped
@@ -149,14 +149,14 @@ def test_an_image_goes_with_all_its_captions_and_the_report_says_why(tmp_path, j
         {"book": ["He is here.", "b"], "paragraph": [0, 1], "position": [0, 1], "sentence": ["Fine.", "He is here."]},
     ],
 )
-def test_every_form_is_stripped_of_whole_rows_by_its_columns_of_text(tmp_path, judged, columns):
+def test_leaked_rows_of_every_kind_of_dataset_are_removed(tmp_path, stsb, columns):
     source = write(tmp_path / "source", train=columns)
-    assert main(["leakage", source, "--against", judged, "--output", str(tmp_path / "out")]) == 0
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
     left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
     assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
 
 
-def test_rows_of_several_files_and_batches_are_those_that_the_trainer_keeps(tmp_path):
+def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
     draw = random.Random(1)
     rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
     folder = tmp_path / "pairs"
@@ -165,7 +165,9 @@ def test_rows_of_several_files_and_batches_are_those_that_the_trainer_keeps(tmp_
         part = Dataset.from_list(rows[start : start + 4500])
         part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
     sentences = [f"Text, {number}" for number in range(0, 9000, 7)]
-    against = write(tmp_path / "judged", test={"question": sentences[:500]}, validation={"question": sentences[500:]})
+    against = write(
+        tmp_path / "questions", test={"question": sentences[:500]}, validation={"question": sentences[500:]}
+    )
     arguments = ["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]
     assert main(arguments) == 0
     evaluation = {"mine test": sentences[:500], "mine dev": sentences[500:]}
@@ -179,15 +181,17 @@ def test_rows_of_several_files_and_batches_are_those_that_the_trainer_keeps(tmp_
     assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
 
 
-def test_a_report_alone_writes_nothing(tmp_path, judged, capsys):
+def test_without_an_output_nothing_is_written(tmp_path, stsb, capsys):
     source = write(tmp_path / "source", train={"sentence": ["He is here.", "Fine."]})
     before = sorted(tmp_path.rglob("*"))
-    assert main(["leakage", source, "--against", judged, "--report-only"]) == 0
+    assert main(["leakage", source, "--against", stsb]) == 0
     assert "2 rows, 1 with an evaluation sentence" in capsys.readouterr().out
     assert sorted(tmp_path.rglob("*")) == before
+    assert main(["leakage", source, "--against", stsb, "--overwrite"]) == 2
+    assert "--overwrite: needs --output" in capsys.readouterr().err
 
 
-def test_inference_and_sets_by_year_are_read_as_their_commands_read_them(tmp_path):
+def test_snli_and_sts_are_loaded_as_by_their_commands(tmp_path):
     (tmp_path / "snli").mkdir()
     line = {"sentence1": "He is here.", "sentence2": "Someone is.", "gold_label": "entailment"}
     for name in ("train", "test"):
@@ -215,7 +219,7 @@ def test_inference_and_sets_by_year_are_read_as_their_commands_read_them(tmp_pat
         ("mine={folder}/nowhere", "nowhere: no such folder"),
     ],
 )
-def test_a_wrong_set_is_refused_and_leaves_nothing(tmp_path, capsys, against, message):
+def test_a_wrong_dataset_is_refused_and_leaves_no_output(tmp_path, capsys, against, message):
     source = write(tmp_path / "source", train={"sentence": ["He is here."]}, test={"sentence": ["He is here."]})
     write(tmp_path / "train_only", train={"sentence": ["He is here."]})
     write(tmp_path / "numbers", test={"number": [1]})
@@ -225,16 +229,16 @@ def test_a_wrong_set_is_refused_and_leaves_nothing(tmp_path, capsys, against, me
     assert not output.exists()
 
 
-def test_a_folder_without_a_train_split_and_its_own_place_are_refused(tmp_path, judged, capsys):
+def test_a_folder_without_a_train_split_and_an_output_equal_to_it_are_refused(tmp_path, stsb, capsys):
     source = write(tmp_path / "source", test={"sentence": ["He is here."]})
-    assert main(["leakage", source, "--against", judged, "--report-only"]) == 2
+    assert main(["leakage", source, "--against", stsb]) == 2
     assert "no train-*.parquet" in capsys.readouterr().err
     source = write(tmp_path / "source", train={"sentence": ["Fine."]})
-    assert main(["leakage", source, "--against", judged, "--output", source, "--overwrite"]) == 2
+    assert main(["leakage", source, "--against", stsb, "--output", source, "--overwrite"]) == 2
     assert "this folder is the one that is read" in capsys.readouterr().err
 
 
-def test_real_captions_lose_the_images_that_a_plain_reader_finds(data_dir, tmp_path):
+def test_removed_images_of_real_captions_equal_those_of_a_plain_reader(data_dir, tmp_path):
     captions, output = str(tmp_path / "captions"), tmp_path / "out"
     assert main(["captions", str(data_dir / "captions" / "multi30k"), "--output", captions]) == 0
     arguments = ["leakage", captions, "--against", f"stsb={data_dir / 'stsb'}", "--output", str(output)]

@@ -1,4 +1,4 @@
-"""The tokenizer: its vocabulary against a plain count, its folder against AutoTokenizer alone, its mistakes."""
+"""The tokenizer: its vocabulary compared with a plain count, its folder loaded by AutoTokenizer, its errors."""
 
 import argparse
 import json
@@ -21,7 +21,7 @@ TEXTS = [
     "Where did the cat go?",
     "The cat went home, the dog didn't.",
     "DOGS and cats: friends?",
-    "the ﬁne ﬁsh",  # the ligature fi is NFKC's business
+    "the ﬁne ﬁsh",  # NFKC resolves the ligature fi
     "",
 ]
 
@@ -37,7 +37,7 @@ def random_texts(seed: int, texts: int = 400) -> list[str]:
     return [" ".join(generator.choices(words, k=8)) for _ in range(texts)]
 
 
-def test_word_vocabulary_is_the_most_frequent_words_with_ties_in_letter_order() -> None:
+def test_word_vocabulary_is_the_most_frequent_words_with_ties_in_alphabetical_order() -> None:
     texts = [text for text in TEXTS if text.isascii()]
     counts = brute_force_words(texts)
     expected = sorted(counts, key=lambda word: (-counts[word], word))[:10]
@@ -53,7 +53,7 @@ def test_min_count_leaves_rarer_words_unknown() -> None:
     assert tokenizer("home")["input_ids"] == [1]
 
 
-def test_text_is_lower_cased_nfkc_normalized_and_split_at_punctuation() -> None:
+def test_text_is_lowercased_nfkc_normalized_and_split_at_punctuation() -> None:
     tokenizer = train_tokenizer(TEXTS, "word", vocab_size=100, min_count=1)
     assert tokenizer.tokenize("FINE ﬁsh,cat?") == ["fine", "fish", ",", "cat", "?"]
 
@@ -94,7 +94,7 @@ def test_wordpiece_splits_an_unseen_word_into_known_pieces_that_spell_it() -> No
     assert tokenizer.decode(tokenizer("dogcats")["input_ids"]) == "dogcats"
 
 
-def test_wordpiece_vocabulary_never_exceeds_the_size_asked_for() -> None:
+def test_wordpiece_vocabulary_never_exceeds_the_requested_size() -> None:
     for size in (3, 10, 40, 300):
         try:
             assert len(train_tokenizer(random_texts(0), "wordpiece", vocab_size=size)) <= size
@@ -103,7 +103,7 @@ def test_wordpiece_vocabulary_never_exceeds_the_size_asked_for() -> None:
 
 
 @pytest.mark.parametrize("kind", ["word", "bare_word", "wordpiece"])
-def test_training_again_gives_the_same_tokenizer_whatever_the_order_of_the_texts(kind: str) -> None:
+def test_retraining_gives_the_same_tokenizer_for_any_order_of_the_texts(kind: str) -> None:
     """The library's own WordPiece trainer gives another vocabulary each time, within one process too."""
     texts = random_texts(3)
     orders = [texts, texts[::-1], sorted(texts), texts]
@@ -112,7 +112,7 @@ def test_training_again_gives_the_same_tokenizer_whatever_the_order_of_the_texts
 
 
 @pytest.mark.parametrize("kind", ["word", "wordpiece"])
-def test_saved_folder_loads_through_auto_tokenizer_where_our_packages_are_not(kind: str, tmp_path: Path) -> None:
+def test_saved_folder_loads_with_auto_tokenizer_without_our_packages(kind: str, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TEXTS, kind, vocab_size=100, min_count=1, max_length=7)
     save_tokenizer(tokenizer, tmp_path / "saved")
     assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
@@ -142,9 +142,9 @@ print(json.dumps([dict(batch), tokenizer.pad_token_id, tokenizer.unk_token_id, t
         ([], {}, "no word occurs 2 times"),
         (["", "  "], {}, "no word occurs 2 times"),
         (["fine", None], {}, "text 2 is a NoneType"),
-        (["fine"], {"vocab_size": 2}, "--vocab-size 2"),
-        (["fine"], {"min_count": 0}, "--min-count 0"),
-        (["fine"], {"max_length": 0}, "--max-length 0"),
+        (["fine"], {"vocab_size": 2}, "--vocab_size 2"),
+        (["fine"], {"min_count": 0}, "--min_count 0"),
+        (["fine"], {"max_length": 0}, "max_length 0: expected 1 or more"),
         (["fine"], {"kind": "letters"}, "--kind letters"),
     ],
 )
@@ -178,7 +178,7 @@ def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys:
     (tmp_path / "snli" / "snli_1.0_train.jsonl").write_text(json.dumps(row) + "\n")
     output = tmp_path / "out"
     sources = [str(tmp_path / "a"), str(tmp_path / "b")]
-    command.run(parse([*sources, "-o", str(output), "--min-count", "1", "--snli", str(tmp_path / "snli")]))
+    command.run(parse([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]))
     tokenizer = AutoTokenizer.from_pretrained(output)
     assert isinstance(tokenizer, PreTrainedTokenizerFast)
     words = {"red", "green", "blue", "violet", "black"}

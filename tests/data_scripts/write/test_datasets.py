@@ -1,4 +1,4 @@
-"""What the commands for public datasets share: their folders have a card that states the license."""
+"""The folders of the commands for public datasets have a card that states the license."""
 
 from pathlib import Path
 
@@ -38,7 +38,7 @@ def test_the_card_states_the_license_and_the_folder_still_loads(tmp_path: Path, 
     assert {split: len(loaded[split]) for split in loaded} == rows
 
 
-def test_what_is_left_without_evaluation_sentences_keeps_its_license(tmp_path: Path) -> None:
+def test_a_dataset_without_evaluation_sentences_keeps_its_license(tmp_path: Path) -> None:
     source, _ = write(tmp_path, "nli")
     assert main(["nli", str(source), "-o", str(tmp_path / "nli"), "--license", "cc-by-sa-4.0"]) == 0
     (tmp_path / "test.tsv").write_text("premise\thypothesis\tlabel\nA dog.\tWho?\tn\n")
@@ -57,7 +57,7 @@ def test_a_card_without_a_license_says_that_it_is_missing(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("license", ["MIT", "CC BY 4.0", "", "cc_by", "-mit", "mit\n"])
 @pytest.mark.parametrize("command", ["paraphrases", "conversations"])
-def test_what_cannot_be_a_license_is_refused_before_anything_is_written(
+def test_an_invalid_license_is_refused_before_anything_is_written(
     tmp_path: Path, command: str, license: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     source, _ = write(tmp_path, "paraphrases")

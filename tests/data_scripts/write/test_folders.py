@@ -13,7 +13,7 @@ def write_folder(folder: Path) -> None:
     (folder / "report.json").write_text("{}")
 
 
-def test_a_new_folder_takes_its_name_only_when_all_is_written(tmp_path):
+def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
     output = tmp_path / "deep" / "pairs"
     with new_folder(output, overwrite=False) as (folder, scratch):
         (folder / "report.json").write_text("{}")
@@ -23,7 +23,7 @@ def test_a_new_folder_takes_its_name_only_when_all_is_written(tmp_path):
     assert [file.name for file in output.parent.iterdir()] == ["pairs"]
 
 
-def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
+def test_a_failure_leaves_only_the_old_folder(tmp_path):
     write_folder(tmp_path / "pairs")
     before = sorted(file.read_bytes() for file in (tmp_path / "pairs").iterdir())
     with pytest.raises(RuntimeError), new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
@@ -33,7 +33,7 @@ def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
 
 
-def test_what_an_interrupted_run_left_is_removed(tmp_path):
+def test_files_of_an_interrupted_run_are_removed(tmp_path):
     (tmp_path / "pairs.partial" / "pairs").mkdir(parents=True)
     (tmp_path / "pairs.partial" / "pairs" / "half.parquet").write_text("half")
     with new_folder(tmp_path / "pairs", overwrite=False) as (folder, _):
@@ -50,7 +50,7 @@ def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
     assert json.loads((tmp_path / "pairs" / "report.json").read_text()) == {"new": 1}
 
 
-def test_a_folder_of_other_things_is_never_replaced(tmp_path):
+def test_a_folder_of_other_files_is_never_replaced(tmp_path):
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(InputError, match="is not a dataset that a command wrote"):
         new_folder(tmp_path, overwrite=True).__enter__()

@@ -28,7 +28,8 @@ from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import pairs as output
 from data_scripts.write import shards
-from data_scripts.write.pairs import add_output_arguments, write_pairs
+from data_scripts.write.options import add_output_arguments
+from data_scripts.write.pairs import write_pairs
 from data_scripts.write.splits import hash_splits
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
@@ -43,7 +44,7 @@ def written(
     sections: dict | None = None,
     public_sources: bool = False,
 ) -> dict:
-    """The report of writing some pairs, which go through DuckDB."""
+    """Write some pairs with DuckDB; returns the report."""
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)
     add_output_arguments(parser)
@@ -103,7 +104,7 @@ def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_p
     assert report["pairs"] == {"repeated in their thread": len(pairs) - len(set(pairs)), "written": len(set(pairs))}
 
 
-def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, monkeypatch):
+def test_statistics_equal_a_plain_count_for_any_batch_size(tmp_path, monkeypatch):
     pairs = draw_pairs(1_000)
     reports = []
     for name, batch in (("whole", 100_000), ("small", 3)):
@@ -124,7 +125,7 @@ def test_statistics_are_those_of_a_plain_count_whatever_the_batches(tmp_path, mo
     assert reports[0]["characters"]["response, median"] == median
 
 
-def test_large_splits_are_sharded_and_read_back_whole(tmp_path, monkeypatch):
+def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "BATCH_ROWS", 10)
     monkeypatch.setattr(shards, "SHARD_BYTES", 2_000)
     pairs = draw_pairs(500)
@@ -137,11 +138,11 @@ def test_large_splits_are_sharded_and_read_back_whole(tmp_path, monkeypatch):
     assert len(load_pairs(str(tmp_path / "out"))["train"]) == report["splits"]["train"]
 
 
-def test_a_response_is_kept_so_many_times_whatever_its_case_and_signs(tmp_path):
+def test_repeated_responses_are_capped_ignoring_case_and_punctuation(tmp_path):
     thanks = ["Thanks!", "thanks", "THANKS...", "thanks :)", "Than ks"]
     pairs = [(f"input {number}", text, f"t{number}", "s") for number, text in enumerate(thanks)]
     pairs += [("one", "!!!", "u1", "s"), ("two", "...", "u2", "s"), ("three", "Спасибо!", "u3", "s")]
-    report = written(tmp_path / "out", pairs, "--max-repeats", "2")
+    report = written(tmp_path / "out", pairs, "--max_repeats", "2")
     found = [pair for split in rows(tmp_path / "out").values() for pair in split]
     assert sorted(pair[2] for pair in found) == ["t0", "t1", "u1", "u2", "u3"]
     assert report["pairs"] == {"repeated in their thread": 0, "response already in 2 pairs": 3, "written": 5}
@@ -227,7 +228,7 @@ def card(folder: Path) -> tuple[dict, str]:
     return yaml.safe_load(front), text
 
 
-def test_the_card_says_what_datasets_needs_and_what_was_counted(tmp_path):
+def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path):
     report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "cc-by-4.0"
@@ -246,7 +247,7 @@ def test_a_card_without_a_license_says_that_it_is_missing(tmp_path):
     assert metadata["license"] == "unknown" and "NOT STATED" in text
 
 
-def test_the_hubs_validator_takes_the_card_and_its_metadata_are_read_without_loss(tmp_path, monkeypatch):
+def test_the_hubs_validator_accepts_the_card_and_its_metadata_are_read_without_loss(tmp_path, monkeypatch):
     written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
     path = tmp_path / "out" / "README.md"
     with LoopbackHub() as hub:
@@ -271,7 +272,7 @@ def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
     assert {split: len(rows) for split, rows in names["pairs"].items()} == report["splits"]
 
 
-def test_the_card_says_what_was_done_about_language_and_personal_data(tmp_path):
+def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path):
     written(tmp_path / "plain", draw_pairs(100))
     metadata, text = card(tmp_path / "plain")
     assert "language" not in metadata and "- Language: not checked" in text and "data: not masked" in text
@@ -293,7 +294,7 @@ def chats(tmp_path) -> Path:
     return tmp_path / "chats.tsv"
 
 
-def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypatch):
+def test_files_do_not_depend_on_the_number_of_rows_at_a_time(tmp_path, monkeypatch):
     pairs, whole = draw_pairs(1_000), output.stream_rows
     monkeypatch.setattr(shards, "SHARD_BYTES", 5_000)
     folders = []
@@ -313,17 +314,17 @@ def test_files_are_the_same_however_many_rows_come_at_a_time(tmp_path, monkeypat
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--push_to_hub", "me/chats"], "--push_to_hub: name the data's license with --license"),
+        (["--push_to_hub", "me/chats"], "--push_to_hub: add --license ID with the license"),
         (["--push_to_hub", "chats", "--license", "other"], "expected OWNER/NAME"),
     ],
 )
-def test_a_push_that_cannot_end_well_is_refused_before_anything_is_read(chats, capsys, options, message):
+def test_a_push_that_would_fail_is_refused_before_anything_is_read(chats, capsys, options, message):
     assert main(["conversations", str(chats), "--output", str(chats.parent / "out"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not (chats.parent / "out").exists()
 
 
-def test_the_folder_is_published_and_loads_by_its_name(chats, tmp_path):
+def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
     command = [sys.executable, "-m", "data_scripts", "conversations", str(chats), "--output", str(tmp_path / "out")]
     command += ["--push_to_hub", "me/chats", "--license", "cc0-1.0"]
     read = (
@@ -335,7 +336,7 @@ def test_the_folder_is_published_and_loads_by_its_name(chats, tmp_path):
         refused = subprocess.run(command, env=environment | {"HF_TOKEN": "hf_unknown"}, capture_output=True, text=True)
         assert refused.returncode == 2
         assert f"hf upload me/chats {tmp_path / 'out'} --repo-type dataset" in refused.stderr
-        assert load_pairs(str(tmp_path / "out"))  # what was computed is not lost
+        assert load_pairs(str(tmp_path / "out"))  # the computed pairs are not lost
         environment["HF_TOKEN"] = WRITE_TOKEN
         subprocess.run([*command, "--overwrite"], env=environment, check=True, capture_output=True)
         loaded = subprocess.run(

@@ -41,7 +41,7 @@ def reference(encoder: Encoder, text: str) -> torch.Tensor:
         return encoder.model.encoder(ids, torch.ones_like(ids)).pooler_output
 
 
-def test_vectors_are_in_the_order_of_the_texts_whatever_the_batches(encoder):
+def test_vectors_are_in_the_order_of_the_texts_for_any_batch_size(encoder):
     expected = torch.cat([reference(encoder, text) for text in TEXTS * 50]).numpy()
     for batch_size in (1, 4, 1000):
         vectors = encoder.encode(iter(TEXTS * 50), batch_size=batch_size)
@@ -51,7 +51,7 @@ def test_vectors_are_in_the_order_of_the_texts_whatever_the_batches(encoder):
 
 @pytest.fixture
 def threads():
-    """As many threads as asked for, on a machine with any number of cores."""
+    """Sets the number of threads that torch may use, for one test."""
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
@@ -68,7 +68,7 @@ def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny
     assert "TOKENIZERS_PARALLELISM" not in os.environ
 
 
-def test_stream_gives_vectors_before_it_has_read_all_texts(encoder, threads):
+def test_stream_yields_vectors_before_it_has_read_all_texts(encoder, threads):
     threads(2)
     read = 0
 
@@ -79,9 +79,9 @@ def test_stream_gives_vectors_before_it_has_read_all_texts(encoder, threads):
             yield TEXTS[read % len(TEXTS)]
 
     parts = encoder.stream(endless(), batch_size=10)
-    first = next(parts)
-    assert len(first) == 10 and read <= 100
-    np.testing.assert_allclose(first, encoder.encode([TEXTS[(row + 1) % len(TEXTS)] for row in range(10)]), atol=1e-6)
+    vectors = next(parts)
+    assert len(vectors) == 10 and read <= 100
+    np.testing.assert_allclose(vectors, encoder.encode([TEXTS[(row + 1) % len(TEXTS)] for row in range(10)]), atol=1e-6)
     parts.close()
 
 
@@ -91,14 +91,14 @@ def test_two_processes_give_the_vectors_of_one(tiny_tokenizer):
     np.testing.assert_allclose(vectors, encoder.encode(TEXTS * 20, side="response"), rtol=1e-5, atol=1e-5)
 
 
-def test_tensor_on_request(encoder):
+def test_convert_to_tensor_returns_a_tensor(encoder):
     vectors = encoder.encode(TEXTS, convert_to_tensor=True)
     assert isinstance(vectors, torch.Tensor) and vectors.dtype == torch.float32
     np.testing.assert_array_equal(vectors.numpy(), encoder.encode(TEXTS))
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_bfloat16_computes_nearly_the_same_vectors(kind, tiny_tokenizer, tmp_path):
+def test_bfloat16_vectors_are_close_to_float32(kind, tiny_tokenizer, tmp_path):
     build(kind).save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)
     exact = Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
@@ -111,8 +111,8 @@ def test_bfloat16_computes_nearly_the_same_vectors(kind, tiny_tokenizer, tmp_pat
 
 
 @pytest.mark.parametrize("is_fast", [True, False])
-def test_automatic_dtype_is_bfloat16_where_the_device_is_made_for_it(is_fast, folder, monkeypatch):
-    monkeypatch.setattr(encoder_module, "has_fast_bfloat16", lambda device: (is_fast, "as this test says"))
+def test_automatic_dtype_is_bfloat16_if_the_device_has_instructions_for_it(is_fast, folder, monkeypatch):
+    monkeypatch.setattr(encoder_module, "has_fast_bfloat16", lambda device: (is_fast, "for this test"))
     encoder = Encoder.from_pretrained(folder, "cpu", "auto")
     assert encoder.model.dtype == (torch.bfloat16 if is_fast else torch.float32)
 
@@ -121,19 +121,19 @@ def test_automatic_dtype_is_bfloat16_where_the_device_is_made_for_it(is_fast, fo
     ("avx512", "amx", "allowed", "is_fast"),
     [(True, False, True, True), (False, True, True, True), (False, False, True, False), (True, True, False, False)],
 )
-def test_bfloat16_is_fast_where_the_processor_has_instructions_that_onednn_may_use(
+def test_bfloat16_is_fast_if_the_processor_has_instructions_that_onednn_may_use(
     avx512, amx, allowed, is_fast, monkeypatch
 ):
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: allowed)
-    found, reason = hardware.has_fast_bfloat16(torch.device("cpu"))
-    assert found == is_fast and ("no bfloat16" in reason) != is_fast
+    result, reason = hardware.has_fast_bfloat16(torch.device("cpu"))
+    assert result == is_fast and ("no bfloat16" in reason) != is_fast
 
 
-def test_no_choice_of_hardware_looks_at_a_clock(folder, monkeypatch):
+def test_hardware_choices_do_not_depend_on_timings(folder, monkeypatch):
     def refuse() -> float:
-        raise AssertionError("a choice that depends on a timing")
+        raise AssertionError("this choice depends on a timing")
 
     hardware.is_amd_processor.cache_clear()
     for clock in ("perf_counter", "monotonic", "time", "process_time"):
@@ -143,7 +143,7 @@ def test_no_choice_of_hardware_looks_at_a_clock(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("kind", ["dan_best", "transformer"])
-def test_onednn_computes_the_same_and_leaves_gradients_to_torch(kind, monkeypatch):
+def test_onednn_computes_equal_outputs_and_torch_the_gradients(kind, monkeypatch):
     monkeypatch.setattr(hardware, "is_amd_processor", lambda: True)
     plain, faster = build(kind), build(kind)
     hardware.use_onednn(faster)
@@ -162,7 +162,7 @@ def test_onednn_computes_the_same_and_leaves_gradients_to_torch(kind, monkeypatc
         torch.testing.assert_close(ours.grad, expected.grad)
 
 
-def test_linear_layers_stay_with_torch_on_other_processors(monkeypatch):
+def test_linear_layers_are_computed_by_torch_on_other_processors(monkeypatch):
     monkeypatch.setattr(hardware, "is_amd_processor", lambda: False)
     model = build("dan")
     hardware.use_onednn(model)
@@ -201,18 +201,18 @@ def test_no_texts_give_no_vectors(encoder):
     assert encoder.encode([]).shape == (0, 8)
 
 
-def test_long_text_is_cut_to_the_tokenizers_length(encoder):
+def test_long_text_is_truncated_to_the_tokenizers_maximum_length(encoder):
     np.testing.assert_array_equal(encoder.encode(["cat " * 500]), encoder.encode(["cat " * 64]))
 
 
-def test_text_of_any_length_is_read_whole_where_the_tokenizer_has_no_limit(encoder, tiny_tokenizer):
-    limitless = copy.deepcopy(tiny_tokenizer)
-    limitless.model_max_length = VERY_LARGE_INTEGER
-    found = Encoder(encoder.model, limitless).encode(["cat " * 500 + "dog"])
-    assert np.abs(found - encoder.encode(["cat " * 500 + "dog"])).max() > 1e-4
+def test_text_is_not_truncated_if_the_tokenizer_has_no_maximum_length(encoder, tiny_tokenizer):
+    unlimited = copy.deepcopy(tiny_tokenizer)
+    unlimited.model_max_length = VERY_LARGE_INTEGER
+    vectors = Encoder(encoder.model, unlimited).encode(["cat " * 500 + "dog"])
+    assert np.abs(vectors - encoder.encode(["cat " * 500 + "dog"])).max() > 1e-4
 
 
-def test_one_string_in_place_of_several_is_refused(encoder):
+def test_single_string_is_refused(encoder):
     with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
         encoder.encode("hello")
 
@@ -272,7 +272,7 @@ def test_command_writes_many_parts_into_one_file(suffix, folder, encoder, tmp_pa
     texts = [f"{text} {index}" for index in range(300) for text in TEXTS]
     source, output = tmp_path / "texts.txt", tmp_path / f"out{suffix}"
     source.write_bytes("\r\n".join(texts).encode() + b"\r\n")
-    assert run(folder, source, "--batch-size", 7, "--dtype", "float32", "--device", "cpu", "-o", output) == 0
+    assert run(folder, source, "--dtype", "float32", "--device", "cpu", "-o", output) == 0
     if suffix == ".parquet":
         table = parquet.read_table(output)
         assert table.column("text").to_pylist() == texts
@@ -283,14 +283,14 @@ def test_command_writes_many_parts_into_one_file(suffix, folder, encoder, tmp_pa
     np.testing.assert_allclose(vectors, encoder.encode(texts), atol=1e-6)
 
 
-def test_command_says_what_automatic_dtype_came_to_and_why(folder, tmp_path, capsys):
+def test_command_prints_the_automatic_dtype_and_the_reason(folder, tmp_path, capsys):
     (tmp_path / "texts.txt").write_text("hello\n")
     assert run(folder, tmp_path / "texts.txt", "--dtype", "auto", "-o", tmp_path / "out.npy") == 0
     printed = capsys.readouterr().out
     assert re.search(r"computing in (float32|bfloat16): this processor has (no )?bfloat16 instructions", printed)
 
 
-def test_mistake_far_into_a_file_leaves_no_file_behind(folder, tmp_path, capsys):
+def test_error_late_in_a_file_leaves_no_output_file(folder, tmp_path, capsys):
     (tmp_path / "texts.txt").write_bytes(b"hello\n" * 9000 + b"na\xefve\n")
     assert run(folder, tmp_path / "texts.txt", "-o", tmp_path / "out.npy") == 2
     assert "texts.txt, line 9001: not UTF-8" in capsys.readouterr().err
@@ -298,7 +298,7 @@ def test_mistake_far_into_a_file_leaves_no_file_behind(folder, tmp_path, capsys)
 
 
 def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:
-    """A copy of a good folder with one thing wrong."""
+    """A saved folder with one error."""
     build("dan_best").save_pretrained(path)
     tokenizer.save_pretrained(path)
     if kind == "vocabulary":
@@ -332,7 +332,7 @@ def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:
         ("config.json!", "cannot open the model"),
     ],
 )
-def test_wrong_folder_gives_one_message_and_exit_code_2(kind, message, folder, tiny_tokenizer, tmp_path, capsys):
+def test_broken_folder_gives_one_message_and_exit_code_2(kind, message, folder, tiny_tokenizer, tmp_path, capsys):
     source = tmp_path / "texts.txt"
     source.write_text("hello\n")
     path = broken_folder(kind, folder, tiny_tokenizer, tmp_path / "model")
@@ -347,15 +347,15 @@ def test_missing_folder_gives_exit_code_2(tmp_path, capsys):
     source = tmp_path / "texts.txt"
     source.write_text("hello\n")
     assert run(tmp_path / "nowhere", source, "-o", tmp_path / "out.npy") == 2
-    assert "there is no such folder" in capsys.readouterr().err
+    assert "the folder does not exist" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("latin.txt", b"hello\nna\xefve\n", "latin.txt, line 2: not UTF-8"),
-        ("empty.txt", b"", "empty.txt holds no text"),
-        ("missing.txt", None, "missing.txt: there is no such file"),
+        ("empty.txt", b"", "empty.txt contains no text"),
+        ("missing.txt", None, "missing.txt: file not found"),
     ],
 )
 def test_wrong_text_file_gives_exit_code_2(name, content, message, folder, tmp_path, capsys):
@@ -365,7 +365,7 @@ def test_wrong_text_file_gives_exit_code_2(name, content, message, folder, tmp_p
     assert message in capsys.readouterr().err
 
 
-def test_wrong_column_gives_exit_code_2_and_names_those_there_are(folder, tmp_path, capsys):
+def test_wrong_column_gives_exit_code_2_and_the_names_of_the_columns(folder, tmp_path, capsys):
     source = tmp_path / "texts.parquet"
     parquet.write_table(pyarrow.table({"response": TEXTS, "score": list(range(6))}), source)
     assert run(folder, source, "-o", tmp_path / "out.npy") == 2
@@ -374,22 +374,34 @@ def test_wrong_column_gives_exit_code_2_and_names_those_there_are(folder, tmp_pa
     assert "column 'score' holds values that are not text" in capsys.readouterr().err
 
 
-def test_parquet_without_pyarrow_says_what_to_install(folder, tmp_path, capsys, monkeypatch):
+def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     (tmp_path / "texts.parquet").touch()
     assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "out.npy") == 2
     assert "pip install pyarrow" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("output", "message"), [("out.csv", "ends in .npy or .parquet"), ("no/out.npy", "no folder")])
-def test_wrong_output_name_gives_exit_code_2(output, message, folder, tmp_path, capsys):
-    with pytest.raises(SystemExit) as stop:
-        run(folder, tmp_path / "texts.txt", "-o", tmp_path / output)
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "out.csv"], "--output out.csv: expected a name that ends in .npy or .parquet"),
+        (["-o", "no/out.npy"], "--output no/out.npy: there is no folder no"),
+        (["-o", "out.npy", "--column", "body"], "--column body: texts.txt has no columns; omit --column or use a .par"),
+        (
+            ["-o", "out.npy", "--truncate-dims", "8"],
+            "unknown argument '--truncate_dims'; did you mean '--truncate_dim'",
+        ),
+    ],
+)
+def test_wrong_option_gives_one_line_and_exit_code_2(options, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        run("model", "texts.txt", *options)
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
 
 
-def test_tokenizer_of_another_vocabulary_is_refused_in_python_too(tiny_tokenizer):
+def test_tokenizer_with_a_larger_vocabulary_is_refused(tiny_tokenizer):
     model = build("dan")
     model.resize_token_embeddings(30)
     with pytest.raises(ValueError, match="use the tokenizer that the model was trained with"):

@@ -15,10 +15,10 @@ from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion import __main__ as suggestion
 from tests.conftest import ROOT
 from tests.modeling_convsim.encoding.test_encoding import TEXTS
-from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, made_texts, save_model
+from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts, save_model
 from tests.modeling_convsim.tiny_models import DAN, build
 
-REPLIES = made_texts(120)
+REPLIES = make_texts(120)
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,7 @@ def folder(tiny_tokenizer, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def whole(folder):
+def untruncated(folder):
     return Encoder.from_pretrained(folder, "cpu")
 
 
@@ -38,63 +38,63 @@ def encoder(folder):
 
 
 def build_model(kind: str) -> ConvSimForMultitask:
-    if kind != "learned lengths":
+    if kind != "learned norms":
         return build(kind)
     torch.manual_seed(0)
     return ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=True))
 
 
-def truncate(vectors: np.ndarray, size: int, keep_length: bool = True) -> np.ndarray:
+def truncate(vectors: np.ndarray, size: int, keep_norm: bool = True) -> np.ndarray:
     """The first dimensions, in float64, rescaled to the vectors' norms or as they are."""
     vectors = vectors.astype(np.float64)
     first = vectors[:, :size]
-    if not keep_length:
+    if not keep_norm:
         return first
-    lengths = np.linalg.norm(first, axis=1, keepdims=True)
-    return first / np.where(lengths > 0, lengths, 1) * np.linalg.norm(vectors, axis=1, keepdims=True)
+    norms = np.linalg.norm(first, axis=1, keepdims=True)
+    return first / np.where(norms > 0, norms, 1) * np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(
-    ("kind", "side", "keep_length"),
+    ("kind", "side", "keep_norm"),
     [
         ("dan", "input", True),
         ("dan", "response", False),
         ("dan_best", "input", True),
         ("dan_best", "response", True),
         ("dan_input_network", "query", True),
-        ("learned lengths", "input", True),
-        ("learned lengths", "query", False),
-        ("learned lengths", "response", False),
+        ("learned norms", "input", True),
+        ("learned norms", "query", False),
+        ("learned norms", "response", False),
         ("cbow", "query", True),
         ("transformer", "response", False),
         ("bilstm", "input", True),
     ],
 )
 @pytest.mark.parametrize("size", [1, 5])
-def test_vectors_are_the_first_dimensions_with_the_norm_that_training_scores_them_with(
-    kind: str, side: Side, keep_length: bool, size: int, tiny_tokenizer
+def test_vectors_are_the_first_dimensions_with_the_norm_used_in_training(
+    kind: str, side: Side, keep_norm: bool, size: int, tiny_tokenizer
 ):
     model = build_model(kind)
-    expected = truncate(Encoder(model, tiny_tokenizer).encode(TEXTS, side), size, keep_length)
+    expected = truncate(Encoder(model, tiny_tokenizer).encode(TEXTS, side), size, keep_norm)
     encoder = Encoder(model, tiny_tokenizer, truncate_dim=size)
     vectors = encoder.encode(TEXTS, side, batch_size=2)
     assert vectors.shape == (len(TEXTS), size) and vectors.dtype == np.float32 and encoder.embedding_size == size
     np.testing.assert_allclose(vectors, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_truncated_sentence_embeddings_are_normalized(whole, encoder):
-    assert np.linalg.norm(whole.encode(TEXTS)[:, :5], axis=1).max() < 0.99
+def test_truncated_sentence_embeddings_are_normalized(untruncated, encoder):
+    assert np.linalg.norm(untruncated.encode(TEXTS)[:, :5], axis=1).max() < 0.99
     np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
 
 
-def test_truncating_to_all_dimensions_changes_nothing(folder, whole):
+def test_truncation_to_all_dimensions_keeps_the_vectors(folder, untruncated):
     encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=8)
     for side in ("input", "query", "response"):
-        np.testing.assert_allclose(encoder.encode(TEXTS, side), whole.encode(TEXTS, side), rtol=1e-6, atol=1e-7)
-    assert whole.embedding_size == encoder.embedding_size == 8
+        np.testing.assert_allclose(encoder.encode(TEXTS, side), untruncated.encode(TEXTS, side), rtol=1e-6, atol=1e-7)
+    assert untruncated.embedding_size == encoder.embedding_size == 8
 
 
-def test_threads_and_processes_give_the_same(tiny_tokenizer):
+def test_threads_and_processes_truncate_alike(tiny_tokenizer):
     encoder = Encoder(build("transformer"), tiny_tokenizer, truncate_dim=5)
     expected = np.tile(encoder.encode(TEXTS, "response"), (60, 1))
     before = torch.get_num_threads()
@@ -108,36 +108,36 @@ def test_threads_and_processes_give_the_same(tiny_tokenizer):
     np.testing.assert_allclose(in_processes, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_no_texts_and_tensors_have_the_size_too(encoder):
+def test_empty_results_and_tensors_are_truncated(encoder):
     assert encoder.encode([]).shape == encoder.encode(iter([])).shape == (0, 5)
     assert encoder.encode(TEXTS, convert_to_tensor=True).shape == (len(TEXTS), 5)
 
 
-def test_inference_is_of_whole_embeddings(whole, encoder):
-    np.testing.assert_array_equal(encoder.nli_logits(TEXTS, TEXTS[::-1]), whole.nli_logits(TEXTS, TEXTS[::-1]))
+def test_nli_logits_use_untruncated_embeddings(untruncated, encoder):
+    np.testing.assert_array_equal(encoder.nli_logits(TEXTS, TEXTS[::-1]), untruncated.nli_logits(TEXTS, TEXTS[::-1]))
     assert encoder.encode(TEXTS).shape == (len(TEXTS), 5)
 
 
 @pytest.mark.parametrize("size", [-1, 0, 9])
-def test_size_out_of_range_is_refused(size, folder, whole, tmp_path, capsys):
+def test_size_out_of_range_is_refused(size, folder, untruncated, tmp_path, capsys):
     message = f"truncate_dim is {size}, expected 1 to 8, the model's embedding_size"
     with pytest.raises(ValueError, match=message):
-        Encoder(whole.model, whole.tokenizer, size)
+        Encoder(untruncated.model, untruncated.tokenizer, size)
     with pytest.raises(ValueError, match=message):
         Encoder.from_pretrained(folder, "cpu", truncate_dim=size)
     (tmp_path / "texts.txt").write_text("hello\n")
     for main, arguments in ((encoding.main, [folder]), (suggestion.main, ["build", folder])):
-        options = [*arguments, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate-dim={size}"]
+        options = [*arguments, tmp_path / "texts.txt", "-o", tmp_path / "out.npy", f"--truncate_dim={size}"]
         assert main([str(option) for option in options]) == 2
         assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_command_writes_so_many_dimensions(processes, folder, whole, tmp_path):
+def test_command_writes_truncated_vectors(processes, folder, untruncated, tmp_path):
     source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output, "--truncate-dim", 5]
+    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output, "--truncate_dim", 5]
     done = subprocess.run(
         [str(part) for part in [*command, "--processes", processes]],
         capture_output=True,
@@ -147,20 +147,25 @@ def test_command_writes_so_many_dimensions(processes, folder, whole, tmp_path):
     )
     assert done.returncode == 0, done.stderr
     assert "wrote 6 vectors of 5 dimensions" in done.stdout
-    np.testing.assert_allclose(np.load(output), truncate(whole.encode(TEXTS), 5), atol=1e-6)
+    np.testing.assert_allclose(np.load(output), truncate(untruncated.encode(TEXTS), 5), atol=1e-6)
 
 
 @pytest.mark.parametrize("int8_from", [1000, 1])
 @pytest.mark.parametrize(("side", "query_side"), [("response", "query"), ("input", "input")])
-def test_index_gives_the_scores_of_a_brute_force_search(int8_from, side, query_side, whole, encoder, monkeypatch):
+def test_index_of_truncated_vectors_agrees_with_a_brute_force_search(
+    int8_from, side, query_side, untruncated, encoder, monkeypatch
+):
     monkeypatch.setattr(search, "INT8_FROM", int8_from)
     index = ReplyIndex.build(encoder, REPLIES, side, duplicate_cosine=1)
     assert index.vectors.shape == (len(REPLIES), 5)
-    scores = truncate(whole.encode(QUERIES, query_side), 5) @ truncate(whole.encode(REPLIES, side), 5).T
-    for found, row in zip(index.suggest_many(QUERIES, 4), scores, strict=True):
-        np.testing.assert_allclose([one.score for one in found], -np.sort(-row)[:4], rtol=5e-3)
+    scores = truncate(untruncated.encode(QUERIES, query_side), 5) @ truncate(untruncated.encode(REPLIES, side), 5).T
+    for suggestions, row in zip(index.suggest_many(QUERIES, 4), scores, strict=True):
+        actual = [one.score for one in suggestions]
+        np.testing.assert_allclose(actual, -np.sort(-row)[:4], rtol=5e-3)
         by_text = dict(zip(REPLIES, row, strict=True))
-        np.testing.assert_allclose([one.score for one in found], [by_text[one.text] for one in found], rtol=5e-3)
+        np.testing.assert_allclose(
+            [one.score for one in suggestions], [by_text[one.text] for one in suggestions], rtol=5e-3
+        )
 
 
 @pytest.fixture
@@ -169,48 +174,48 @@ def saved(encoder, tmp_path):
     return tmp_path / "index"
 
 
-def test_saved_index_opens_with_its_size_whether_a_whole_encoder_is_given_or_none(saved, whole, encoder):
+def test_saved_index_truncates_with_its_own_or_a_given_encoder(saved, untruncated, encoder):
     assert json.loads((saved / "index.json").read_text())["truncate_dim"] == 5
     expected = ReplyIndex.build(encoder, REPLIES).suggest_many(QUERIES)
-    for given in (None, whole, encoder):
+    for given in (None, untruncated, encoder):
         opened = ReplyIndex.load(saved, given, "cpu")
         assert opened.encoder.embedding_size == 5 and opened.suggest_many(QUERIES) == expected
-    assert whole.embedding_size == 8
+    assert untruncated.embedding_size == 8
 
 
-def test_encoder_of_another_size_is_refused(saved, folder, whole, encoder, tmp_path):
+def test_encoder_with_another_truncate_dim_is_refused(saved, folder, untruncated, encoder, tmp_path):
     with pytest.raises(
         ValueError, match=r"holds vectors of 5 dimensions, but the encoder's have 3: use an encoder without"
     ):
         ReplyIndex.load(saved, Encoder.from_pretrained(folder, "cpu", truncate_dim=3))
-    ReplyIndex.build(whole, REPLIES).save(tmp_path / "whole")
+    ReplyIndex.build(untruncated, REPLIES).save(tmp_path / "untruncated")
     with pytest.raises(
         ValueError, match=r"holds vectors of 8 dimensions, but the encoder's have 5: use an encoder without"
     ):
-        ReplyIndex.load(tmp_path / "whole", encoder)
+        ReplyIndex.load(tmp_path / "untruncated", encoder)
 
 
-def test_index_of_before_there_was_the_option_opens(whole, tmp_path):
-    index = ReplyIndex.build(whole, REPLIES)
+def test_index_without_the_setting_is_opened_untruncated(untruncated, tmp_path):
+    index = ReplyIndex.build(untruncated, REPLIES)
     index.save(tmp_path / "index")
     settings = json.loads((tmp_path / "index" / "index.json").read_text())
     assert settings.pop("truncate_dim") is None
     (tmp_path / "index" / "index.json").write_text(json.dumps(settings))
-    for encoder in (None, whole):
+    for encoder in (None, untruncated):
         opened = ReplyIndex.load(tmp_path / "index", encoder, "cpu")
         assert opened.suggest_many(QUERIES) == index.suggest_many(QUERIES)
 
 
-def test_index_whose_vectors_have_another_size_is_broken(saved):
+def test_index_whose_vectors_have_other_dimensions_is_refused(saved):
     settings = json.loads((saved / "index.json").read_text())
     (saved / "index.json").write_text(json.dumps(settings | {"truncate_dim": 4}))
     with pytest.raises(ValueError, match=r"vectors have 5 dimensions, expected 4.*rebuild it"):
         ReplyIndex.load(saved)
 
 
-def test_suggestion_command_remembers_the_size(folder, encoder, tmp_path, capsys):
+def test_suggestion_command_saves_truncate_dim_in_the_index(folder, encoder, tmp_path, capsys):
     (tmp_path / "replies.txt").write_text("\n".join(REPLIES) + "\n")
-    build_index = ["build", folder, tmp_path / "replies.txt", "-o", tmp_path / "index", "--truncate-dim", 5]
+    build_index = ["build", folder, tmp_path / "replies.txt", "-o", tmp_path / "index", "--truncate_dim", 5]
     assert suggestion.main([str(option) for option in build_index]) == 0
     assert np.load(tmp_path / "index" / "vectors.npy").shape == (len(REPLIES), 5)
     [best] = ReplyIndex.build(encoder, REPLIES).suggest(QUERIES[0], 1)

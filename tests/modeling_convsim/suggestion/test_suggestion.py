@@ -38,64 +38,64 @@ def encoder(folder):
     return Encoder.from_pretrained(folder, "cpu")
 
 
-def made_texts(count: int, seed: int = 0) -> list[str]:
-    """Distinct texts of known words."""
-    draws = np.random.default_rng(seed)
+def make_texts(count: int, seed: int = 0) -> list[str]:
+    """Makes distinct texts of known words."""
+    generator = np.random.default_rng(seed)
     words = [word for word in WORDS if word.isalpha()]
-    return list(dict.fromkeys(" ".join(draws.choice(words, 5)) for _ in range(count)))
+    return list(dict.fromkeys(" ".join(generator.choice(words, 5)) for _ in range(count)))
 
 
 @pytest.fixture(scope="module")
 def many(encoder):
     """An index of many replies, without near-duplicate removal."""
-    return ReplyIndex.build(encoder, made_texts(500), duplicate_cosine=1)
+    return ReplyIndex.build(encoder, make_texts(500), duplicate_cosine=1)
 
 
-def best_by_hand(encoder: Encoder, replies: list[str], query: str, k: int) -> list[tuple[str, float]]:
-    """Scores u' . v' in float64, one by one."""
+def brute_force_best(encoder: Encoder, replies: list[str], query: str, k: int) -> list[tuple[str, float]]:
+    """The k best replies and their scores u' . v', in float64."""
     u = encoder.encode([query], side="query")[0].astype(np.float64)
     v = encoder.encode(replies, side="response").astype(np.float64)
     return sorted(((text, float(u @ row)) for text, row in zip(replies, v, strict=True)), key=lambda p: -p[1])[:k]
 
 
-def test_suggestions_are_those_of_a_brute_force_search_in_float64(encoder, many):
+def test_suggestions_agree_with_a_brute_force_search_in_float64(encoder, many):
     replies = many.replies.texts
-    for query, found in zip(QUERIES, many.suggest_many(QUERIES, 5), strict=True):
-        expected = best_by_hand(encoder, replies, query, 5)
-        np.testing.assert_allclose([one.score for one in found], [score for _, score in expected], rtol=2e-3)
-        assert found[0].text == expected[0][0]
+    for query, suggestions in zip(QUERIES, many.suggest_many(QUERIES, 5), strict=True):
+        expected = brute_force_best(encoder, replies, query, 5)
+        np.testing.assert_allclose([one.score for one in suggestions], [score for _, score in expected], rtol=2e-3)
+        assert suggestions[0].text == expected[0][0]
     assert many.suggest(QUERIES[0], 5) == many.suggest_many(QUERIES[:1], 5)[0]
 
 
 def test_questions_are_found_by_the_cosine_of_sentence_embeddings(encoder):
-    texts = made_texts(50)
+    texts = make_texts(50)
     index = ReplyIndex.build(encoder, texts, "input", [f"answer to {text}" for text in texts], duplicate_cosine=1)
-    [found] = index.suggest(texts[7], 1)
-    assert (found.text, found.answer) == (texts[7], f"answer to {texts[7]}")
+    [best] = index.suggest(texts[7], 1)
+    assert (best.text, best.answer) == (texts[7], f"answer to {texts[7]}")
     u, v = encoder.encode(["the dog", texts[7]]).astype(np.float64)
-    assert found.score == pytest.approx(1, abs=2e-3)
+    assert best.score == pytest.approx(1, abs=2e-3)
     [score] = [one.score for one in index.suggest("the dog", 50) if one.text == texts[7]]
     assert score == pytest.approx(u @ v, abs=2e-3)
 
 
-def test_exact_search_takes_the_vectors_in_parts(monkeypatch):
+def test_exact_search_in_parts_agrees_with_a_full_sort(monkeypatch):
     monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", 7)
-    draws = np.random.default_rng(0)
-    vectors, queries = draws.standard_normal((50, 6)), draws.standard_normal((4, 6)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    vectors, queries = generator.standard_normal((50, 6)), generator.standard_normal((4, 6)).astype(np.float32)
     scores, rows = exact_search(vectors, queries, 12)
     expected = np.argsort(-(queries @ vectors.T), axis=1)[:, :12]
     np.testing.assert_array_equal(rows, expected)
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, expected, 1), rtol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [(1, 1), (0.5, 2)])
+@pytest.mark.parametrize("norms", [(1, 1), (0.5, 2)])
 @pytest.mark.parametrize("chunk", [1024, 2**14])
-def test_quantized_vectors_give_the_best_and_score_them_exactly(lengths, chunk, monkeypatch):
+def test_int8_search_returns_the_best_vectors_and_their_exact_scores(norms, chunk, monkeypatch):
     monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", chunk)
-    draws = np.random.default_rng(0)
-    vectors = draws.standard_normal((3000, 24))
-    vectors *= draws.uniform(*lengths, (3000, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
-    vectors, queries = vectors.astype(np.float16), draws.standard_normal((100, 24)).astype(np.float32)
+    generator = np.random.default_rng(0)
+    vectors = generator.standard_normal((3000, 24))
+    vectors *= generator.uniform(*norms, (3000, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
+    vectors, queries = vectors.astype(np.float16), generator.standard_normal((100, 24)).astype(np.float32)
     scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 10)
     products = queries.astype(np.float64) @ vectors.astype(np.float64).T
     np.testing.assert_array_equal(np.sort(rows), np.sort(np.argsort(-products)[:, :10]))
@@ -114,7 +114,7 @@ def test_quantization_keeps_values_within_half_a_step():
 
 
 @pytest.mark.parametrize(
-    ("a", "b", "same"),
+    ("a", "b", "are_equal"),
     [
         ("Thanks!", "thanks", True),
         ("Don't  worry", "don’t worry.", True),
@@ -127,11 +127,11 @@ def test_quantization_keeps_values_within_half_a_step():
         (":)", "?!", False),
     ],
 )
-def test_texts_alike_but_for_case_punctuation_and_white_space_are_one(a, b, same):
-    assert (canonical_form(a) == canonical_form(b)) is same
+def test_canonical_form_ignores_case_punctuation_and_white_space(a, b, are_equal):
+    assert (canonical_form(a) == canonical_form(b)) is are_equal
 
 
-def test_variants_of_a_reply_become_the_most_frequent_one_with_the_count_of_all():
+def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
     replies = deduplicate([*REPLIES, " ", ""])
     assert replies.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
     assert replies.counts.tolist() == [3, 2, 1, 1, 1]
@@ -139,44 +139,44 @@ def test_variants_of_a_reply_become_the_most_frequent_one_with_the_count_of_all(
 
 
 def test_near_duplicates_are_not_suggested_together(encoder):
-    texts = made_texts(300)
+    texts = make_texts(300)
     index = ReplyIndex.build(encoder, texts, duplicate_cosine=0.8)
     for query in QUERIES:
-        kept: list[np.ndarray] = []
+        remaining: list[np.ndarray] = []
         expected = []
-        for text, _ in best_by_hand(encoder, texts, query, 64 * 4):
+        for text, _ in brute_force_best(encoder, texts, query, 64 * 4):
             vector = encoder.encode([text])[0].astype(np.float64)
-            if all(vector @ other < 0.8 for other in kept) and len(kept) < 4:
-                kept.append(vector)
+            if all(vector @ other < 0.8 for other in remaining) and len(remaining) < 4:
+                remaining.append(vector)
                 expected.append(text)
         assert [one.text for one in index.suggest(query, 4)] == expected
 
 
 def test_only_allowed_replies_are_suggested(many, encoder):
     allowed = many.replies.texts[10:20]
-    found = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
-    assert [one.text for one in found] == [text for text, _ in best_by_hand(encoder, allowed, QUERIES[0], 20)]
+    suggestions = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
+    assert [one.text for one in suggestions] == [text for text, _ in brute_force_best(encoder, allowed, QUERIES[0], 20)]
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
         many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
     with pytest.raises(ValueError, match="list of allowed replies is empty"):
         many.only([])
 
 
-def test_threshold_is_the_lowest_with_the_precision_wanted():
-    draws = np.random.default_rng(0)
-    scores = np.round(draws.standard_normal(500), 1).astype(np.float32)
-    right = draws.random(500) < 1 / (1 + np.exp(-2 * scores))
-    for wanted in (0.6, 0.75, 0.9):
-        found = choose_threshold(scores, right, wanted, 100)
-        good = []
+def test_threshold_is_the_lowest_with_the_required_precision():
+    generator = np.random.default_rng(0)
+    scores = np.round(generator.standard_normal(500), 1).astype(np.float32)
+    right = generator.random(500) < 1 / (1 + np.exp(-2 * scores))
+    for required in (0.6, 0.75, 0.9):
+        calibration = choose_threshold(scores, right, required, 100)
+        precise = []
         for threshold in sorted(set(scores.tolist())):
-            made = [bool(ok) for score, ok in zip(scores.tolist(), right, strict=True) if score >= threshold]
-            if len(made) >= 20 and sum(made) / len(made) >= wanted:
-                good.append((threshold, sum(made) / len(made), len(made) / 500))
-        lowest, precision, coverage = good[0]
-        assert (scores >= found.threshold).sum() == (scores >= np.float32(lowest)).sum()
-        assert (found.precision, found.coverage) == pytest.approx((precision, coverage))
-        assert (found.wanted, found.candidates, found.pairs) == (wanted, 100, 500)
+            suggested = [bool(ok) for score, ok in zip(scores.tolist(), right, strict=True) if score >= threshold]
+            if len(suggested) >= 20 and sum(suggested) / len(suggested) >= required:
+                precise.append((threshold, sum(suggested) / len(suggested), len(suggested) / 500))
+        lowest, precision, coverage = precise[0]
+        assert (scores >= calibration.threshold).sum() == (scores >= np.float32(lowest)).sum()
+        assert (calibration.precision, calibration.coverage) == pytest.approx((precision, coverage))
+        assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 500)
     right[scores.argmax()] = False
     with pytest.raises(ValueError, match="no threshold has precision 1 on 500 pairs: the highest, with 20"):
         choose_threshold(scores, right, 1, 100)
@@ -185,28 +185,28 @@ def test_threshold_is_the_lowest_with_the_precision_wanted():
 
 
 @pytest.mark.parametrize("candidates", [None, 10])
-def test_calibration_is_that_of_a_loop_over_the_pairs(candidates, encoder):
-    texts = made_texts(60)
+def test_calibration_agrees_with_a_loop_over_the_pairs(candidates, encoder):
+    texts = make_texts(60)
     index = ReplyIndex.build(encoder, texts, duplicate_cosine=1)
-    inputs, expected = made_texts(60, seed=1)[:40], texts[:40]
-    expected[::2] = [found[0].text for found in index.suggest_many(inputs[::2], 1)]
-    draws = np.random.default_rng(0).integers(len(texts), size=(40, 9))
+    inputs, expected = make_texts(60, seed=1)[:40], texts[:40]
+    expected[::2] = [best.text for [best] in index.suggest_many(inputs[::2], 1)]
+    sampled_rows = np.random.default_rng(0).integers(len(texts), size=(40, 9))
     scores, right = [], []
     for number, (text, reply) in enumerate(zip(inputs, expected, strict=True)):
-        pool = texts if candidates is None else [reply, *(texts[row] for row in draws[number])]
-        [(best, score)] = best_by_hand(encoder, pool, text, 1)
+        pool = texts if candidates is None else [reply, *(texts[row] for row in sampled_rows[number])]
+        [(best, score)] = brute_force_best(encoder, pool, text, 1)
         scores.append(score)
         right.append(best == reply)
-    wanted = sum(right) / 40
-    assert 0.4 < wanted < 1
-    found = index.calibrate(inputs, expected, wanted, candidates)
-    by_hand = choose_threshold(np.array(scores), np.array(right), wanted, candidates)
-    assert found.threshold == pytest.approx(by_hand.threshold, rel=2e-3)
-    assert (found.precision, found.coverage) == pytest.approx((by_hand.precision, by_hand.coverage))
+    required = sum(right) / 40
+    assert 0.4 < required < 1
+    calibration = index.calibrate(inputs, expected, required, candidates)
+    reference = choose_threshold(np.array(scores), np.array(right), required, candidates)
+    assert calibration.threshold == pytest.approx(reference.threshold, rel=2e-3)
+    assert (calibration.precision, calibration.coverage) == pytest.approx((reference.precision, reference.coverage))
 
 
-def test_below_the_threshold_nothing_is_suggested(encoder):
-    index = ReplyIndex.build(encoder, made_texts(60), duplicate_cosine=1)
+def test_replies_below_the_threshold_are_not_suggested(encoder):
+    index = ReplyIndex.build(encoder, make_texts(60), duplicate_cosine=1)
     scores = [one.score for one in index.suggest(QUERIES[0], 60)]
     middle = (scores[1] + scores[2]) / 2
     assert [one.score for one in index.suggest(QUERIES[0], 5, middle)] == scores[:2]
@@ -217,9 +217,9 @@ def test_below_the_threshold_nothing_is_suggested(encoder):
 
 @pytest.mark.parametrize("int8_from", [1000, 100])
 @pytest.mark.parametrize("side", ["response", "input"])
-def test_saved_index_opens_as_it_was(int8_from, side, folder, encoder, tmp_path, monkeypatch):
+def test_saved_index_gives_the_same_suggestions(int8_from, side, folder, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "INT8_FROM", int8_from)
-    texts = made_texts(200)
+    texts = make_texts(200)
     answers = [text[::-1] for text in texts] if side == "input" else None
     index = ReplyIndex.build(encoder, texts * 2, side, answers and answers * 2, 0.95)
     index.calibrate(texts[:30], texts[:30], 0.01)
@@ -229,17 +229,17 @@ def test_saved_index_opens_as_it_was(int8_from, side, folder, encoder, tmp_path,
     assert opened.calibration == index.calibration and opened.side == side
     assert (tmp_path / "index" / "int8.npy").is_file() is (int8_from == 100)
     opened.save(tmp_path / "index")  # over the files that it reads
-    again = ReplyIndex.load(tmp_path / "index", encoder)
-    assert again.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
+    reopened = ReplyIndex.load(tmp_path / "index", encoder)
+    assert reopened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
     assert [path.name for path in tmp_path.iterdir()] == ["index"]
 
 
-def test_model_in_bfloat16_is_the_same_model(folder, encoder, many, tmp_path):
+def test_index_opens_with_its_model_in_bfloat16(folder, encoder, many, tmp_path):
     many.save(tmp_path / "index")
     assert len(ReplyIndex.load(tmp_path / "index", dtype="bfloat16")) == len(many)
 
 
-def test_index_of_another_model_is_refused(folder, encoder, tiny_tokenizer, many, tmp_path):
+def test_index_of_other_weights_is_refused(folder, encoder, tiny_tokenizer, many, tmp_path):
     many.save(tmp_path / "index")
     other = build("dan_input_network")
     with torch.no_grad():
@@ -248,22 +248,22 @@ def test_index_of_another_model_is_refused(folder, encoder, tiny_tokenizer, many
         ReplyIndex.load(tmp_path / "index", Encoder(other, tiny_tokenizer))
 
 
-def test_model_is_written_as_it_was_named(folder, tmp_path, monkeypatch):
+def test_index_stores_the_model_name_as_given(folder, tmp_path, monkeypatch):
     monkeypatch.chdir(folder.parent)
     ReplyIndex.build(Encoder.from_pretrained(folder.name, "cpu"), REPLIES).save(tmp_path / "index")
     assert json.loads((tmp_path / "index" / "index.json").read_text())["model"] == folder.name
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError, match="was built with it; if it has been moved, say where it is"):
+    with pytest.raises(ValueError, match="was built with it; if it has been moved, give its new folder"):
         ReplyIndex.load(tmp_path / "index")
 
 
-def test_an_index_of_many_gives_what_one_of_few_does(many, encoder, monkeypatch):
+def test_int8_index_gives_the_suggestions_of_a_float32_index(many, encoder, monkeypatch):
     monkeypatch.setattr(search, "INT8_FROM", 100)
     quantized = ReplyIndex.build(encoder, many.replies.texts, duplicate_cosine=1)
     allowed = many.replies.texts[:150]
     for ours, theirs in ((quantized, many), (quantized.only(allowed), many.only(allowed))):
-        for found, expected in zip(ours.suggest_many(QUERIES, 5), theirs.suggest_many(QUERIES, 5), strict=True):
-            np.testing.assert_allclose([one.score for one in found], [one.score for one in expected], rtol=1e-5)
+        for suggestions, expected in zip(ours.suggest_many(QUERIES, 5), theirs.suggest_many(QUERIES, 5), strict=True):
+            np.testing.assert_allclose([one.score for one in suggestions], [one.score for one in expected], rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -293,7 +293,7 @@ def test_option_out_of_range_is_refused(options, message, encoder):
         ReplyIndex.build(encoder, **{"texts": REPLIES} | options)
 
 
-def test_small_index_needs_no_extra_and_others_say_which(encoder, monkeypatch, tmp_path):
+def test_missing_extra_is_named_where_it_is_needed(encoder, monkeypatch, tmp_path):
     for name in ("numkong", "pyarrow", "pyarrow.parquet"):
         monkeypatch.setitem(sys.modules, name, None)
     index = ReplyIndex.build(encoder, REPLIES)
@@ -312,8 +312,8 @@ def run(*arguments: object) -> int:
 @pytest.fixture
 def pairs(tmp_path):
     path = tmp_path / "pairs.parquet"
-    texts = made_texts(40)
-    parquet.write_table(pyarrow.table({"input": made_texts(40, seed=1)[: len(texts)], "response": texts}), path)
+    texts = make_texts(40)
+    parquet.write_table(pyarrow.table({"input": make_texts(40, seed=1)[: len(texts)], "response": texts}), path)
     return path
 
 
@@ -331,51 +331,85 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys)
     assert capsys.readouterr().out == "hello\n  no suggestion\n"
     assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
     assert "coverage" in capsys.readouterr().out
-    assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["wanted"] == 0.1
-    (tmp_path / "allowed.txt").write_text(f"{made_texts(40)[3]}\n")
+    assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["min_precision"] == 0.1
+    (tmp_path / "allowed.txt").write_text(f"{make_texts(40)[3]}\n")
     assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 2 and printed[1].endswith(made_texts(40)[3])
+    assert len(printed) == 2 and printed[1].endswith(make_texts(40)[3])
 
 
 def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys):
     assert run("build", folder, pairs, "--side", "input", "--answers", "response", "-o", tmp_path / "faq") == 0
     capsys.readouterr()
-    assert run("suggest", tmp_path / "faq", made_texts(40, seed=1)[5], "--k", 1) == 0
-    assert capsys.readouterr().out.splitlines()[2].strip() == made_texts(40)[5]
+    assert run("suggest", tmp_path / "faq", make_texts(40, seed=1)[5], "--k", 1) == 0
+    assert capsys.readouterr().out.splitlines()[2].strip() == make_texts(40)[5]
 
 
-def mistakes(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[list[object], str]]:
+def wrong_commands(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[list[object], str]]:
     index, text = tmp_path / "index", tmp_path / "some.txt"
     text.write_text("hello\nzebra\n")
+    parquet.write_table(pyarrow.table({"text": ["hello"]}), text.with_suffix(".parquet"))
     return {
-        "no model": (["build", tmp_path / "nowhere", pairs, "-o", tmp_path / "i"], "there is no such folder"),
-        "no file": (["build", folder, tmp_path / "no.txt", "-o", tmp_path / "i"], "no.txt: there is no such file"),
+        "no model": (["build", tmp_path / "nowhere", pairs, "-o", tmp_path / "i"], "the folder does not exist"),
+        "no file": (["build", folder, tmp_path / "no.txt", "-o", tmp_path / "i"], "no.txt: file not found"),
         "column": (["build", folder, pairs, "--column", "x", "-o", tmp_path / "i"], "no column 'x', only input"),
-        "answers": (["build", folder, text, "--answers", "x", "-o", tmp_path / "i"], "some.txt has no columns"),
-        "answers column": (["build", folder, pairs, "--answers", "x", "-o", tmp_path / "i"], "one with --answers"),
-        "in the way": (["build", folder, pairs, "-o", tmp_path], "exists and is not an index: choose another folder"),
+        "answers column": (
+            ["build", folder, pairs, "--side", "input", "--answers", "x", "-o", tmp_path / "i"],
+            "only input, response: choose one with --answers",
+        ),
+        "other folder": (["build", folder, pairs, "-o", tmp_path], "exists and is not an index: choose another folder"),
         "no index": (["suggest", tmp_path / "nowhere", "hello"], "holds no index.json"),
         "k": (["suggest", index, "hello", "--k", 0], "k is 0, expected 1 or more"),
         "allowed": (["suggest", index, "hello", "--allowed", text], "not in the index: 'hello', 'zebra'"),
         "other model": (["suggest", index, "hello", "--model", tmp_path / "other"], "built with other weights"),
         "pairs": (["calibrate", index, text], "some.txt: expected a .parquet file with the columns input, response"),
+        "pairs column": (["calibrate", index, text.with_suffix(".parquet")], "no column 'input', only text, expected"),
         "precision": (["calibrate", index, pairs, "--precision", 2], "expected a number above 0, at most 1"),
         "candidates": (["calibrate", index, pairs, "--candidates", 1], "candidates is 1, expected 2 or more"),
     }
 
 
-MISTAKES = "no model, no file, column, answers, answers column, in the way, no index, k, allowed, other model, pairs"
+WRONG_COMMANDS = (
+    "no model, no file, column, answers column, other folder, no index, k, allowed, other model, pairs, pairs column, "
+    "precision, candidates"
+)
 
 
-@pytest.mark.parametrize("name", [*MISTAKES.split(", "), "precision", "candidates"])
-def test_mistake_gives_one_line_and_exit_code_2(name, folder, pairs, many, tiny_tokenizer, tmp_path, capsys):
+@pytest.mark.parametrize("name", WRONG_COMMANDS.split(", "))
+def test_wrong_command_gives_one_line_and_exit_code_2(name, folder, pairs, many, tiny_tokenizer, tmp_path, capsys):
     many.save(tmp_path / "index")
     if name == "other model":
         save_model("dan", tiny_tokenizer, tmp_path / "other")
-    arguments, message = mistakes(folder, pairs, tmp_path)[name]
+    arguments, message = wrong_commands(folder, pairs, tmp_path)[name]
     capsys.readouterr()
     assert run(*arguments) == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert len(errors) == 1 and message in errors[0]
     assert not (tmp_path / "i").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("build m a.txt -o i --column x", "--column x: a.txt has no columns; omit --column or use .parquet files"),
+        (
+            "build m a.parquet b.txt -o i --side input --answers x",
+            "--answers x: b.txt has no columns, expected .parquet",
+        ),
+        ("build m a.parquet -o i --answers x", "--answers x needs --side input: only questions have answers"),
+        ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
+        ("calibrate i a.parquet --candidates many", "argument --candidates: 'many', expected a number or all"),
+    ],
+)
+def test_wrong_option_gives_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments.split())
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
+
+
+def test_texts_before_and_after_an_option_are_answered(many, tmp_path, capsys):
+    many.save(tmp_path / "index")
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "index", "hello", "--k", 1, "the dog") == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")] == ["hello", "the dog"]

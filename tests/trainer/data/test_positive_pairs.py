@@ -32,7 +32,7 @@ def nli(*rows: tuple[str, str, int]) -> Dataset:
     return Dataset.from_dict({"premise": premise, "hypothesis": hypothesis, "label": label})
 
 
-def test_a_caption_is_paired_with_others_of_its_image_only():
+def test_a_caption_is_paired_only_with_captions_of_its_image():
     sizes = {"a": 1, "b": 2, "c": 3, "d": 7}
     images = [image for image, size in sizes.items() for _ in range(size)]
     shuffled = np.random.default_rng(0).permutation(len(images))
@@ -49,7 +49,7 @@ def test_a_caption_is_paired_with_others_of_its_image_only():
     assert len(set(group_of.values())) == len(group_of) == 3
 
 
-def test_paraphrases_that_are_linked_are_one_group_and_a_lower_score_gives_the_hard_negative():
+def test_connected_paraphrases_are_one_group_and_pairs_with_lower_scores_are_hard_negatives():
     similar = paraphrase_pairs(
         paraphrases(("a", "b", 1), ("b", "c", 1), ("d", "e", 1), ("d", "x", 0), ("f", "g", 0), ("h", "h", 1)), seed=0
     )
@@ -57,7 +57,7 @@ def test_paraphrases_that_are_linked_are_one_group_and_a_lower_score_gives_the_h
     assert similar.groups[0] == similar.groups[1] != similar.groups[2]
 
 
-def test_paraphrases_without_scores_all_say_the_same():
+def test_all_pairs_without_scores_are_paraphrases():
     assert len(paraphrase_pairs(paraphrases(("a", "b", None), ("c", "d", None)), seed=0)) == 2
     assert scored_paraphrase_pairs(paraphrases(("a", "b", None), ("c", "d", None))) is None
 
@@ -70,7 +70,7 @@ def test_an_entailed_hypothesis_is_the_positive_and_a_contradicting_one_the_hard
     assert similar.groups[0] == similar.groups[1] != similar.groups[2]
 
 
-def test_scores_are_shares_of_the_highest():
+def test_scores_are_divided_by_the_highest():
     scored = scored_paraphrase_pairs(paraphrases(("a", "b", 5), ("a", "c", 2.5), ("d", "a", 0)))
     assert scored is not None and scored.scores.tolist() == [1, 0.5, 0]
     texts = scored.texts["text"][:]

@@ -24,19 +24,19 @@ def test_gathered_rows_are_the_tokenizers(dataset, tiny_tokenizer, tmp_path):
     assert (ids.dtype, cu_seqlens.dtype) == (np.int64, np.int64)
 
 
-def test_keys_tell_texts_apart(dataset, tiny_tokenizer, tmp_path):
+def test_keys_are_equal_for_equal_texts_only(dataset, tiny_tokenizer, tmp_path):
     keys = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"].keys
     assert [[a == b for b in keys] for a in keys] == [[a == b for b in TEXTS] for a in TEXTS]
 
 
-def test_second_use_reads_what_the_first_wrote(dataset, tiny_tokenizer, tmp_path, monkeypatch):
+def test_a_cached_column_is_not_tokenized_again(dataset, tiny_tokenizer, tmp_path, monkeypatch):
     token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
     monkeypatch.setattr("trainer.data.token_cache._build", None)
     assert len(token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]) == len(TEXTS)
 
 
 @pytest.mark.parametrize("change", ["text", "tokenizer", "max_tokens"])
-def test_a_change_makes_a_new_entry(dataset, tiny_tokenizer, tmp_path, change):
+def test_a_change_creates_a_new_entry(dataset, tiny_tokenizer, tmp_path, change):
     token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
     max_tokens = 5
     if change == "text":
@@ -63,7 +63,7 @@ def _build(arguments):
     return column.gather(np.arange(len(texts)))[0].tolist()
 
 
-def test_two_runs_that_build_at_once_read_the_same(tiny_tokenizer, tmp_path):
+def test_two_runs_that_build_an_entry_at_once_read_the_same_tokens(tiny_tokenizer, tmp_path):
     texts = TEXTS * 3000
     context = multiprocessing.get_context("fork")
     with context.Pool(2) as pool:

@@ -13,14 +13,14 @@ VOCABULARY = 40
 
 
 @pytest.fixture(autouse=True)
-def every_word_is_read(monkeypatch):
-    # Of so few words each is frequent, and frequent ones are passed over.
+def no_subsampling(monkeypatch):
+    # gensim subsamples frequent words, and in so few texts every word is frequent.
     monkeypatch.setitem(skip_gram.SKIP_GRAM, "sample", 0)
 
 
 @pytest.fixture(scope="module")
 def column() -> TokenColumn:
-    """Texts about one of two subjects: tokens 2 to 16, or 17 to 31, never both; token 35 is rare, 1 unknown."""
+    """Texts on one of two topics: tokens 2 to 16 or 17 to 31; token 35 is rare, and 1 is unknown."""
     generator = np.random.default_rng(0)
     texts = [generator.integers(2, 17, 8) + 15 * generator.integers(2) for _ in range(2000)]
     texts[0][:3] = 35
@@ -29,7 +29,7 @@ def column() -> TokenColumn:
     return TokenColumn(np.concatenate(texts).astype(np.uint16), np.arange(0, 8 * 2000 + 1, 8), np.zeros(2000))
 
 
-def test_words_of_the_same_texts_are_alike(column):
+def test_words_of_the_same_texts_have_similar_vectors(column):
     vectors = train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
     assert vectors.shape == (VOCABULARY, 10) and vectors.dtype == np.float32
     np.testing.assert_allclose(np.linalg.norm(vectors[2:32], axis=1), 1, rtol=1e-5)
@@ -38,25 +38,25 @@ def test_words_of_the_same_texts_are_alike(column):
     assert cosines[same].mean() > cosines[~same & ~np.eye(30, dtype=bool)].mean() + 0.3
 
 
-def test_rare_and_unknown_tokens_get_none(column):
+def test_rare_and_unknown_tokens_have_no_vector(column):
     vectors = train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
     assert not vectors[[0, UNK_TOKEN_ID, 35, 39]].any()
 
 
-def test_the_seed_decides(column):
+def test_vectors_depend_on_the_seed(column):
     first, again, other = (train_word_vectors([column], VOCABULARY, 10, seed=seed, threads=1) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
-def test_the_same_texts_are_read_once_whatever_their_order(column, tmp_path, monkeypatch):
+def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
     first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
-    monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("trained again"))
+    monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("the vectors were trained again"))
     np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
 
 
-def test_of_more_text_than_it_reads_it_takes_evenly_spread_parts(column, monkeypatch):
+def test_a_corpus_above_the_limit_is_sampled_at_even_steps(column, monkeypatch):
     monkeypatch.setattr(skip_gram, "MAX_TOKENS", 16_000 // 5)
     read = []
     build = skip_gram.Word2Vec.build_vocab
@@ -67,10 +67,10 @@ def test_of_more_text_than_it_reads_it_takes_evenly_spread_parts(column, monkeyp
 
 @pytest.fixture
 def words(tmp_path) -> KeyedVectors:
-    """Three words of the tiny tokenizer, one that it has in lower case only, and one that it has not."""
+    """Three words of the tiny tokenizer, a capitalized form of one, and an unknown word."""
     vectors = KeyedVectors(3)
-    numbers = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
-    vectors.add_vectors(["cat", "dog", "House", "house", "zebra"], numbers)
+    values = np.random.default_rng(0).normal(size=(5, 3)).astype(np.float32)
+    vectors.add_vectors(["cat", "dog", "House", "house", "zebra"], values)
     return vectors
 
 
@@ -92,7 +92,7 @@ def test_vectors_are_read_in_every_format(name, words, tiny_tokenizer, tmp_path,
     assert f"word vectors for 3 of {len(tiny_tokenizer)} tokens from {path}" in caplog.messages
 
 
-def test_a_word_in_capitals_serves_where_there_is_no_other(tiny_tokenizer, tmp_path):
+def test_a_capitalized_word_is_used_if_the_exact_word_is_missing(tiny_tokenizer, tmp_path):
     path = tmp_path / "glove.txt"
     path.write_text("House 1 0\nHOUSE 0 1\n. . . 5 5\ncat 0 1\nCat 1 0\n[UNK] 7 7\n")
     table, vocabulary = read_word_vectors(path, tiny_tokenizer, 60), tiny_tokenizer.get_vocab()
@@ -100,7 +100,7 @@ def test_a_word_in_capitals_serves_where_there_is_no_other(tiny_tokenizer, tmp_p
 
 
 @pytest.mark.parametrize("inner", ["", "model"])
-def test_a_saved_model_gives_its_word_table(inner, tiny_tokenizer, tmp_path):
+def test_word_embeddings_of_a_saved_model_are_read(inner, tiny_tokenizer, tmp_path):
     config = ConvSimCbowConfig(vocab_size=len(tiny_tokenizer), embedding_size=6, initializer_range=1.0)
     model = ConvSimCbowForMultitask(config)
     model.save_pretrained(tmp_path / inner)
@@ -115,15 +115,15 @@ def test_a_saved_model_gives_its_word_table(inner, tiny_tokenizer, tmp_path):
     [
         ("words.txt", "cat 1 2\ndog 1 2 3\n", r"words.txt:2: 3 values after the word, expected 2"),
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
-        ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' holds something that is not a number"),
-        ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' holds a value that is not finite"),
-        ("words.txt", "Katze 1 2\n", r"words.txt: has a vector for none of the \d+ tokens"),
+        ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
+        ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),
+        ("words.txt", "Katze 1 2\n", r"words.txt: has no vector of any of the \d+ tokens"),
         ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
         ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),
         ("folder/words.txt", "cat 1 2\n", r"folder: expected the folder of a saved model"),
     ],
 )
-def test_what_cannot_be_read_is_refused(name, content, message, tiny_tokenizer, tmp_path):
+def test_unreadable_word_vectors_are_refused(name, content, message, tiny_tokenizer, tmp_path):
     path = tmp_path / name
     path.parent.mkdir(exist_ok=True)
     path.write_text(content)

@@ -1,4 +1,4 @@
-"""Loading an encoder imports gensim only for PV-DBOW, which alone needs it."""
+"""Loading an encoder imports gensim only for PV-DBOW."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""A name on the command line becomes the right encoder: ConvSim, or any SentenceTransformer."""
+"""Loading of ConvSim models and SentenceTransformers as encoders."""
 
 from pathlib import Path
 
@@ -39,14 +39,14 @@ def static_folder(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, reque
     return str(tmp_path)
 
 
-def test_a_convsim_folder_gives_the_vectors_of_the_encoder(convsim_folder: str) -> None:
+def test_a_convsim_folder_is_loaded_as_an_encoder(convsim_folder: str) -> None:
     ours, expected = load_encoder(convsim_folder), Encoder.from_pretrained(convsim_folder)
     assert isinstance(ours, NliEncoder)
     assert (ours.encode(TEXTS) == expected.encode(TEXTS)).all()
     assert (ours.encode(TEXTS, side="response") == expected.encode(TEXTS, side="response")).all()
 
 
-def test_dot_product_is_the_similarity_that_a_sentence_transformer_names(static_folder: str) -> None:
+def test_dot_product_equals_the_similarity_of_a_sentence_transformer(static_folder: str) -> None:
     encoder, model = load_encoder(static_folder), SentenceTransformer(static_folder, device="cpu")
     vectors = model.encode(TEXTS)
     expected = model.similarity(vectors, vectors).numpy()
@@ -70,11 +70,11 @@ def test_inputs_are_queries_and_responses_documents() -> None:
     assert encoder.encode(TEXTS, side="query").max() == 0
 
 
-def test_what_is_no_model_is_refused(tmp_path: Path, convsim_folder: str) -> None:
-    with pytest.raises(InputError, match=r"holds neither config.json nor modules.json.*runs/NAME/model"):
+def test_a_folder_without_a_model_is_refused(tmp_path: Path, convsim_folder: str) -> None:
+    with pytest.raises(InputError, match=r"has neither config.json nor modules.json.*runs/NAME/model"):
         load_encoder(str(tmp_path))
     (tmp_path / "config.json").write_text("{ no JSON")
-    with pytest.raises(InputError, match="no model can be loaded from here"):
+    with pytest.raises(InputError, match="the model cannot be loaded"):
         load_encoder(str(tmp_path))
     (tmp_path / "config.json").write_bytes(Path(convsim_folder, "config.json").read_bytes())
     with pytest.raises(InputError, match=r"holds no model.safetensors"):
@@ -83,6 +83,6 @@ def test_what_is_no_model_is_refused(tmp_path: Path, convsim_folder: str) -> Non
 
 def test_an_unknown_name_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(InputError, match=r"nobody/no-such-model: no model can be loaded") as refusal:
+    with pytest.raises(InputError, match=r"nobody/no-such-model: the model cannot be loaded") as refusal:
         load_encoder("nobody/no-such-model")
     assert "\n" not in str(refusal.value)

@@ -6,20 +6,20 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.evaluation.corpora import evaluation_data, pairs, stsb, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import evaluation_data, pairs, stsb, write_data_folder
 from trainer.evaluation import __main__ as command
 from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("data"))
+    return write_data_folder(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(autouse=True)
 def fake_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "load_encoder", lambda model: FakeEncoder())
+    monkeypatch.setattr("trainer.encoders.loading.load_encoder", lambda model: FakeEncoder())
 
 
 def call(data: Path, *argv: str) -> int:
@@ -69,12 +69,12 @@ def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
     assert json.loads(output.read_text()) == expected
 
 
-def test_split_queries_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> None:
+def test_split_and_similarity_have_an_effect(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     argv = ["--tasks", "stsb,response_prediction", "--pairs", str(data / "pairs"), "--split", "dev"]
-    assert call(data, *argv, "--queries", "110", "--similarity", "cosine", "--output", str(output)) == 0
+    assert call(data, *argv, "--similarity", "cosine", "--output", str(output)) == 0
     expected = evaluate_encoder(
-        FakeEncoder(), evaluation_data(), "dev", ["stsb", "response_prediction"], queries=110, similarity="cosine"
+        FakeEncoder(), evaluation_data(), "dev", ["stsb", "response_prediction"], similarity="cosine"
     )
     assert json.loads(output.read_text()) == expected
 
@@ -97,11 +97,11 @@ def test_errors_by_kind_are_written_and_texts_only_shown(
     data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "results.json"
-    assert call(data, "--tasks", "stsb_errors", "--split", "dev", "--worst", "4", "--output", str(output)) == 0
+    assert call(data, "--tasks", "stsb_errors", "--split", "dev", "--output", str(output)) == 0
     results = json.loads(output.read_text())["stsb_errors"]
     assert list(results) == ["dev"] and sum(kind["pairs"] for kind in results["dev"].values()) >= 30
     shown = capsys.readouterr().out
-    assert shown.count("  gold ") == 4 and "validation: a " in shown
+    assert shown.count("  gold ") == 10 and "validation: a " in shown
     assert "validation: a " not in output.read_text()
 
 
@@ -111,7 +111,7 @@ def test_errors_on_test_come_without_texts(data: Path, capsys: pytest.CaptureFix
     assert "STS-B test" in shown and "test: a " not in shown
 
 
-def test_update_puts_results_beside_what_is_there(data: Path, tmp_path: Path) -> None:
+def test_update_adds_results_to_the_existing_ones(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     earlier: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
     earlier["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
@@ -145,8 +145,12 @@ def test_update_replaces_a_part_that_was_evaluated_again(data: Path, tmp_path: P
         ),
         (["--tasks", "response_prediction"], "name the data with --pairs SOURCE"),
         (["--tasks", "response_prediction", "--pairs", "./nowhere"], "nowhere"),
-        (["--tasks", "cqa", "--queries", "0"], "--queries: 0; expected 1 or more"),
-        (["--tasks", "stsb_errors", "--worst", "-1"], "--worst: -1; expected 0 or more"),
+        (
+            ["--tasks", "cqa", "--stsb", "x"],
+            "--stsb: none of --tasks reads it; add one of stsb, stsb_tuned, or drop --stsb",
+        ),
+        (["--tasks", "cqa", "--similarity", "cosine"], "--similarity: only stsb and stsb_errors have a choice"),
+        (["--tasks", "stsb_errors,sample", "--intervals"], "--intervals: stsb_errors, sample has no intervals"),
         (["--tasks", "stsb_errors", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "stsb", "--stsb", "./nowhere"], "nowhere"),
         (["--tasks", "snli"], "task snli: this model has no NLI classifier"),
@@ -167,12 +171,35 @@ def test_mistakes_get_one_line_and_exit_code_2(
     assert message in refused(capsys, data, *argv)
 
 
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("snli", "task snli: name the data with --snli SOURCE, a folder or Hub id of SNLI, or with --data FOLDER"),
+        ("stsb_errors", "name the data with --stsb SOURCE, a folder or Hub id of STS-B, or with --data FOLDER"),
+        ("sts", "a folder of SemEval STS 2012 to 2016, or with --data FOLDER, a folder with the subfolder sts"),
+        ("sample", "task sample: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes"),
+    ],
+)
+def test_without_a_folder_the_message_says_which_one_is_expected(
+    monkeypatch: pytest.MonkeyPatch, data: Path, capsys: pytest.CaptureFixture[str], task: str, message: str
+) -> None:
+    monkeypatch.setenv("CONVSIM_DATA", str(data))
+    assert command.main(["model", "--tasks", task]) == 2
+    assert message in capsys.readouterr().err
+
+
+def test_a_misspelled_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        command.main(["model", "--tasks", "cqa", "--split-", "dev", "--intervalls"])
+    assert "did you mean '--split'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sts", "sample"])
-def test_data_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
+def test_missing_data_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
     assert str(tmp_path / "nowhere") in refused(capsys, tmp_path / "nowhere", "--tasks", task)
 
 
-def test_a_split_that_is_not_there_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cqa").mkdir()
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")

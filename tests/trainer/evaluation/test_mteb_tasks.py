@@ -84,7 +84,6 @@ def test_without_mteb_the_message_names_the_extra(
     ("options", "message"),
     [
         ([], "name STS-B with --stsb"),
-        (["--stsb", "x", "--queries", "0"], "--queries: 0; expected 1 or more"),
         (["--stsb", "x"], "ORG/NAME is not a local folder; name a folder for the results with -o"),
     ],
 )

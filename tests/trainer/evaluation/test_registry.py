@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_evaluated_where_its_data_are_there(lengths: Evaluator, folder: Path) -> None:
+def test_it_is_evaluated_if_its_data_is_given(lengths: Evaluator, folder: Path) -> None:
     data = {"toy": load_lengths(str(folder / "toy"))}
     assert evaluate_encoder(FakeEncoder(), data, "both") == {
         "lengths": {"dev": {"f1": 0.3, "texts": 3}, "test": {"f1": 0.2, "texts": 2}}
@@ -69,7 +69,7 @@ def test_it_is_evaluated_where_its_data_are_there(lengths: Evaluator, folder: Pa
 def test_the_command_has_its_option_and_loads_its_data(
     lengths: Evaluator, folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(command, "load_encoder", lambda model: FakeEncoder())
+    monkeypatch.setattr("trainer.encoders.loading.load_encoder", lambda model: FakeEncoder())
     output = folder / "results.json"
     for options in (["--data", str(folder)], ["--toy", str(folder / "toy")]):
         assert command.main(["model", "--tasks", "lengths", *options, "--output", str(output)]) == 0

@@ -1,4 +1,4 @@
-"""The results file: read, merged, written whole or not at all; the table."""
+"""The results file is read, merged and written atomically; the table."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from trainer.evaluation.results import format_table, merge_results, read_results
                 }
             },
         ),
-        # A part that holds numbers is one measurement: none of an older one may stay in it.
+        # A part with numbers is one measurement, which replaces an older one completely.
         ({"snli": {"accuracy": 0.5, "old": 1}}, {"snli": {"accuracy": 0.6}}, {"snli": {"accuracy": 0.6}}),
         ({"stsb": "damaged"}, {"stsb": {"dev": {"all": {}}}}, {"stsb": {"dev": {"all": {}}}}),
     ],
@@ -48,7 +48,7 @@ def test_table_shows_an_interval_on_the_line_of_its_number() -> None:
     ]
 
 
-def test_a_place_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
+def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"results\.json: cannot be written"):
         write_results(tmp_path / "nowhere" / "results.json", {})
 

@@ -1,4 +1,4 @@
-"""The model card says what results.json says, and the Hub's own reader understands it."""
+"""The model card agrees with results.json, and the Hub's own reader parses it."""
 
 import json
 import re
@@ -73,7 +73,7 @@ def card(folder: Path) -> ModelCard:
 
 
 def numbers(value: object) -> set[str]:
-    """Every number in a nested structure, as a reader may meet it: whole, to four decimals, without decimals."""
+    """Every number in a nested structure, as cards show it: in full, to four decimals, without decimals."""
     if isinstance(value, dict):
         return set().union(*(numbers(item) for item in value.values()))
     if isinstance(value, list):
@@ -93,7 +93,7 @@ def test_metadata_names_library_task_language_license_and_the_data_that_is_on_th
     assert "convsim_dan" in data.tags
 
 
-def test_model_index_holds_every_score_of_the_results(card: ModelCard):
+def test_model_index_has_every_score_of_the_results(card: ModelCard):
     written = [result.metric_value for result in card.data.eval_results]
     prediction, inference, cqa, sts = [0.5612, 0.7025, 0.8361], [0.7411], [0.6109, 0.4211], [0.4312, 0.4213]
     stsb = [0.7101, 0.7002, 0.6003, 0.5904, 0.6905, 0.6806, 0.7307, 0.7208]
@@ -129,7 +129,7 @@ def test_leak_removals_are_shown_for_each_source(card: ModelCard):
     assert "| stanfordnlp/snli | not stated | snli 2,345 | 0 |  |" in card.text
 
 
-def test_card_does_not_show_where_local_folders_lie(card: ModelCard):
+def test_card_has_no_paths_of_local_folders(card: ModelCard):
     assert "/home/someone" not in card.content
 
 
@@ -137,7 +137,7 @@ def test_examples_load_the_published_name(card: ModelCard):
     assert card.text.count('"someone/talker"') == 5
 
 
-def test_eval_results_hold_the_whole_test_sets_that_the_hub_has(folder: Path):
+def test_eval_results_have_the_scores_on_whole_test_splits_of_hub_datasets(folder: Path):
     read = {}
     for path in (folder / ".eval_results").iterdir():
         entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
@@ -167,7 +167,7 @@ def test_a_new_card_replaces_the_old_results(tmp_path: Path):
     assert "0.7411" not in (tmp_path / "README.md").read_text()
 
 
-def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
+def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
     own = {
         "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
         "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
@@ -182,7 +182,7 @@ def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
     assert not (tmp_path / ".eval_results").exists()
 
 
-def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
+def test_public_datasets_have_their_public_names(tmp_path: Path):
     public = {
         "snli": {"accuracy": 0.7, "pairs": 9824, "split": "test"},
         "stsb_tuned": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 1379}}},
@@ -199,13 +199,12 @@ def test_published_settings_say_nothing_of_where_folders_lie():
     assert published_settings({"word_vectors": "random"}, ())["word_vectors"] == "random"
 
 
-def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
+def test_each_dataset_of_the_other_tasks_has_a_row(tmp_path):
     settings = SETTINGS | {
         "captions": ["data/captions/coco"],
         "paraphrases": ["someone/questions"],
         "nli": ["data/nli/anli"],
-        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 0},
-        "late_tasks": {"entailment": 1},
+        "tasks": {"captions": 1, "paraphrases": 1, "ranking": 1, "entailment": 1},
     }
     results = RESULTS | {
         "run": {
@@ -226,7 +225,7 @@ def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
     assert card.data.datasets == ["someone/questions"]
 
 
-def test_a_distilled_model_says_so(tmp_path, card):
+def test_the_card_of_a_distilled_model_names_the_teacher(tmp_path, card):
     assert "Distilled" not in card.text
     settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {"distillation": 1}}
     results = RESULTS | {"hub_sources": [settings["teacher"]]}
@@ -235,7 +234,7 @@ def test_a_distilled_model_says_so(tmp_path, card):
     assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
 
 
-def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path):
+def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):
     results = RESULTS | {
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
         "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]},

@@ -20,7 +20,6 @@ CBOW, DAN = {"model_type": "convsim_cbow"}, {"model_type": "convsim_dan"}
     [
         ({"tasks": TALK}, DAN, "DAN, conversations", CONVERSATIONS, True),
         ({"tasks": MULTI}, {"model_type": "convsim_transformer"}, "Transformer, conversations + SNLI", BOTH, True),
-        ({"tasks": TALK, "late_tasks": {"snli": 1}}, DAN, "DAN, conversations + SNLI", BOTH, True),
         ({"tasks": MULTI, "snli_share": 0}, DAN, "DAN, conversations", CONVERSATIONS, True),
         ({"tasks": MULTI, "snli_share": 0.1}, DAN, "DAN, conversations + SNLI", BOTH, True),
         ({"tasks": {"response_prediction": 1, "snli": 0}}, DAN, "DAN, conversations", CONVERSATIONS, True),

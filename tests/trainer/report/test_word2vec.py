@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import yaml
 from datasets import Dataset
-from gensim.models import FastText, Word2Vec
+from gensim.models import Word2Vec
 
 from modeling_convsim.encoding import Encoder
 from trainer.data.skip_gram import fit
@@ -25,7 +25,7 @@ SIZE = 6
 def no_word_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     # All of these few words are frequent, and gensim would skip them. 2 million n-grams take seconds to initialize.
     monkeypatch.setitem(word2vec.SETTINGS, "sample", 0)
-    monkeypatch.setitem(word2vec.METHODS, "fasttext", (FastText, {"sg": 1, "window": 5, "bucket": 100}))
+    monkeypatch.setitem(word2vec.METHODS, "fasttext", ("FastText", {"sg": 1, "window": 5, "bucket": 100}))
 
 
 @pytest.fixture(scope="module")
@@ -46,8 +46,9 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 
 def run(folder: Path, method: str, sources: list[str], *options: str) -> dict:
-    sizes = ["--size", str(SIZE), "--epochs", "3", "--cache-dir", str(folder.parent / "cache")]
-    assert main([method, *sources, "-o", str(folder), *sizes, *options]) == 0
+    sizes = [] if "--from" in options else ["--size", str(SIZE), "--epochs", "3"]
+    cache = ["--cache_dir", str(folder.parent / "cache")]
+    assert main([method, *sources, "-o", str(folder), *sizes, *cache, *options]) == 0
     return json.loads((folder / "results.json").read_text())
 
 
@@ -70,7 +71,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("method", ["skip_gram", "cbow", "fasttext"])
 def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monkeypatch):
     trained: list[Word2Vec] = []
-    monkeypatch.setattr(word2vec, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr("trainer.data.skip_gram.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", method, sources)
     words = words_of(tmp_path / "run", TEXTS)
     (model,) = trained
@@ -166,7 +167,7 @@ def test_sif_uses_evenly_spaced_sentences(sources, tmp_path, monkeypatch):
 
 def test_paragraph_vectors_are_gensims_up_to_chance(sources, tmp_path, monkeypatch):
     trained: list = []
-    monkeypatch.setattr(word2vec, "fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr("trainer.data.skip_gram.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", "pv_dbow", sources, "--epochs", "20")
     encoder = load_encoder(str(tmp_path / "run" / "model"))
     assert isinstance(encoder, PvDbowEncoder)
@@ -198,15 +199,16 @@ def test_a_text_has_one_paragraph_vector(sources, tmp_path):
         (["pv_dbow", "--sif"], "pv_dbow is not an average of word vectors"),
         (["cbow", "--from", "nowhere"], "--from: needs --sif"),
         (["cbow", "--sif", "--from", "nowhere"], "--from nowhere: expected a folder that this command wrote"),
+        (["cbow", "--sif", "--from", "nowhere", "--size", "9"], "--size with --from: the earlier run has set it"),
         (["cbow", "--tokenizer", "./nowhere"], "./nowhere: no tokenizer can be loaded"),
-        (["cbow", "--min-count", "10000"], "no word occurs 10000 times"),
+        (["cbow", "--min_count", "10000"], "no word occurs 10000 times"),
         (["cbow", "--against", "stsb"], "--against stsb: expected NAME=SOURCE"),
         (["cbow", "/no/folder"], "/no/folder: no such folder"),
     ],
 )
 def test_a_mistake_is_one_line(options, message, sources, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert main([options[0], *sources, *options[1:], "-o", "run", "--cache-dir", "cache"]) == 2
+    assert main([options[0], *sources, *options[1:], "-o", "run", "--cache_dir", "cache"]) == 2
     error = capsys.readouterr().err.splitlines()[-1]
     assert error.startswith("error: ") and message in error
     assert not Path("run").exists()

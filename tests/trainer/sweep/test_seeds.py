@@ -35,7 +35,8 @@ def test_the_first_runs_results_and_card_are_rewritten(tmp_path, monkeypatch, ca
     runs = [finished(tmp_path / name, seed, r) for name, seed, r in (("a", 0, 0.7), ("b", 1, 0.8))]
     written = {}
     monkeypatch.setattr(
-        seeds, "write_run_card", lambda run: written.update(json.loads((run / "results.json").read_text()))
+        "trainer.publish.upload.write_run_card",
+        lambda run: written.update(json.loads((run / "results.json").read_text())),
     )
     assert seeds.main([str(run) for run in runs]) == 0
     results = json.loads((runs[0] / "results.json").read_text())

@@ -24,7 +24,7 @@ from trainer.sweep.scoring import score_items
 from trainer.sweep.table import format_table
 from trainer.sweep.variations import expand_variations, parse_variation
 
-# Prepares the folder as the trainer does. Its seed says how it ends: 13 fails, 99 takes a minute.
+# Prepares the folder as the trainer does. The seed decides how it ends: 13 fails, 99 takes a minute.
 STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
@@ -83,7 +83,7 @@ def planned(preset: str, *variations: str, overrides: tuple = (), grid: bool = F
 
 
 def calls(folder: Path) -> list[str]:
-    """What the stand-in was called with."""
+    """The arguments of the stand-in's calls."""
     path = folder / "calls.txt"
     return path.read_text().splitlines() if path.is_file() else []
 
@@ -143,22 +143,23 @@ def test_a_dotted_key_leaves_the_rest_of_its_mapping(preset):
     overrides = ("--model_config", '{"residual": true}')
     run = planned(preset, "model_config.hidden_sizes=[8,8]", overrides=overrides)["hidden_sizes=8_8"]
     assert run.arguments.model_config == {"token_dropout": 0.1, "hidden_sizes": [8, 8], "residual": True}
-    combined = planned(preset, "model_config.a.b=x", "model_config.a.c=null", grid=True)
-    assert [run.arguments.model_config["a"] for run in combined.values()] == [{"b": "x", "c": None}]
+    combined = planned(preset, "model_config.hidden_sizes=[4]", "model_config.residual=true", grid=True)
+    expected = {"token_dropout": 0.1, "hidden_sizes": [4], "residual": True}
+    assert [run.arguments.model_config for run in combined.values()] == [expected]
 
 
-def test_mappings_and_lists_mean_what_they_mean_to_the_trainer(preset):
+def test_mappings_and_lists_are_parsed_as_by_the_trainer(preset):
     runs = planned(
         preset,
         'model_config={"token_dropout": 0.5}',
-        'tasks={"snli": 1}',
+        'tasks={"snli": 1, "response_prediction": 0}',
         'pairs=["a","b"],c',
         "max_grad_norm=null",
         overrides=("--snli", "some/snli", "--model_config", '{"residual": true}'),
     )
     base, config, tasks, two, one, norm = (run.arguments for run in runs.values())
     assert config.model_config == {**base.model_config, "token_dropout": 0.5} and base.model_config["residual"]
-    assert tasks.tasks == {"snli": 1}
+    assert tasks.tasks == {"snli": 1, "response_prediction": 0}
     assert (two.pairs, one.pairs) == (["a", "b"], ["c"])
     assert base.max_grad_norm == 1.0 and norm.max_grad_norm is None
 
@@ -168,8 +169,9 @@ def test_names_are_readable_safe_and_different(preset):
     runs = planned(preset, "pairs=a/b,a_b,../c", f"model_config={long}", "tasks.response_prediction=0.5")
     assert len(runs) == 6 and all("/" not in name and len(name) < 60 for name in runs)
     assert "pairs=a_b" in runs and "pairs=.._c" in runs and "tasks.response_prediction=0.5" in runs
-    many = planned(preset, *(f"{name}=0.123456789" for name in ("learning_rate", "warmup", "weight_decay", "late_from",
-                 "late_learning_rate", "snli_share", "table_learning_rate", "max_grad_norm")), grid=True)  # fmt: skip
+    names = "learning_rate warmup weight_decay late_from late_learning_rate table_learning_rate max_grad_norm"
+    varied = [*names.split(), "model_config.token_dropout"]
+    many = planned(preset, *(f"{name}=0.123456789" for name in varied), grid=True)
     assert max(map(len, many)) <= 150
 
 
@@ -181,16 +183,22 @@ def test_names_are_readable_safe_and_different(preset):
             ["--vary", "seed=1", "--vary", "seed=x", "--grid"],
             "--vary seed=x: command line: argument --seed: expected a",
         ),
-        (["--vary", "learning_rat=1"], "--vary learning_rat=1: .*unrecognized"),
+        (["--vary", "learning_rat=1"], "unknown option 'learning_rat'; did you mean 'learning_rate'"),
+        (["--vary", "token_dropout=0"], "unknown option 'token_dropout'; did you mean 'model_config.token_dropout'"),
         (["--vary", "tasks.naps=0.5"], "--vary tasks.naps=0.5: command line: tasks has 'naps'"),
         (["--vary", "seed.x=1"], "seed is not a mapping of the settings, so it has no 'x'"),
-        (["--vary", "nothing.x=1"], "nothing is not a mapping"),
+        (["--vary", "nothing.x=1"], "--vary nothing: unknown option 'nothing'"),
         (["--vary", "seed=[1,2"], r"--vary seed=\[1,2: brackets or quotes do not match"),
         (["--vary", "seed"], "expected KEY=VALUE,VALUE"),
-        (["--vary", "output_dir=a"], "the sweep sets output_dir itself"),
-        (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this itself"),
-        (["--vary", "seed=1", "--resume=true"], "--resume: the sweep sets this itself"),
-        (["--vary", "seed=1", "--seeds", "3"], "unrecognized arguments: --seeds 3"),
+        (["--vary", "output_dir=a"], "the sweep sets output_dir; vary another option"),
+        (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this option; drop it"),
+        (["--vary", "seed=1", "--resume=true"], "--resume: the sweep sets this option; drop it"),
+        (["--vary", "seed=1", "--seeds", "3"], "unknown argument '--seeds'; did you mean '--seed'"),
+        (["--vary", "seed=1", "--job", "2"], "unknown argument '--job'; did you mean '--jobs'"),
+        (
+            ["--vary", "seed=1", "--table_only", "--part", "1/2"],
+            "--part with --table_only: a table has the runs of all",
+        ),
         (["--vary", "seed=1", "--part", "3/2"], "--part 3/2: expected I/N"),
         (["--vary", "seed=1", "--jobs", "0"], "--jobs 0: expected 1 or more"),
         (["--vary", "seed=1", "--reference", "seed=2"], "there is no such run; there are base, seed=1"),
@@ -203,7 +211,9 @@ def test_every_run_is_checked_before_the_first_starts(preset, stand_in, tmp_path
 
 
 def test_a_missing_preset_is_one_line(tmp_path, capsys):
-    assert "no such preset file" in refused(capsys, "nowhere.yaml", "--vary", "seed=1", "-o", str(tmp_path / "sweep"))
+    assert "nowhere.yaml: file not found" in refused(
+        capsys, "nowhere.yaml", "--vary", "seed=1", "-o", str(tmp_path / "sweep")
+    )
 
 
 def test_finished_runs_are_not_run_again_and_others_resume_or_start_over(preset, stand_in, tmp_path):
@@ -234,7 +244,7 @@ def test_a_finished_run_with_other_settings_is_an_error_that_names_them(preset, 
     message = refused(capsys, preset, "--vary", "seed=2,1", "--max_steps", "7", "-o", str(folder))
     assert f"{folder}/base holds a run with other settings (max_steps was 1000, is 7)" in message
     assert calls(folder) == before
-    # What does not change what is learned may differ, and so may the folder's place.
+    # Settings without effect on the model may differ, and the folder may have been moved.
     moved = folder.rename(tmp_path / "moved")
     assert sweep.main([preset, "--vary", "seed=1", "--log_every", "3", "-o", str(moved)]) == 0
     assert calls(moved) == before
@@ -248,10 +258,10 @@ def test_a_failed_run_is_reported_and_the_others_continue(preset, stand_in, tmp_
     assert table["seed=13"]["note"] == "failed (exit code 3): error: out of luck" and "stsb" not in table["seed=13"]
     assert table["seed=1"]["stsb"] == 0.5 and "note" not in table["seed=1"]
     assert "failed (exit code 3): error: out of luck" in capsys.readouterr().out
-    # Only the one that failed is tried again; a table alone tells of it, and is no failure itself.
+    # Only the failed run is repeated; with --table_only, the table shows the failure and the exit code is 0.
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
     assert len(calls(folder)) == 4 and "--seed 13" in calls(folder)[-1]
-    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table-only"]) == 0
+    assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table_only"]) == 0
     assert rows(folder)["seed=13"]["note"] == "not finished: error: out of luck" and len(calls(folder)) == 4
 
 
@@ -282,7 +292,7 @@ def test_jobs_run_at_once_and_share_the_cores(preset, stand_in, tmp_path, monkey
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)])
 def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, number, code):
     folder = tmp_path / "sweep"
-    # What runs the tests in the background may have told its children to ignore Ctrl-C.
+    # A program that runs the tests in the background may have made its children ignore Ctrl-C.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += f"from trainer.sweep import __main__ as sweep; sweep.TRAINER = {str(stand_in)!r}; "
     argv = [preset, "--vary", "seed=98", "--seed", "99", "-o", str(folder)]
@@ -318,10 +328,10 @@ def test_the_bootstrap_agrees_with_a_loop_over_resamples():
     assert measured == comparison.paired_difference(comparison.pearson, ours, theirs, gold)
 
 
-def test_the_interval_of_a_mean_is_the_normal_one():
+def test_the_interval_of_a_mean_is_that_of_the_normal_distribution():
     generator = np.random.default_rng(2)
     theirs = (generator.random(5000) < 0.3).astype(float)
-    ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most items are answered alike
+    ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most answers are the same
     measured = comparison.paired_difference(np.mean, ours, theirs)
     assert measured is not None
     mean, error = (ours - theirs).mean(), (ours - theirs).std() / np.sqrt(5000)
@@ -348,7 +358,7 @@ def test_runs_are_compared_on_the_same_items_only(preset, stand_in, tmp_path):
     )
     assert "stsb_difference" not in compared["stsb=null"] and "p_at_1_difference" in compared["stsb=null"]
     assert compared["learning_rate=0.3"]["stsb_difference"]["high"] < 0
-    # Seen from the other side.
+    # The comparison in the other direction.
     assert sweep.main([*argv, "--reference", "learning_rate=0.3"]) == 0
     turned = rows(folder)["base"]["stsb_difference"]["difference"]
     assert turned == pytest.approx(-compared["learning_rate=0.3"]["stsb_difference"]["difference"])
@@ -394,7 +404,7 @@ def write(folder: Path, rows: list[dict]) -> None:
 @pytest.fixture
 def tiny_preset(tmp_path) -> str:
     """A preset of a run that takes a second."""
-    things, colors = "dog cat car house boat tree".split(), "red green blue black white grey".split()
+    things, colors = "dog cat car house boat tree".split(), "red green blue black white gray".split()
     named = [(thing, color, name) for thing in things for color in colors for name in ("ann", "bob", "eve", "tom")]
     write(
         tmp_path / "pairs",
@@ -455,7 +465,7 @@ def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys):
     )
     assert differences["p_at_1_difference"]["low"] <= differences["p_at_1_difference"]["difference"]
     times = {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
-    assert sweep.main([*argv, "--table-only"]) == 0 and rows(folder) == compared
+    assert sweep.main([*argv, "--table_only"]) == 0 and rows(folder) == compared
     assert times == {path: path.stat().st_mtime_ns for path in folder.glob("*/*.npz")}
 
 

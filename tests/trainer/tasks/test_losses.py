@@ -11,7 +11,7 @@ from trainer.tasks.losses import (
 )
 
 
-def test_in_batch_softmax_is_the_papers_formula():
+def test_in_batch_softmax_equals_the_papers_formula():
     generator = np.random.default_rng(0)
     scores = generator.normal(size=(5, 9)) * 4
     targets = np.array([3, 0, 8, 2, 1])
@@ -21,7 +21,7 @@ def test_in_batch_softmax_is_the_papers_formula():
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-6)
 
 
-def test_masked_candidates_count_for_nothing():
+def test_masked_candidates_are_ignored():
     scores = torch.tensor([[1.0, 5.0, 2.0]])
     without = in_batch_softmax(scores[:, [0, 2]], torch.tensor([0]))
     masked = in_batch_softmax(scores, torch.tensor([0]), torch.tensor([[False, True, False]]))
@@ -41,28 +41,28 @@ def test_false_negatives_against_a_loop():
     np.testing.assert_array_equal(mask.numpy(), expected)
 
 
-# One neighbor or two, before or after; draws that do not count; a neighbor among three that are left.
-NEIGHBOURS = np.array([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=bool)
+# One neighbor or two, before or after; candidates that are ignored; one neighbor among three candidates.
+NEIGHBORS = np.array([[1, 1, 0, 0, 0], [1, 0, 0, 0, 0], [0, 1, 0, 0, 0], [1, 1, 0, 0, 0]], dtype=bool)
 CANDIDATES = np.array([[1, 1, 1, 1, 1], [1, 0, 1, 1, 1], [0, 1, 1, 0, 1], [1, 1, 0, 0, 0]], dtype=bool)
 
 
-def test_neighbor_cross_entropy_is_equation_1_with_its_target_shared_by_the_neighbors():
+def test_neighbor_cross_entropy_is_equation_1_with_a_uniform_target_over_neighbors():
     cosines = np.random.default_rng(7).uniform(-1, 1, (4, 5))
     losses = []
-    for row, true, counted in zip(cosines, NEIGHBOURS, CANDIDATES, strict=True):
+    for row, true, counted in zip(cosines, NEIGHBORS, CANDIDATES, strict=True):
         total = sum(np.exp(row[j]) for j in range(5) if counted[j])
         # L = -sum over S+ and S- of p(s_i, s_j) log p_theta(s_i, s_j), where p is 1 / |S+| for s_j in S+ and 0 in S-.
         losses.append(-sum(np.log(np.exp(row[j]) / total) / true.sum() for j in range(5) if true[j]))
-    loss = neighbor_cross_entropy(*map(torch.tensor, (cosines, NEIGHBOURS, CANDIDATES)))
+    loss = neighbor_cross_entropy(*map(torch.tensor, (cosines, NEIGHBORS, CANDIDATES)))
     np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-6)
 
 
-def test_the_gradient_of_neighbor_cross_entropy_is_softmax_less_target_and_zero_where_nothing_counts():
+def test_the_gradient_of_neighbor_cross_entropy_is_softmax_minus_target_and_zero_for_ignored_candidates():
     cosines = torch.tensor(np.random.default_rng(8).uniform(-1, 1, (4, 5)), requires_grad=True)
-    neighbor_cross_entropy(cosines, torch.tensor(NEIGHBOURS), torch.tensor(CANDIDATES)).backward()
+    neighbor_cross_entropy(cosines, torch.tensor(NEIGHBORS), torch.tensor(CANDIDATES)).backward()
     weights = np.where(CANDIDATES, np.exp(cosines.detach().numpy()), 0)
     probabilities = weights / weights.sum(axis=1, keepdims=True)
-    expected = (probabilities - NEIGHBOURS / NEIGHBOURS.sum(axis=1, keepdims=True)) / len(NEIGHBOURS)
+    expected = (probabilities - NEIGHBORS / NEIGHBORS.sum(axis=1, keepdims=True)) / len(NEIGHBORS)
     np.testing.assert_allclose(cosines.grad.numpy(), expected, atol=1e-7)
     assert not cosines.grad.numpy()[~CANDIDATES].any()
 
@@ -75,7 +75,7 @@ def test_cosine_ranking_against_a_loop():
     np.testing.assert_allclose(loss.item(), np.log(1 + sum(terms)), rtol=1e-5)
 
 
-def test_cosine_ranking_of_pairs_judged_alike_is_zero():
+def test_cosine_ranking_of_pairs_with_equal_scores_is_zero():
     cosines = torch.tensor([0.1, 0.9], requires_grad=True)
     loss = cosine_ranking(cosines, torch.ones(2), 20)
     loss.backward()
@@ -84,11 +84,11 @@ def test_cosine_ranking_of_pairs_judged_alike_is_zero():
 
 def test_similarity_divergence_is_the_mean_relative_entropy_over_the_other_texts():
     generator = np.random.default_rng(3)
-    given, wanted = generator.uniform(-1, 1, (2, 6, 6))
+    cosines, teacher = generator.uniform(-1, 1, (2, 6, 6))
     expected = []
     for i in range(6):
         others = np.arange(6) != i
-        expected.append(rel_entr(softmax(20 * wanted[i, others]), softmax(20 * given[i, others])).sum())
-    loss = similarity_divergence(torch.tensor(given), torch.tensor(wanted), 20)
+        expected.append(rel_entr(softmax(20 * teacher[i, others]), softmax(20 * cosines[i, others])).sum())
+    loss = similarity_divergence(torch.tensor(cosines), torch.tensor(teacher), 20)
     np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
-    assert similarity_divergence(torch.tensor(wanted), torch.tensor(wanted), 20).item() == 0
+    assert similarity_divergence(torch.tensor(teacher), torch.tensor(teacher), 20).item() == 0

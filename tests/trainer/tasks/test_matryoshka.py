@@ -1,4 +1,4 @@
-"""`matryoshka_dims`: vectors that may be cut to their first numbers."""
+"""`matryoshka_dims`: embeddings that may be truncated."""
 
 import numpy as np
 import pytest
@@ -48,7 +48,7 @@ def cross_entropy(scores: np.ndarray, masked: np.ndarray) -> float:
     return float(np.mean(np.log(np.where(masked, 0, np.exp(scores)).sum(axis=1)) - np.diag(scores)))
 
 
-def test_what_is_left_keeps_the_length_or_is_left_as_it_is():
+def test_truncated_vectors_are_rescaled_or_left_unchanged():
     vectors = torch.tensor([[3.0, 4.0, 12.0], [0.0, 0.0, 2.0], [0.0, 0.0, 0.0]], requires_grad=True)
     torch.testing.assert_close(truncate(vectors, 2), torch.tensor([[7.8, 10.4], [0, 0], [0, 0]]))
     torch.testing.assert_close(truncate(vectors, 2, keep_length=False), vectors[:, :2])
@@ -59,11 +59,11 @@ def test_what_is_left_keeps_the_length_or_is_left_as_it_is():
 
 @pytest.mark.parametrize("input_network", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_response_prediction_adds_the_loss_of_the_first_numbers(normalize, input_network):
+def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, input_network):
     model, task = build_dan(normalize, input_network), build_task("response_prediction", SIZES)
     batch = task.batch(np.arange(ROWS))
     input_keys, response_keys = batch["input_keys"], batch["response_keys"]
-    loss, figures = task.loss(model, batch)
+    loss, metrics = task.loss(model, batch)
     with torch.no_grad():
         output = model(**{key: value for key, value in batch.items() if not key.endswith("_keys")})
     inputs = (output.query_embeds if input_network else output.pooler_output).numpy()
@@ -72,19 +72,19 @@ def test_response_prediction_adds_the_loss_of_the_first_numbers(normalize, input
     expected = 0.0
     for size in (12, *SIZES):
         u, v = inputs[:, :size], responses[:, :size]
-        # u has length one; what the networks give has one length, times the scale, only with normalize_response.
+        # u is L2-normalized; the outputs of the networks are, times the scale, only with normalize_response.
         u = unit(u) if normalize or not input_network else u
         v = 7.0 * unit(v) if normalize else v
         scores = u @ v.T
         expected += (cross_entropy(scores, masked) + cross_entropy(scores.T, masked)) / 2
         right = (scores.argmax(axis=1) == np.arange(ROWS)).mean()
-        np.testing.assert_allclose(figures["accuracy" if size == 12 else f"accuracy_{size}"].item(), right, rtol=1e-6)
+        np.testing.assert_allclose(metrics["accuracy" if size == 12 else f"accuracy_{size}"].item(), right, rtol=1e-6)
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
 
 
-def test_texts_that_say_the_same_add_the_loss_of_the_first_numbers():
+def test_contrastive_tasks_add_the_loss_of_truncated_embeddings():
     model, similar, task = build_model("dan").eval(), positive_pairs(), build_task("contrastive", SIZES)
-    loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
+    loss, metrics = task.loss(model, task.batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
     negatives = vectors_of(model, similar.negative[similar.negative >= 0])
     masked = (similar.groups[:, None] == similar.groups) & ~np.eye(ROWS, dtype=bool)
@@ -94,21 +94,21 @@ def test_texts_that_say_the_same_add_the_loss_of_the_first_numbers():
         forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, np.pad(masked, ((0, 0), (0, len(others)))))
         expected += (forth + cross_entropy(20 * v @ u.T, masked)) / 2
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
-    assert set(figures) == {"accuracy", "accuracy_7", "accuracy_3"}
+    assert set(metrics) == {"accuracy", "accuracy_7", "accuracy_3"}
 
 
 @pytest.mark.parametrize("name", ["response_prediction", "contrastive"])
-def test_no_sizes_is_the_loss_of_whole_vectors_to_the_bit(name):
+def test_without_sizes_the_loss_is_that_of_full_embeddings_to_the_bit(name):
     model = build_dan(normalize=True, input_network=False).float()
-    whole, figures = build_task(name, []).loss(model, build_task(name, []).batch(np.arange(ROWS)))
-    more, _ = build_task(name, [3]).loss(model, build_task(name, []).batch(np.arange(ROWS)))
-    assert set(figures) == {"accuracy"} and more > whole
+    plain, metrics = build_task(name, []).loss(model, build_task(name, []).batch(np.arange(ROWS)))
+    matryoshka, _ = build_task(name, [3]).loss(model, build_task(name, []).batch(np.arange(ROWS)))
+    assert set(metrics) == {"accuracy"} and matryoshka > plain
     default = (
         ResponsePrediction(column(0), column(1), True, True)
         if name == "response_prediction"
         else Captions(column(0), positive_pairs(), 20)
     )
-    assert torch.equal(default.loss(model, default.batch(np.arange(ROWS)))[0], whole)
+    assert torch.equal(default.loss(model, default.batch(np.arange(ROWS)))[0], plain)
 
 
 @pytest.mark.parametrize("name", ["response_prediction", "contrastive"])
@@ -121,7 +121,7 @@ def test_gradient_caching_has_the_gradient_of_the_whole_batch(name):
 
 
 def precision(sizes: list[int]) -> tuple[float, float]:
-    """P@1 among 150 responses by vectors of 32 numbers, and by their first four, after training with `sizes`."""
+    """P@1 among 150 responses of embeddings of 32 dimensions, and of 4, after training with `sizes`."""
     torch.manual_seed(0)
     widths = {"word_embedding_size": 32, "bigram_buckets": 64, "hidden_sizes": [32], "embedding_size": 32}
     config = ConvSimDanConfig(vocab_size=60, response_hidden_sizes=[32], normalize_response=True, **widths)
@@ -140,17 +140,17 @@ def precision(sizes: list[int]) -> tuple[float, float]:
         output = model(**task.batch(np.arange(150)))
     u, v = output.pooler_output.numpy(), output.response_embeds.numpy()
     scores = (unit(u[:, :size]) @ unit(v[:, :size]).T for size in (32, 4))
-    whole, cut = ((each.argmax(axis=1) == np.arange(150)).mean() for each in scores)
-    return float(whole), float(cut)
+    full, truncated = ((each.argmax(axis=1) == np.arange(150)).mean() for each in scores)
+    return float(full), float(truncated)
 
 
-def test_a_model_trained_for_it_keeps_more_of_its_quality_when_vectors_are_cut():
-    (plain_whole, plain_cut), (whole, cut) = precision([]), precision([16, 8, 4])
-    assert plain_whole > 0.9 and whole > 0.9
-    assert cut > plain_cut + 0.5
+def test_matryoshka_training_improves_truncated_embeddings():
+    (plain_full, plain_truncated), (full, truncated) = precision([]), precision([16, 8, 4])
+    assert plain_full > 0.9 and full > 0.9
+    assert truncated > plain_truncated + 0.5
 
 
-def made_texts(seed: int) -> list[str]:
+def random_texts(seed: int) -> list[str]:
     generator = np.random.default_rng(seed)
     return [" ".join(generator.choice(WORDS, 4)) for _ in range(ROWS)]
 
@@ -162,26 +162,26 @@ def column_of(texts: list[str], tokenizer) -> TokenColumn:
 
 @pytest.mark.parametrize("input_network", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
-def test_cut_vectors_of_the_encoder_have_the_scores_that_training_added(normalize, input_network, tiny_tokenizer):
-    model, inputs, responses = build_dan(normalize, input_network).float(), made_texts(0), made_texts(1)
+def test_truncated_vectors_of_the_encoder_have_the_scores_of_the_loss(normalize, input_network, tiny_tokenizer):
+    model, inputs, responses = build_dan(normalize, input_network).float(), random_texts(0), random_texts(1)
     columns = [column_of(texts, tiny_tokenizer) for texts in (inputs, responses)]
     with torch.no_grad():
-        whole, more = (
+        plain, matryoshka = (
             task.loss(model, task.batch(np.arange(ROWS)))[0].item()
             for task in (ResponsePrediction(*columns, matryoshka_dims=sizes) for sizes in ([], [7]))
         )
     encoder = Encoder(model, tiny_tokenizer, truncate_dim=7)
     scores = encoder.encode(inputs, "query") @ encoder.encode(responses, "response").T
-    np.testing.assert_allclose(cross_entropy(scores, np.zeros_like(scores, bool)), more - whole, rtol=1e-5)
+    np.testing.assert_allclose(cross_entropy(scores, np.zeros_like(scores, bool)), matryoshka - plain, rtol=1e-5)
 
 
 @pytest.mark.parametrize("normalize", [False, True])
-def test_sentence_transformers_cuts_to_the_same_vectors(normalize, tiny_tokenizer, tmp_path):
-    model, texts = build_dan(normalize, input_network=False).float(), made_texts(0)
+def test_sentence_transformers_truncates_to_the_same_vectors(normalize, tiny_tokenizer, tmp_path):
+    model, texts = build_dan(normalize, input_network=False).float(), random_texts(0)
     folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "run" / "model", results={}, settings={})
     encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=7)
     peer = SentenceTransformer(str(folder), device="cpu", truncate_dim=7)
     np.testing.assert_allclose(encoder.encode(texts), peer.encode(texts, normalize_embeddings=True), atol=1e-6)
-    # There, what is published of a learned scale is length one.
+    # The published model has no learned scale: sentence-transformers returns vectors of unit length.
     responses = peer.encode_document(texts, normalize_embeddings=normalize) * (7.0 if normalize else 1.0)
     np.testing.assert_allclose(encoder.encode(texts, "response"), responses, rtol=1e-5, atol=1e-6)

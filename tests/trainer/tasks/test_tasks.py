@@ -50,7 +50,7 @@ def scored_pairs() -> ScoredPairs:
 
 
 def neighbors() -> Neighbors:
-    """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; of the first none is a row, and 22 is no negative."""
+    """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; the first is not an example, and 22 is not a negative."""
     before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
     after = np.array([-1, 2, -1, *range(4, 10), -1, *range(11, 23), -1])
     rows = np.flatnonzero((before >= 0) | (after >= 0))
@@ -120,37 +120,37 @@ def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(kind, nam
 
 
 @pytest.mark.parametrize("kind", ["dan", "transformer"])
-def test_gradient_caching_drops_the_same_the_second_time(kind, monkeypatch):
+def test_gradient_caching_repeats_dropout_in_the_second_pass(kind, monkeypatch):
     model = build_model(kind, dropout=0.3)
     loss, cached = loss_and_gradients(model, build_task("response_prediction", 5))
-    # The same parts, encoded once and kept.
+    # The same mini-batches, encoded once, with their activations in memory.
     monkeypatch.setattr("trainer.tasks.encoding.checkpoint", lambda call, use_reentrant: call())
     kept_loss, kept = loss_and_gradients(model, build_task("response_prediction", 5))
     torch.testing.assert_close(loss, kept_loss)
     torch.testing.assert_close(cached, kept)
 
 
-def test_gradient_caching_keeps_the_memory_of_one_part():
+def test_gradient_caching_needs_the_memory_of_one_mini_batch():
     model = build_model("transformer")
 
-    def kept(mini_batch_size: int | None) -> int:
-        numbers = 0
+    def saved_values(mini_batch_size: int | None) -> int:
+        values = 0
 
         def count(tensor: torch.Tensor) -> torch.Tensor:
-            nonlocal numbers
-            numbers += tensor.numel()
+            nonlocal values
+            values += tensor.numel()
             return tensor
 
         task = build_task("response_prediction", mini_batch_size)
         with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
             task.loss(model, task.batch(np.arange(ROWS)))
-        return numbers
+        return values
 
-    # What is left for the backward pass is the vectors, the scores and the inputs, not the layers' activations.
-    assert kept(4) < 0.2 * kept(None)
+    # The backward pass keeps the embeddings, the scores and the inputs, but not the layers' activations.
+    assert saved_values(4) < 0.2 * saved_values(None)
 
 
-def test_responses_are_scored_by_the_input_network_and_it_learns():
+def test_responses_are_scored_with_the_input_network_which_is_trained():
     model, task = build_model("dan_input_network"), build_task("response_prediction", None)
     model.set_sparse_gradients(False)
     loss, gradients = loss_and_gradients(model, task)
@@ -169,7 +169,7 @@ def vectors_of(model: nn.Module, places: np.ndarray) -> np.ndarray:
 
 def test_contrastive_loss_against_a_loop():
     model, similar = build_model("dan").eval(), positive_pairs()
-    loss, figures = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
+    loss, metrics = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
     negatives = vectors_of(model, similar.negative[similar.negative >= 0])
     expected, right = [], 0
@@ -181,31 +181,31 @@ def test_contrastive_loss_against_a_loop():
         expected += [np.log(np.exp(scores).sum() + np.exp(true)) - true for scores in (forth, back)]
         right += true > max(20 * first[i] @ each for each in [*np.delete(second, i, axis=0), *negatives])
     np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
-    np.testing.assert_allclose(figures["accuracy"].item(), right / ROWS, rtol=1e-6)
+    np.testing.assert_allclose(metrics["accuracy"].item(), right / ROWS, rtol=1e-6)
 
 
 def test_ranking_and_distillation_compare_cosines_of_the_encoder():
     model, scored = build_model("dan").eval(), scored_pairs()
     task = build_task("ranking", None)
-    loss, figures = task.loss(model, task.batch(np.arange(ROWS)))
+    loss, metrics = task.loss(model, task.batch(np.arange(ROWS)))
     cosines = (vectors_of(model, scored.first) * vectors_of(model, scored.second)).sum(axis=1)
     expected = cosine_ranking(torch.tensor(cosines), torch.tensor(scored.scores), 20)
     torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-5, atol=1e-6)
     pairs = [(i, j) for i in range(ROWS) for j in range(ROWS) if scored.scores[i] < scored.scores[j]]
     np.testing.assert_allclose(
-        figures["accuracy"].item(), np.mean([cosines[i] < cosines[j] for i, j in pairs]), rtol=1e-6
+        metrics["accuracy"].item(), np.mean([cosines[i] < cosines[j] for i, j in pairs]), rtol=1e-6
     )
 
-    # A teacher that sees the same similarities teaches nothing.
+    # The loss of a teacher with the same similarities is zero.
     vectors = vectors_of(model, np.arange(ROWS))
     alike = Distillation(column(0), vectors, 20)
-    loss, figures = alike.loss(model, alike.batch(np.arange(ROWS)))
-    assert loss.item() < 1e-6 and figures["difference"].item() < 1e-6
+    loss, metrics = alike.loss(model, alike.batch(np.arange(ROWS)))
+    assert loss.item() < 1e-6 and metrics["difference"].item() < 1e-6
 
 
-def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_count_as_negatives():
+def test_a_sentence_and_its_neighbors_are_not_negatives():
     rows, negatives = neighbors(), 400
-    # Each sentence is one word, by which it is known again.
+    # Each sentence is one word, which identifies it.
     texts = TokenColumn(np.arange(ROWS), np.arange(ROWS + 1), np.arange(ROWS))
     torch.manual_seed(0)
     batch = NeighboringSentences(texts, rows, negatives, 1).batch(np.arange(len(rows)))
@@ -227,7 +227,7 @@ def test_only_random_sentences_that_are_neither_the_sentence_nor_next_to_it_coun
     assert drawn == set(rows.others)
 
 
-def test_negatives_are_drawn_by_the_generator_that_the_loop_seeds():
+def test_negatives_are_sampled_with_the_generator_that_the_loop_seeds():
     task = build_task("neighbors", None)
 
     def drawn(seed: int) -> torch.Tensor:
@@ -242,8 +242,8 @@ def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_average
     task = NeighboringSentences(column(0), rows, 4, scale)
     chosen = np.array([0, 1, 2, 8, 14, 20])
     torch.manual_seed(3)
-    loss, figures = task.loss(model, task.batch(chosen))
-    torch.manual_seed(3)  # the same draws again, as places
+    loss, metrics = task.loss(model, task.batch(chosen))
+    torch.manual_seed(3)  # repeats the random negatives
     drawn = rows.others[torch.randint(len(rows.others), (len(chosen), 4)).numpy()]
     table, texts = model.get_parameter("encoder.embed_tokens.weight").detach().numpy(), column(0)
 
@@ -265,4 +265,4 @@ def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_average
         losses.append(-np.mean([np.log(np.exp(score) / total) for score in scores[: len(around)]]))
         right += int(np.argmax(scores)) < len(around)
     np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-5)
-    np.testing.assert_allclose(figures["accuracy"].item(), right / len(chosen), rtol=1e-6)
+    np.testing.assert_allclose(metrics["accuracy"].item(), right / len(chosen), rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of whole runs: tiny made-up datasets, a preset, and `trainer/run.py` in this process."""
+"""Fixtures of the tests of whole runs: tiny synthetic datasets, a preset, and `trainer/run.py` in this process."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ from trainer.training.loop import TrainingLoop
 
 @pytest.fixture(scope="module")
 def datasets(tmp_path_factory) -> Path:
-    """Pairs in which a question about a colored thing is answered by naming both; NLI and STS to match."""
+    """Pairs of a question about the color of a thing and its answer, and NLI and STS on the same things."""
     folder = tmp_path_factory.mktemp("datasets")
     pairs = [
         {"input": f"what color is the {thing} of {name}", "response": f"the {thing} of {name} is {color}"}
-        | {"thread": f"{thing}/{name}", "source": "made"}
+        | {"thread": f"{thing}/{name}", "source": "synthetic"}
         for thing in THINGS
         for name in ("ann", "bob", "eve", "tom")
         for color in COLORS
@@ -57,7 +57,7 @@ def sts_rows(things: list[str]) -> list[dict]:
 
 @pytest.fixture(scope="module")
 def positive_pairs(datasets) -> dict[str, list[str]]:
-    """Captions by image, paraphrases with and without ratings, and inference, as options of a run."""
+    """Captions by image, paraphrases with and without scores, and NLI, as options of a run."""
     captions = [
         {"group": f"{color} {thing}", "captions": [f"a {color} {thing}", f"one {thing}, {color}", f"{color} {thing}s"]}
         for color in COLORS
@@ -138,7 +138,7 @@ def run_trainer(monkeypatch) -> Callable[..., int]:
 
 @pytest.fixture
 def refused(run_trainer, capsys) -> Callable[..., str]:
-    """Runs `trainer/run.py`, which must fail with exit code 2 and a single line of error; returns that line."""
+    """Runs `trainer/run.py`, which must fail with exit code 2 and a one-line error; returns that line."""
 
     def run_and_fail(*argv: str) -> str:
         assert run_trainer(*argv) == 2
@@ -171,12 +171,12 @@ def interrupted_at(monkeypatch) -> Callable[[int], AbstractContextManager[None]]
 
 @pytest.fixture
 def siamese_cbow(datasets, tmp_path, run_trainer) -> Callable[..., dict]:
-    """Trains the preset of Siamese CBOW on made-up books, tiny, with further options; returns the run's results."""
+    """Trains a tiny Siamese CBOW on synthetic books, with more options; returns the run's results."""
     rows = [
         {"book": book, "position": position, "sentence": f"{THINGS[(position + shift) // 8]} {color}"}
         for book, shift in (("one", 0), ("two", 9), ("three", 20))
         for position in range(70)
-        if position % 23 != 22  # a gap, as where a sentence was removed
+        if position % 23 != 22  # a gap, like that of a removed sentence
         for color in [COLORS[position % len(COLORS)]]
     ]
     write(datasets / "in_order", "train", rows)

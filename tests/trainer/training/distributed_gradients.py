@@ -35,8 +35,8 @@ def main() -> None:
     if world > 1:
         dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
     generator = np.random.default_rng(0)
-    # Long texts contain nearly every row of the tables, whose gradients are then exchanged as dense tensors; short ones
-    # contain some, which are exchanged as rows.
+    # Long texts contain nearly all rows of the tables, whose gradients are then exchanged as dense tensors; the rows of
+    # short texts are exchanged as rows.
     longest = 9 if task_name == "snli" else 40
     first, second = column(generator, longest), column(generator, longest)
     if task_name == "snli":

@@ -37,12 +37,12 @@ def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[
 
 @pytest.fixture
 def preset(tmp_path):
-    """The preset of a run of a few steps on made-up pairs."""
+    """The preset of a run of a few steps on synthetic pairs."""
     generator = np.random.default_rng(0)
     words = [f"word{index}" for index in range(40)]
     rows = [
         {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
-        | {"thread": str(index), "source": "made"}
+        | {"thread": str(index), "source": "synthetic"}
         for index in range(300)
     ]
     (tmp_path / "pairs").mkdir()
@@ -87,13 +87,13 @@ TWO = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2"
 TWO += ["--mixed_precision", "no", "--dynamo_backend", "no"]
 
 
-def test_accelerate_launch_on_two_processes_follows_the_run_of_one(preset, tmp_path):
+def test_accelerate_launch_on_two_processes_reproduces_the_losses_of_one(preset, tmp_path):
     two = losses(preset, tmp_path / "two", TWO, "--num_processes", "2")
     assert two == pytest.approx(losses(preset, tmp_path / "one", []), rel=1e-5)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
 
 
-def test_sharded_over_two_processes_follows_the_run_of_one_and_resumes(preset, tmp_path):
+def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(preset, tmp_path):
     options = yaml.safe_load(preset.read_text())
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
     dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}

@@ -27,7 +27,7 @@ def gradients(sparse: bool) -> Bag:
 
 
 @pytest.mark.parametrize("max_norm", [0.1, 1e6])
-def test_clipping_sparse_gradients_equals_torchs_clipping_of_dense_ones(max_norm):
+def test_clipping_sparse_gradients_equals_clipping_dense_ones_in_torch(max_norm):
     sparse, dense = gradients(True), gradients(False)
     norm = clip_gradient(sparse.parameters(), max_norm)
     expected = torch.nn.utils.clip_grad_norm_(dense.parameters(), max_norm)
@@ -45,7 +45,7 @@ def test_sgd_updates_every_parameter_by_rate_times_gradient():
         torch.testing.assert_close(parameter.detach(), value)
 
 
-def test_layers_are_updated_as_by_torchs_adamw():
+def test_layers_are_updated_like_torchs_adamw():
     model, other = gradients(True), gradients(False)
     layers, _ = build_optimizers(model, [model.table.weight], "adamw", 0.1, 0.3)
     layers.step()
@@ -55,7 +55,7 @@ def test_layers_are_updated_as_by_torchs_adamw():
 
 
 @pytest.mark.parametrize("sparse", [True, False])
-def test_tables_are_updated_as_by_rowwise_adagrad_in_float64(sparse):
+def test_tables_are_updated_like_rowwise_adagrad_in_float64(sparse):
     torch.manual_seed(1)
     table = nn.Embedding(6, 4, sparse=sparse)
     optimizer = RowwiseAdagrad([table.weight], lr=0.5)

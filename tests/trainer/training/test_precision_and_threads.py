@@ -1,4 +1,4 @@
-"""The precision that a run computes in and stores, and the number of threads that it uses."""
+"""The precision of a run's computations and of its saved model, and its number of threads."""
 
 import time
 
@@ -41,7 +41,7 @@ def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, p
 @pytest.mark.parametrize(
     ("launched", "is_fast", "expected"), [("no", True, "bf16"), ("no", False, "no"), ("bf16", False, "bf16")]
 )
-def test_precision_is_the_launchers_or_bfloat16_where_it_is_fast(
+def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
     run_trainer, launched, is_fast, expected, preset, tmp_path, monkeypatch, caplog
 ):
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", launched)

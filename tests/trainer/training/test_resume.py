@@ -1,4 +1,4 @@
-"""Runs that are interrupted and resumed: they end as a run that was not."""
+"""Interrupted and resumed runs have the same results as uninterrupted ones."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from trainer import hardware
 
 
 @pytest.mark.parametrize("model_type", ["dan", "transformer"])
-def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(
+def test_a_resumed_run_has_the_same_final_weights_bit_for_bit(
     run_trainer, interrupted_at, preset, tiny_transformer, tmp_path, model_type
 ):
     changes: dict = {"model_type": model_type, "stsb": None}
@@ -28,7 +28,7 @@ def test_a_resumed_run_ends_with_the_same_weights_bit_for_bit(
     assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
 
 
-def test_siamese_cbow_resumes_to_the_same_weights_bit_for_bit(siamese_cbow, interrupted_at, tmp_path):
+def test_a_resumed_siamese_cbow_has_the_same_final_weights_bit_for_bit(siamese_cbow, interrupted_at, tmp_path):
     uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
     siamese_cbow(name="uninterrupted")
     with interrupted_at(5):
@@ -40,7 +40,7 @@ def test_siamese_cbow_resumes_to_the_same_weights_bit_for_bit(siamese_cbow, inte
     assert losses[0] == losses[1] and len(losses[0]) > 5
 
 
-def test_a_run_from_before_an_option_existed_is_resumed_with_its_default(run_trainer, refused, preset, tmp_path):
+def test_a_run_older_than_an_option_is_resumed_with_its_default(run_trainer, refused, preset, tmp_path):
     assert run_trainer(preset(max_steps=4)) == 0
     config = tmp_path / "run" / "config.yaml"
     settings = yaml.safe_load(config.read_text())

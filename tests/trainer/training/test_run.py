@@ -1,4 +1,4 @@
-"""Whole runs of `trainer/run.py` on tiny made-up data: what they leave, and what they train and evaluate on."""
+"""Whole runs of `trainer/run.py` on tiny synthetic datasets: their files, training data and evaluations."""
 
 import shutil
 
@@ -14,7 +14,7 @@ from modeling_convsim.encoding import Encoder
 from tests.trainer.training.tiny_runs import read_metrics, read_results, write
 
 
-def test_a_run_leaves_everything_that_is_promised(run_trainer, preset, tmp_path):
+def test_a_run_writes_all_documented_files(run_trainer, preset, tmp_path):
     assert run_trainer(preset(trackers=["tensorboard"])) == 0
     folder = tmp_path / "run"
     results = read_results(folder)
@@ -31,19 +31,19 @@ def test_a_run_leaves_everything_that_is_promised(run_trainer, preset, tmp_path)
     assert Encoder.from_pretrained(folder / "model").encode(["the red dog"]).shape == (1, 16)
 
 
-def test_training_learns_what_the_pairs_teach(run_trainer, preset, tmp_path):
+def test_training_improves_the_metrics_of_both_tasks(run_trainer, preset, tmp_path):
     assert run_trainer(preset(max_steps=300, eval_every=300, batch_size=32)) == 0
     results = read_results(tmp_path / "run")
-    # Ten replies fit each question equally well: chance is 0.01 for P@1, and knowing the thing and its owner gives 0.1.
+    # Ten replies fit each question: P@1 of a random model is 0.01, of a model that knows thing and owner 0.1.
     assert results["response_prediction"]["p_at_10"] > 0.8
     assert results["snli"]["accuracy"] > 0.55
 
 
-def test_multitask_starts_from_a_reddit_model(run_trainer, preset, tmp_path):
+def test_initialize_from_starts_from_a_saved_model(run_trainer, preset, tmp_path):
     first = tmp_path / "reddit"
     assert run_trainer(preset(output_dir=str(first), tasks={"response_prediction": 1}, max_steps=4)) == 0
     frozen = preset(
-        initialize_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=50
+        initialize_from=str(first / "model"), model_config=None, learning_rate=1e-9, max_steps=1, vocab_size=None
     )
     assert run_trainer(frozen) == 0
     before, after = (load_file(folder / "model" / "model.safetensors") for folder in (first, tmp_path / "run"))
@@ -70,7 +70,7 @@ def test_evaluation_sentences_are_removed_from_training(run_trainer, preset, dat
 
 
 @pytest.mark.parametrize("share", [0, 0.5])
-def test_snli_share_is_the_part_of_snli_that_is_trained_on(run_trainer, preset, tmp_path, share):
+def test_snli_share_is_the_share_of_the_training_pairs(run_trainer, preset, tmp_path, share):
     assert run_trainer(preset(snli_share=share, eval_every=100)) == 0
     results = read_results(tmp_path / "run")
     rows = read_metrics(tmp_path / "run")
@@ -78,7 +78,7 @@ def test_snli_share_is_the_part_of_snli_that_is_trained_on(run_trainer, preset, 
     assert ("snli" in results) == any("snli/loss" in row for row in rows) == bool(share)
 
 
-def test_further_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
+def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
     sentences = [{"book": "one", "sentence": f"the quokka {number} of a red kitchen"} for number in range(50)]
     write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "A red kitchen"}])
     read = []

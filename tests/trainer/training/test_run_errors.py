@@ -1,4 +1,4 @@
-"""Runs that cannot start or cannot continue: one line says what is wrong and what to do."""
+"""Runs that cannot start or cannot continue: one line names the error and the remedy."""
 
 import re
 
@@ -9,27 +9,33 @@ import torch
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"captions": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"nli": ["a/nli", "b/nli"]}, "nli has two datasets named nli"),
+        ({"captions": ["nowhere/at/all"], "tasks": {"captions": 1}, "pairs": None}, "nowhere/at/all"),
+        ({"nli": ["a/nli", "b/nli"], "tasks": {"entailment": 1}, "pairs": None}, "nli has two datasets named nli"),
         ({"tasks": {"captions": 1}}, "tasks trains on 'captions', so captions is needed"),
-        ({"late_tasks": {"distillation": 1}}, "late_tasks trains on 'distillation', so teacher is needed"),
-        ({"late_tasks": {"snly": 1}}, "late_tasks has 'snly'; expected one of captions"),
+        ({"tasks": {"distillation": 1}}, "tasks trains on 'distillation', so teacher is needed"),
+        ({"tasks": {"snly": 1}}, "tasks has 'snly'; did you mean 'snli'.; expected one of captions"),
         ({"tasks": {"neighbors": 1}}, "tasks trains on 'neighbors', so documents is needed"),
         ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the run trains on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
         ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
-        ({"num_processes": 2}, "num_processes is 2, but 1 are running"),
+        ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
-        ({"model_config": {"embedding_siz": 3}}, "model_config has embedding_siz; expected some of"),
+        ({"model_config": {"embedding_siz": 3}}, "model_config has 'embedding_siz'; did you mean 'embedding_size'"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"matryoshka_dims": [8, 0]}, r"matryoshka_dims is \[8, 0\]; expected sizes above 0 and below .* 16"),
         ({"matryoshka_dims": [16]}, r"matryoshka_dims is \[16\]; expected sizes above 0 and below .* 16"),
-        ({"matryoshka_dims": [8], "tasks": {"snli": 1}}, "matryoshka_dims applies to the tasks captions, "),
-        ({"best_metric": "stsb.dev.all.pearsn"}, "best_metric 'stsb.dev.all.pearsn' is not among the dev results"),
-        ({"initialize_from": "nowhere/at/all"}, "initialize_from: nowhere/at/all|tokenizer: nowhere/at/all"),
-        ({"resume": True}, "resume: no config.yaml and checkpoint-N in"),
-        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "'a/b/c' cannot be a repository's name"),
+        (
+            {"matryoshka_dims": [8], "tasks": {"snli": 1}, "pairs": None},
+            "matryoshka_dims has no effect with tasks: snli",
+        ),
+        (
+            {"best_metric": "stsb.dev.all.pearsn"},
+            "'stsb.dev.all.pearsn' is not among the dev results of this run; did you mean 'stsb.dev.all.pearson'",
+        ),
+        ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "tokenizer: nowhere/at/all cannot be loaded"),
+        ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
+        ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
     ],
 )
 def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
@@ -62,7 +68,9 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refu
     assert run_trainer(preset(output_dir=str(first), vocab_size=20, max_steps=1)) == 0
     second = tmp_path / "large"
     assert run_trainer(preset(output_dir=str(second), max_steps=1)) == 0
-    mixed = preset(initialize_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None)
+    mixed = preset(
+        initialize_from=str(first / "model"), tokenizer=str(second / "model"), model_config=None, vocab_size=None
+    )
     assert "use the tokenizer that the model was trained with" in refused(mixed)
 
 

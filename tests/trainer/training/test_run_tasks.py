@@ -1,4 +1,4 @@
-"""Runs of each task beside conversations and NLI: what they read, log and learn."""
+"""Whole runs of each task: the data they read, the metrics they log, and that the loss falls."""
 
 import numpy as np
 import pytest
@@ -12,7 +12,7 @@ from tests.trainer.training.tiny_runs import read_metrics, read_results, values_
 SIAMESE_LOSS = "neighbors/in_order/loss"
 
 
-def test_positive_pairs_are_trained_beside_conversations(run_trainer, preset, positive_pairs, tmp_path):
+def test_positive_pairs_are_trained_together_with_conversations(run_trainer, preset, positive_pairs, tmp_path):
     weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
     settings = positive_pairs | {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
     assert run_trainer(preset(**settings, max_steps=60, eval_every=60)) == 0
@@ -34,21 +34,13 @@ def test_positive_pairs_are_trained_beside_conversations(run_trainer, preset, po
 
 def test_matryoshka_embeddings_are_trained_at_every_size(run_trainer, preset, positive_pairs, tmp_path):
     weights = {"response_prediction": 1, "captions": 1, "snli": 1}
-    assert run_trainer(preset(**positive_pairs, tasks=weights, matryoshka_dims=[8, 4])) == 0
+    assert run_trainer(preset(captions=positive_pairs["captions"], tasks=weights, matryoshka_dims=[8, 4])) == 0
     folder = tmp_path / "run"
     assert yaml.safe_load((folder / "config.yaml").read_text())["matryoshka_dims"] == [8, 4]
     names = set().union(*read_metrics(folder))
     for task in ("response_prediction", "captions/captions"):
         assert {f"{task}/accuracy", f"{task}/accuracy_8", f"{task}/accuracy_4"} <= names
     assert {name for name in names if name.startswith("snli/")} == {"snli/loss", "snli/accuracy"}
-
-
-def test_the_last_part_of_a_run_may_have_other_tasks(run_trainer, preset, positive_pairs, tmp_path):
-    late = {"late_from": 0.5, "late_tasks": {"captions": 1}}
-    assert run_trainer(preset(**positive_pairs, **late, tasks={"response_prediction": 1})) == 0
-    rows = read_metrics(tmp_path / "run")
-    losses = [{key for key in row if key.endswith("/loss")} for row in rows if "dev" not in row]
-    assert losses == [{"response_prediction/loss"}] * 3 + [{"captions/captions/loss"}] * 3
 
 
 def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pairs, tmp_path, monkeypatch):
@@ -64,8 +56,8 @@ def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pai
 
 
 def test_a_caption_in_the_evaluation_data_is_removed_but_not_its_image(run_trainer, preset, positive_pairs, tmp_path):
-    settings = dict(positive_pairs, tasks={"captions": 1}, best_metric="stsb.dev.all.pearson", max_steps=1)
-    assert run_trainer(preset(**settings)) == 0
+    settings = {"captions": positive_pairs["captions"], "tasks": {"captions": 1}, "pairs": None}
+    assert run_trainer(preset(**settings, best_metric="stsb.dev.all.pearson", max_steps=1)) == 0
     results = read_results(tmp_path / "run")
     # Dev and test contain "a COLOR THING" of the last three things.
     assert results["leakage"]["captions/captions"]["removed"] == 10 * 3
@@ -113,5 +105,5 @@ def test_evaluation_sentences_are_removed_from_books_and_separate_their_neighbor
         "--documents", str(tmp_path / "leaky"), "--stsb", str(datasets / "sts"), "--batch_size", "16"
     )
     assert results["leakage"]["documents/leaky"]["removed"] == 10
-    # The first sentence is left alone, then nine times three sentences in a row, and two at the end.
+    # The first sentence has no neighbor; nine groups of three sentences and one of two follow.
     assert results["run"]["rows"] == {"neighbors/leaky": 9 * 3 + 2}

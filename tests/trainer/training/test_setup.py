@@ -17,8 +17,8 @@ INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
 RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
 
 
-def started(model_type: str, tmp_path, monkeypatch, **settings):
-    """A new model of 4 dimensions a word after `initialize_embeddings`, every skip-gram value being 0.5; its tokens."""
+def initialized(model_type: str, tmp_path, monkeypatch, **settings):
+    """Return a new model whose skip-gram vectors are (0.5, 0.5, 0.5, 0.5), and its vocabulary."""
     monkeypatch.setattr(
         skip_gram, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
@@ -46,17 +46,17 @@ def sif(word: str) -> float:
     return 0.001 / (0.001 + words.count(word) / len(words))
 
 
-def test_token_weights_of_a_dan_start_at_sif(tmp_path, monkeypatch):
-    model, vocabulary = started("dan", tmp_path, monkeypatch, token_weights="sif")
+def test_token_weights_of_a_dan_are_initialized_with_sif(tmp_path, monkeypatch):
+    model, vocabulary = initialized("dan", tmp_path, monkeypatch, token_weights="sif")
     weights = model.get_parameter("encoder.token_weights.weight")
     for word in ("the", "cat", "bone"):
         assert weights[vocabulary[word]].item() == pytest.approx(sif(word), rel=1e-6)
-    assert weights[0].item() == 1  # padding, which no text holds
+    assert weights[0].item() == 1  # padding, which is in no text
 
 
-def test_word_vectors_of_a_cbow_start_with_lengths_of_sif(tmp_path, monkeypatch):
+def test_lengths_of_a_cbows_word_vectors_are_initialized_with_sif(tmp_path, monkeypatch):
     settings = {"token_weights": "sif", "word_vectors": "skip_gram"}
-    model, vocabulary = started("cbow", tmp_path, monkeypatch, **settings)
+    model, vocabulary = initialized("cbow", tmp_path, monkeypatch, **settings)
     table = model.get_parameter("encoder.embed_tokens.weight")
     length = model.config.initializer_range * 4**0.5
     for word in ("the", "cat", "bone"):
@@ -65,20 +65,20 @@ def test_word_vectors_of_a_cbow_start_with_lengths_of_sif(tmp_path, monkeypatch)
 
 
 @pytest.mark.parametrize("model_type", ["dan", "bilstm"])
-def test_word_vectors_start_at_length_one(model_type, tmp_path, monkeypatch):
-    model, vocabulary = started(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
+def test_word_vectors_are_initialized_with_unit_length(model_type, tmp_path, monkeypatch):
+    model, vocabulary = initialized(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
     table = model.get_parameter("encoder.embed_tokens.weight")
     torch.testing.assert_close(table[vocabulary["cat"]].detach(), torch.full((4,), 0.5))
 
 
-def test_word_vectors_of_a_file_start_at_an_average_length_of_one(tmp_path, monkeypatch):
+def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, monkeypatch):
     path = tmp_path / "glove.txt"
     path.write_text("Cat 3 0 0 0\nthe 0 1 0 0\nzebra 9 9 9 9\n")
-    model, vocabulary = started("dan", tmp_path, monkeypatch, word_vectors=str(path))
+    model, vocabulary = initialized("dan", tmp_path, monkeypatch, word_vectors=str(path))
     table = model.get_parameter("encoder.embed_tokens.weight").detach()
     expected = torch.tensor([[1.5, 0, 0, 0], [0, 0.5, 0, 0]])
     torch.testing.assert_close(table[[vocabulary["cat"], vocabulary["the"]]], expected)
-    assert table[vocabulary["dog"]].any()  # not in the file: as it was drawn
+    assert table[vocabulary["dog"]].any()  # not in the file: random
 
 
 @pytest.mark.parametrize(("model_type", "option"), [("dan", "word_embedding_size"), ("cbow", "embedding_size")])
@@ -86,7 +86,7 @@ def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, 
     path = tmp_path / "glove.txt"
     path.write_text("cat 3 0 0\n")
     with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
-        started(model_type, tmp_path, monkeypatch, word_vectors=str(path))
+        initialized(model_type, tmp_path, monkeypatch, word_vectors=str(path))
 
 
 def test_sampling_weights_are_divided_by_the_root_of_the_examples():

@@ -7,7 +7,7 @@ SMALL, LARGE = torch.zeros(10, 4), torch.zeros(1_000_000, 4)  # float32: 16 byte
 SIZE = StepSize(pairs=32, layer_parameters=250_000, table_rows=[(8, SMALL), (100, LARGE)], embedding_values=32 * 50)
 
 
-def test_a_large_table_is_exchanged_as_rows_and_a_small_one_as_a_whole():
+def test_a_large_table_is_exchanged_as_rows_and_a_small_one_as_a_dense_tensor():
     received = megabytes_received(4, SIZE)
     # A ring all-reduce of a tensor among four processes receives 2 * 3 / 4 of it.
     assert received["layers"] == pytest.approx(1.5)

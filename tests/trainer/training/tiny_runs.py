@@ -1,4 +1,4 @@
-"""What the tests of whole runs share: made-up vocabulary, and how to write data and read what a run leaves."""
+"""Helpers of the tests of whole runs: a vocabulary, and functions that write datasets and read a run's files."""
 
 import json
 from pathlib import Path

@@ -1,0 +1,96 @@
+"""The registry of encoders. Importing this module registers the encoders of this folder with the Auto classes."""
+
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import TypeVar
+
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+
+from .modeling_base import (
+    ConvSimConfig,
+    ConvSimEncoder,
+    ConvSimForMultitask,
+    ConvSimMultitaskOutput,
+    ConvSimPreTrainedModel,
+    NliHead,
+    ResponseHead,
+)
+
+__all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the encoders' classes
+    "ENCODERS",
+    "ConvSimConfig",
+    "ConvSimEncoder",
+    "ConvSimForMultitask",
+    "ConvSimMultitaskOutput",
+    "ConvSimPreTrainedModel",
+    "NliHead",
+    "ResponseHead",
+    "register_encoder",
+]
+
+ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
+
+MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
+
+
+def register_encoder(multitask_class: MultitaskClass) -> MultitaskClass:
+    """Adds an encoder to `ENCODERS` and registers its classes with transformers' Auto classes.
+
+    The encoder's name is its config's `model_type` without "convsim_". Importing the file that calls this is all it
+    takes to train, evaluate and publish the encoder.
+
+    Example:
+        ```python
+        @register_encoder
+        class ConvSimMaxForMultitask(ConvSimForMultitask):
+            config: ConvSimMaxConfig
+            encoder_class = ConvSimMaxModel
+        ```
+
+    Raises:
+        ValueError: The config lacks `label` or a `model_type` that starts with "convsim_", or the name is taken.
+    """
+    config_class = multitask_class.config_class
+    name = config_class.model_type.removeprefix("convsim_")
+    if name in ("", config_class.model_type) or not config_class.label:
+        raise ValueError(
+            f"{config_class.__name__} has model_type {config_class.model_type!r} and label {config_class.label!r}, "
+            "expected a model_type that starts with 'convsim_' and a label for tables"
+        )
+    if _qualified_name(registered := ENCODERS.get(name, multitask_class)) != _qualified_name(multitask_class):
+        raise ValueError(f"an encoder named {name!r} exists, {_qualified_name(registered)}: choose another model_type")
+    # exist_ok: a folder opened with trust_remote_code=True may have registered the same model types before this import.
+    AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
+    AutoModel.register(config_class, multitask_class.encoder_class, exist_ok=True)
+    AutoModelForPreTraining.register(config_class, multitask_class, exist_ok=True)
+    ENCODERS[name] = multitask_class
+    return multitask_class
+
+
+def _qualified_name(multitask_class: type) -> str:
+    return f"{multitask_class.__module__}.{multitask_class.__qualname__}"
+
+
+def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
+    """The one multitask class that an encoder's module defines."""
+    (multitask_class,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, ConvSimForMultitask) and value.__module__ == module.__name__
+    )
+    return multitask_class
+
+
+def _register_folder() -> None:
+    """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
+    for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
+        if name.startswith("modeling_") and name != "modeling_base":
+            multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
+            for cls in (multitask_class.config_class, multitask_class.encoder_class, multitask_class):
+                globals()[cls.__name__] = cls
+                __all__.append(cls.__name__)
+
+
+_register_folder()

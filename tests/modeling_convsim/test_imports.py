@@ -1,0 +1,101 @@
+"""When torch and transformers are imported and the models registered; each test starts a new Python process."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HEAVY = {"torch", "transformers", "numpy", "gradio"}
+REGISTERED = "from transformers import AutoConfig; print(AutoConfig.for_model('convsim_dan').label)"
+# A script whose child process does nothing but unpickle its task's function and look up a model type.
+SPAWN = """
+import multiprocessing
+
+import modeling_convsim
+
+
+def label(name):
+    from transformers import AutoConfig
+
+    return AutoConfig.for_model(name).label
+
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.apply(label, ["convsim_dan"]))
+"""
+
+
+def python(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+    """Runs Python with the clone's packages; it must succeed."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    done = subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done
+
+
+def imported(*words: str | Path) -> set[str]:
+    """The top-level packages that a command imports."""
+    lines = python("-X", "importtime", *words).stderr.splitlines()
+    return {line.rpartition("|")[2].strip().partition(".")[0] for line in lines if line.startswith("import time:")}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("-m", "modeling_convsim.encoding"),
+        ("-m", "modeling_convsim.suggestion"),
+        ("-m", "modeling_convsim.suggestion", "build"),
+        (ROOT / "model_cards" / "space" / "app.py",),
+    ],
+)
+def test_help_imports_no_heavy_package(command):
+    packages = imported(*command, "--help")
+    assert "argparse" in packages and not packages & HEAVY
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import modeling_convsim",
+        "from modeling_convsim.modeling_base import ConvSimConfig",
+        "from modeling_convsim.encoding import Encoder",
+    ],
+)
+def test_import_registers_the_models(statement):
+    assert python("-c", f"{statement}; {REGISTERED}").stdout == "DAN\n"
+
+
+def test_import_in_a_module_run_with_dash_m_registers_the_models(tmp_path):
+    # Python imports the package `tool` while sys.argv[0] is "-m", like the package of our own commands.
+    (tmp_path / "tool").mkdir()
+    (tmp_path / "tool" / "__init__.py").write_text("import modeling_convsim")
+    (tmp_path / "tool" / "__main__.py").write_text(REGISTERED)
+    assert python("-m", "tool", "modeling_convsim", cwd=tmp_path).stdout == "DAN\n"
+
+
+def test_import_in_a_spawned_process_registers_the_models(tmp_path):
+    (tmp_path / "script.py").write_text(SPAWN)
+    assert python(tmp_path / "script.py").stdout == "DAN\n"
+
+
+def test_public_names_are_imported_while_python_starts_one_of_our_commands():
+    # What `python -m modeling_convsim.encoding` sees: nothing is registered until a name is used.
+    code = """
+import sys
+sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]
+import modeling_convsim
+sys.argv = ["encoding/__main__.py"]
+assert "torch" not in sys.modules
+assert "Encoder" in dir(modeling_convsim) and "torch" not in sys.modules
+from modeling_convsim import ENCODERS, ConvSimDanConfig, Encoder
+assert ConvSimDanConfig is ENCODERS["dan"].config_class and "ConvSimDanConfig" in modeling_convsim.__all__
+try:
+    modeling_convsim.missing
+except AttributeError as error:
+    print(error)
+"""
+    assert python("-c", code).stdout == "module 'modeling_convsim' has no attribute 'missing'\n"
