@@ -62,7 +62,9 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
             logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
             vectors = encoder.encode(texts[start : start + CHUNK]["text"])
             if not np.isfinite(vectors).all():
-                raise InputError(f"{teacher}: the teacher's embeddings have values that are not finite; use another teacher")
+                raise InputError(
+                    f"{teacher}: the teacher's embeddings have values that are not finite; use another teacher"
+                )
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
             vectors = vectors.astype(np.float16)
             write_array(path, vectors)

@@ -83,10 +83,10 @@ def test_a_damaged_part_is_computed_again(folder, tmp_path, caplog, damage):
 
 def test_a_teacher_without_finite_vectors_and_one_that_is_missing_are_refused(folder, tmp_path, monkeypatch):
     (folder / "model.safetensors").write_text("nan")
-    with pytest.raises(InputError, match="values that are not finite"):
+    with pytest.raises(InputError, match="values that are not finite; use another"):
         teacher_vectors(str(folder), TEXTS, tmp_path / "cache")
     monkeypatch.undo()
-    with pytest.raises(InputError, match="no model can be loaded from here"):
+    with pytest.raises(InputError, match="the model cannot be loaded"):
         teacher_vectors(str(tmp_path / "missing"), TEXTS, tmp_path / "cache")
 
 

@@ -40,7 +40,7 @@ def positive_pairs() -> PositivePairs:
     generator = np.random.default_rng(4)
     first, second = np.arange(ROWS), generator.permutation(ROWS)
     negative = np.where(generator.random(ROWS) < 0.5, generator.permutation(ROWS), -1)
-    # As many texts as pairs, so every text is linked; groups that do not follow the links show which text is compared.
+    # The groups are random instead of connected components, so that few of them are equal.
     return PositivePairs(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
 
 
