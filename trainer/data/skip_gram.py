@@ -1,7 +1,6 @@
 """Skip-gram word vectors of the training texts, which initialize the encoder's word embeddings."""
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from gensim.models import Doc2Vec, Word2Vec
 from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 
+from data_scripts.write.files import make_folder, new_file
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
@@ -35,11 +35,10 @@ def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, 
     )
     path = cache_dir / f"{digest.hexdigest()}.npy"
     if not path.exists():
-        cache_dir.mkdir(parents=True, exist_ok=True)
+        make_folder(cache_dir)
         vectors = train_word_vectors(list(distinct.values()), vocab_size, size, SEED, available_threads())
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
-        np.save(temporary, vectors)
-        os.replace(temporary, path)
+        with new_file(path) as temporary, temporary.open("wb") as file:
+            np.save(file, vectors)
     return np.load(path)
 
 

@@ -1,7 +1,6 @@
 """The cached embeddings of training texts by the teacher of the task distillation."""
 
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +8,7 @@ import torch
 import xxhash
 from datasets import Dataset
 
+from data_scripts.write.files import make_folder, new_file
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
@@ -51,7 +51,7 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     for text in texts["text"]:
         digest.update(f"{text}\x00".encode())
     folder = cache_dir / f"teacher-{digest.hexdigest()}"
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     encoder = None
     parts = []
     for start in range(0, len(texts), CHUNK):
@@ -61,9 +61,8 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
             logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
             vectors = encoder.encode(texts[start : start + CHUNK]["text"])
             vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
-            np.save(temporary, vectors.astype(np.float16))
-            os.replace(temporary, path)
+            with new_file(path) as temporary, temporary.open("wb") as file:
+                np.save(file, vectors.astype(np.float16))
         parts.append(np.load(path))
     return np.concatenate(parts)
 

@@ -3,7 +3,6 @@
 import itertools
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,9 @@ import xxhash
 from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from data_scripts.write.files import cannot_write, describe, make_folder, temporary_path
 
 _CHUNK = 10_000
 _FORMAT = "1"  # part of the key: increase it when the contents of the files change
@@ -100,8 +102,8 @@ def _build(
     max_tokens: int,
     show_progress: bool,
 ) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    make_folder(folder.parent)
+    temporary = temporary_path(folder)
     backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
     backend.enable_truncation(max_tokens)
     backend.no_padding()
@@ -116,6 +118,7 @@ def _build(
             desc=f"tokenizing {column}",
             disable=not show_progress,
         )
+        temporary.mkdir()
         with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:
             for texts in _chunks(dataset, column):
                 ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
@@ -130,8 +133,8 @@ def _build(
         np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
         np.save(temporary / "keys.npy", np.concatenate(keys))
         os.replace(temporary, folder)
-    except OSError:
+    except OSError as error:
         if not folder.exists():  # else another run has built the entry in the meantime
-            raise
+            raise InputError(cannot_write(folder, describe(error))) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
