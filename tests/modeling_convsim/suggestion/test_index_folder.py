@@ -16,7 +16,7 @@ from modeling_convsim.suggestion.storage import IndexSettings, read_index, write
 from tests.killing import kill_at_each_call
 
 SETTINGS = IndexSettings("a/model", "0" * 64, None, "response", 1, 0.95, None)
-CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, wanted=0.9, candidates=None)
+CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, min_precision=0.9, candidates=None)
 
 
 def write(folder: Path, text: str) -> None:
