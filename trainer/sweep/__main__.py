@@ -18,6 +18,7 @@ from tqdm import tqdm
 from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.errors import InputError
 from data_scripts.write.files import check_own_text, make_folder, write_text
+from data_scripts.write.records import has_record
 from trainer.command_line import arguments_class
 from trainer.evaluation.results import read_results
 from trainer.sweep.comparison import make_rows, read_metrics
@@ -26,6 +27,7 @@ from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
 from trainer.sweep.scoring import save_dev_scores
 from trainer.sweep.table import format_metrics, format_table, plot_differences
 from trainer.sweep.variations import expand_variations, parse_variation
+from trainer.training.run_folder import KIND
 
 COMMAND = "python -m trainer.sweep"
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
@@ -144,6 +146,8 @@ def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads:
 
 
 def _training_job(preset: str, run: PlannedRun) -> Job:
+    if not run.can_resume and has_record(run.folder, KIND):  # else the log may be a file of the user's
+        run.log.unlink(missing_ok=True)
     return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *run.resume_options()], run.log)
 
 
