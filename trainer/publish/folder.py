@@ -19,6 +19,7 @@ from data_scripts.write.folders import staged_folder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files
+from trainer.publish.sources import example_id, hub_sources
 from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
 
 
@@ -56,9 +57,10 @@ def build_folder(
         tokenizer.save_pretrained(new)
         _write_sentence_transformers_files(model, new)
         (new / "config.yaml").write_text(
-            yaml.safe_dump(published_settings(settings), sort_keys=False, allow_unicode=True), "utf-8"
+            yaml.safe_dump(published_settings(settings, hub_sources(results)), sort_keys=False, allow_unicode=True),
+            "utf-8",
         )
-        model_id = settings.get("hub_model_id") or f"ORG/{folder.resolve().parent.name}"
+        model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer))
         for name in find_other_files(folder):
