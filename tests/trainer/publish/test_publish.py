@@ -421,7 +421,7 @@ def borrow_code(repository: Repository) -> Repository:
 def test_each_push_of_a_model_is_one_commit_with_all_its_files(hub):
     assert hub.pushed["model"] == hub.pushed["model again"] == {"code": 0, "error": []}
     repository = hub.repositories["models", "me/talker"]
-    assert [summary for _, summary, _ in repository.commits] == ["Publish tiny", "Publish tiny"]
+    assert [summary for _, summary, _ in repository.commits] == ["Publish me/talker", "Publish me/talker"]
     on_disk = {p.relative_to(hub.run / "model").as_posix(): p for p in (hub.run / "model").rglob("*") if p.is_file()}
     assert repository.files() == {name: path.read_bytes() for name, path in on_disk.items()}
 
@@ -453,8 +453,8 @@ def test_encoder_reads_a_repository_by_name(hub):
     ("case", "reason", "option"),
     [
         ("missing token", "no Hub token was found", ""),
-        ("unknown token", "the Hub does not know the token (401)", ""),
-        ("read token", "the token may not write there (403)", " --private"),
+        ("unknown token", "the Hub does not accept the token (401)", ""),
+        ("read token", "the token has no write access (403)", " --private"),
     ],
 )
 def test_an_invalid_token_gives_one_message_with_the_command_for_later(hub, case: str, reason: str, option: str):

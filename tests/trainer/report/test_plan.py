@@ -58,7 +58,11 @@ def finish(folder: Path, plan: ReportPlan) -> None:
 
 
 def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path) -> None:
-    options = {"initialize_from": "{folder}/first/model", "pairs": ["{folder}/a", "b"], "model_config": {"x": 1}}
+    options = {
+        "initialize_from": "{folder}/first/model",
+        "pairs": ["{folder}/a", "b"],
+        "model_config": {"residual": True},
+    }
     options |= {"max_steps": 7}
     plan = read(tmp_path, first={"train": "small"}, second={"train": "small", "options": options, "needs": ["first"]})
     runs = tmp_path / "runs"
@@ -69,7 +73,7 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
     assert first.command[:3] == [sys.executable, str(trainer / "run.py"), str(trainer / "presets" / "small.yaml")]
     settings = parse_arguments(second.command[2:])
     assert settings.initialize_from == str(runs / "first/model") and settings.pairs == [str(runs / "a"), "b"]
-    assert settings.model_config == {"hidden_sizes": [16], "x": 1} and settings.max_steps == 7
+    assert settings.model_config == {"hidden_sizes": [16], "residual": True} and settings.max_steps == 7
     assert settings.output_dir == str(runs / "second") and not settings.resume
 
 

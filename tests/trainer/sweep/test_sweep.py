@@ -171,7 +171,7 @@ def test_names_are_readable_safe_and_different(preset):
     runs = planned(preset, "pairs=a/b,a_b,../c", f"model_config={long}", "tasks.response_prediction=0.5")
     assert len(runs) == 6 and all("/" not in name and len(name) < 60 for name in runs)
     assert "pairs=a_b" in runs and "pairs=.._c" in runs and "tasks.response_prediction=0.5" in runs
-    names = "learning_rate warmup weight_decay late_from late_learning_rate table_learning_rate max_grad_norm"
+    names = "learning_rate warmup snli_share late_from late_learning_rate table_learning_rate max_grad_norm"
     varied = [*names.split(), "model_config.token_dropout"]
     many = planned(preset, *(f"{name}=0.123456789" for name in varied), grid=True)
     assert max(map(len, many)) <= 150
@@ -476,7 +476,7 @@ def test_ties_count_against_the_model_as_in_precision_at_n(tiny_preset, tmp_path
     (run,) = expand_variations(tiny_preset, [], [], tmp_path)
     run.folder.mkdir()
     (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
-    monkeypatch.setattr("modeling_convsim.encoding.__main__.Encoder.from_pretrained", lambda folder: None)
+    monkeypatch.setattr("modeling_convsim.encoding.encoder.Encoder.from_pretrained", lambda folder: None)
     monkeypatch.setattr("trainer.evaluation.response_prediction.score_candidates", lambda encoder, queries: scores)
     first = score_items(run, torch.get_num_threads())["p_at_1"]
     assert first.tolist() == [1, 0, 0, 0, 0, 1]

@@ -18,7 +18,7 @@ import torch
         ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the run trains on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
+        ({"device": "cuda"}, "device is cuda, but torch finds no GPU"),
         ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_siz": 3}}, "model_config has 'embedding_siz'; did you mean 'embedding_size'"),
