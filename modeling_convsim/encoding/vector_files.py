@@ -1,5 +1,6 @@
 """Writes vectors to files of any size: a NumPy array, or a Parquet file with their texts."""
 
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -29,7 +30,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             yield text
 
     # Written under another name and then renamed, so that a file with the final name is always complete.
-    temporary = output.with_name(f".{output.name}.partial")
+    temporary = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
     write = _write_parquet if output.suffix == ".parquet" else _write_npy
     count = 0
 
