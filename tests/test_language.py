@@ -49,7 +49,6 @@ PHRASES = {
     r"\b(?:made|make|makes|making|written|built|trained) anew\b|\bmade again\b": "regenerate, rebuild, retrain",
     r"\bno one in\b": "none of",
     r"\bhow the house\b": "repository layout",
-    r"\bby its name\b|\bby their names?\b": "by name",
     r"\bis told\b|\bare told\b|\bas it says\b": "receives, is given; as documented",
     r"(?<!there )\bis no (?:(?-i:[A-Z])\w+ )?(?:file|folder|directory|mapping|number)\b": "is not a ...",
     r"\bthe project's own\b": "the shipped presets, the package's models",

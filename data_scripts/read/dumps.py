@@ -25,7 +25,7 @@ def comment_schema(filters: Filters) -> pa.Schema:
 
 
 def holds_submissions(dump: Path) -> bool:
-    """Whether a dump contains submissions, by its name: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
+    """Whether the name of a dump is that of submissions: RS_2015-01.zst, maths_submissions.zst, r_maths_posts.jsonl."""
     return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
 
 

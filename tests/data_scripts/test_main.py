@@ -85,7 +85,7 @@ def test_many_options_are_grouped_by_topic(command, capsys):
         (["reddit"], "are required: FILE_OR_FOLDER (options: python -m data_scripts reddit --help)"),
         (["reddit", "RC.bz2", "-o", "out", "--split", "x"], "argument --split: invalid choice: 'x'"),
         (["reddit", "RC.bz2", "--outptu", "out"], "unknown argument '--outptu'; did you mean '--output'?"),
-        (["nli", "data", "-o", "out", "--licence", "mit"], "unknown argument '--licence'; did you mean '--license'?"),
+        (["nli", "data", "-o", "out", "--lisense", "mit"], "unknown argument '--lisense'; did you mean '--license'?"),
     ],
 )
 def test_a_wrong_command_line_is_one_line_with_exit_code_2(arguments, message, capsys):

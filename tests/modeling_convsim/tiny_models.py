@@ -32,7 +32,7 @@ SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]
 
 
 def build(kind: str) -> ConvSimForMultitask:
-    """Builds an encoder by its name, or a variant, in evaluation mode.
+    """Builds the encoder of a name, or a variant, in evaluation mode.
 
     Every parameter is random, so that none is initialized to zero or one.
     """

@@ -1,4 +1,4 @@
-"""What an evaluator declares, and the registry of all evaluators.
+"""The declaration of an evaluator, and the registry of all evaluators.
 
 This module and those that declare evaluators import no library that takes seconds, because `--help` lists the
 evaluators: such a library is imported in the function that needs it.
@@ -69,13 +69,13 @@ class EvaluationDataset:
 
 @dataclass(frozen=True)
 class EvaluationInputs:
-    """What an evaluator is given besides the encoder.
+    """The inputs of an evaluator besides the encoder.
 
     Attributes:
         dataset: the loaded dataset, with all its splits.
         splits: the requested splits that the dataset has, at least one; test last.
         queries: the largest number of queries to rank, or None for the evaluator's default.
-        similarity: the score of two sentences where the evaluator leaves a choice.
+        similarity: the score of two sentences, if the evaluator has a choice.
         intervals: whether to add a 95% bootstrap interval to each score.
     """
 
@@ -92,7 +92,7 @@ class EvaluationInputs:
 
 @dataclass(frozen=True)
 class CardEntry:
-    """How model cards and the Hub name what an evaluator measures.
+    """The names of an evaluator's task, dataset and metrics in model cards and on the Hub.
 
     Attributes:
         task_type: the Hub's id of the task.
@@ -115,7 +115,7 @@ class CardEntry:
 
 @dataclass(frozen=True)
 class Evaluator:
-    """One part of results.json: what it measures, on which data, and how it appears in the model card.
+    """An evaluator: what it measures, on which data, and how its part of results.json appears in the model card.
 
     Attributes:
         name: its key in results.json, and its name in the option `--tasks`.

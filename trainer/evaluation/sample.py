@@ -1,4 +1,4 @@
-"""Shows what a model trained on the shipped sample has learned: nearest sentences, replies, figure 1 of the paper."""
+"""Shows results of a model trained on the shipped sample: nearest sentences, replies, figure 1 of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""How far a Transformer's layers attend (Yang et al., 2018: near in the first layer, farther in higher layers)."""
+"""The distances at which a Transformer's layers attend (Yang et al., 2018: short in the first layer, longer above)."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""How the report calls models: by what they were trained on and by their encoder, as tasks and encoders declare it."""
+"""The names of models in the report: the labels of their training tasks and of their encoders."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from modeling_convsim import ENCODERS
 from trainer.tasks import TASKS
 
-# What a model was trained on.
+# The training data of a model.
 CONVERSATIONS = TASKS["response_prediction"].label
 SNLI = TASKS["snli"].label
 BOTH = f"{CONVERSATIONS} + {SNLI}"
@@ -20,7 +20,7 @@ DAN, TRANSFORMER, AVERAGES, BILSTM = (
 )
 LSTM = BILSTM.removeprefix("Bi")
 
-# How gensim trained it.
+# The gensim method that trained it.
 METHODS = {"skip_gram": "word2vec skip-gram", "cbow": "word2vec CBOW", "fasttext": "fastText", "pv_dbow": "PV-DBOW"}
 
 

@@ -1,4 +1,4 @@
-"""What the report compares: trained models, with the settings and results of their runs, and sweeps."""
+"""The systems that the report compares: trained models, with the settings and results of their runs, and sweeps."""
 
 import json
 from dataclasses import dataclass, field

@@ -78,7 +78,7 @@ class _Pool:
             process.wait()
 
     def skip_jobs_after_failures(self) -> int:
-        """Give up the jobs that need a failed one; returns how many."""
+        """Skip the jobs that need a failed one; returns how many."""
         skipped = [job for job in self.waiting if set(job.needs) & set(self.failures)]
         for job in skipped:
             self.waiting.remove(job)
@@ -87,7 +87,7 @@ class _Pool:
         return len(skipped)
 
     def start_ready_jobs(self) -> None:
-        """Start jobs whose needs are met, while there is room."""
+        """Start jobs whose needs are met, up to the limit of simultaneous jobs."""
         not_done = {job.name for job in [*self.waiting, *self.running]} | set(self.failures)
         ready = [job for job in self.waiting if not set(job.needs) & not_done]
         for job in ready[: self.at_a_time - len(self.running)]:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_scripts.write.files import new_file
 from trainer.sweep.comparison import COMPARED, METRICS, excludes_zero
 
 
@@ -53,9 +54,10 @@ def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Pa
                 fill = "C0" if excludes_zero(difference) else "white"
                 panel.hlines(height, difference["low"], difference["high"], color="C0")
                 panel.plot(difference["difference"], height, "o", color="C0", mfc=fill)
-        panel.axvline(0, color="grey", linewidth=0.8)
+        panel.axvline(0, color="gray", linewidth=0.8)
         panel.set_title(next(metric.title for metric in METRICS if metric.name == name))
         panel.set_xlabel(f"difference to {reference}, 95 % interval")
     panels[0].set_yticks(range(len(rows)), [row["run"] for row in rows])
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    figure.savefig(path, dpi=150)
+    with new_file(path) as file:
+        figure.savefig(file, dpi=150, format="png")

@@ -1,4 +1,4 @@
-"""What the tests of the metrics share."""
+"""Fixtures of the metrics' tests."""
 
 from pathlib import Path
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import cqa, snli, stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import cqa, snli, stsb
 from trainer.evaluation.bootstrap import mean_interval, pearson_interval, with_intervals
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import mean_average_precision
@@ -45,7 +45,7 @@ def test_mean_interval_equals_the_binomial() -> None:
     assert mean_interval(hits) == pytest.approx(expected, abs=0.003)
 
 
-def test_95_of_100_intervals_hold_the_true_correlation() -> None:
+def test_95_of_100_intervals_contain_the_true_correlation() -> None:
     intervals = [pearson_interval(*correlated(60, seed)) for seed in range(100)]
     held = sum(low <= 0.7 <= high for low, high in intervals)
     assert 88 <= held <= 99  # 95 expected, standard deviation 2; the percentile method is a little narrow
@@ -56,8 +56,8 @@ def test_same_data_same_interval() -> None:
     assert pearson_interval(*pair) == pearson_interval(*pair)
 
 
-def test_resamples_without_a_correlation_are_left_out() -> None:
-    """Of two pairs every other resample holds one of them twice."""
+def test_resamples_without_a_correlation_are_ignored() -> None:
+    """Half of the resamples of two pairs have the same pair twice."""
     assert pearson_interval(np.array([1.0, 2.0]), np.array([0.0, 3.0])) == pytest.approx([1, 1])
 
 
@@ -66,12 +66,12 @@ def test_one_item_has_no_interval() -> None:
         mean_interval(np.array([1.0]))
 
 
-def test_an_interval_comes_right_after_its_score() -> None:
+def test_an_interval_follows_its_score() -> None:
     scores = with_intervals({"map": 0.5, "queries": 3}, {"map": [0.4, 0.6]})
     assert list(scores.items()) == [("map", 0.5), ("map_interval", [0.4, 0.6]), ("queries", 3)]
 
 
-def test_stsb_draws_from_each_genre_and_the_whole() -> None:
+def test_stsb_resamples_all_pairs_and_the_pairs_of_each_genre() -> None:
     pairs = stsb("test")
     scores, gold, genres = np.random.default_rng(0).normal(size=30), np.array(pairs["score"]), np.array(pairs["genre"])
     with_them, without = correlation_by_genre(scores, pairs, intervals=True), correlation_by_genre(scores, pairs)
@@ -82,12 +82,12 @@ def test_stsb_draws_from_each_genre_and_the_whole() -> None:
     assert with_them == without
 
 
-def test_stsb_without_genres_has_the_interval_of_the_whole() -> None:
+def test_stsb_without_genres_has_the_interval_of_all_pairs() -> None:
     pairs = stsb("test").remove_columns("genre").add_column("genre", [None] * 30)
     assert list(evaluate_stsb(FakeEncoder(), {"dev": pairs}, intervals=True)["dev"]) == ["all"]
 
 
-def test_ranking_draws_queries() -> None:
+def test_ranking_resamples_queries() -> None:
     scores = np.random.default_rng(0).normal(size=(400, 20))
     scores[:, 0] += 2
     result = summarize_ranking(scores, "test", intervals=True)
@@ -103,7 +103,7 @@ def test_ranking_draws_queries() -> None:
         assert result[f"p_at_{n}_interval"] == pytest.approx(expected, abs=0.01)
 
 
-def test_cqa_draws_questions_with_all_their_candidates() -> None:
+def test_cqa_resamples_questions_with_all_their_candidates() -> None:
     rows = cqa("dev")
     random = np.random.default_rng(0)
     names = [f"q{i:02}" for i in range(40) for _ in range(3)]
@@ -122,7 +122,7 @@ def test_cqa_draws_questions_with_all_their_candidates() -> None:
     assert result["map_interval"] == pytest.approx(expected, abs=0.02)
 
 
-def test_snli_draws_pairs() -> None:
+def test_snli_resamples_pairs() -> None:
     class Contradiction(FakeEncoder):
         def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
             return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import evaluation_data
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation.baselines import bm25_scores
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
@@ -68,7 +68,7 @@ def test_intervals_are_added_to_unchanged_scores(data: dict[str, Any]) -> None:
     assert set(places["cqa"]["dev"]) == set(places["cqa"]["test2017"]) == {"map_interval"}
 
 
-def test_dev_leaves_tuning_out_and_never_looks_at_test(data: dict[str, Any]) -> None:
+def test_dev_skips_tuning_and_never_reads_test(data: dict[str, Any]) -> None:
     encoder = Multitask()
     results = evaluate_encoder(encoder, data, "dev")
     assert list(results) == ["response_prediction", "snli", "stsb", "cqa", "sts"]
@@ -103,7 +103,7 @@ def test_similarity_is_that_of_the_evaluator_stsb(data: dict[str, Any]) -> None:
     assert by_cosine != evaluate_encoder(FakeEncoder(), data, "test", ["stsb"])["stsb"]
 
 
-def test_number_of_queries_is_the_requested_one(data: dict[str, Any]) -> None:
+def test_the_number_of_queries_is_limited(data: dict[str, Any]) -> None:
     results = evaluate_encoder(FakeEncoder(), data, "test", ["response_prediction"], queries=110)
     assert results["response_prediction"]["queries"] == 110
 

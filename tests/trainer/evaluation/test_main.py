@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from tests.trainer.evaluation.corpora import evaluation_data, pairs, stsb, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import evaluation_data, pairs, stsb, write_data_folder
 from trainer.evaluation import __main__ as command
 from trainer.evaluation.evaluators import evaluate_baseline, evaluate_encoder
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_corpora(tmp_path_factory.mktemp("data"))
+    return write_data_folder(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +69,7 @@ def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
     assert json.loads(output.read_text()) == expected
 
 
-def test_split_and_similarity_are_obeyed(data: Path, tmp_path: Path) -> None:
+def test_split_and_similarity_have_an_effect(data: Path, tmp_path: Path) -> None:
     output = tmp_path / "results.json"
     argv = ["--tasks", "stsb,response_prediction", "--pairs", str(data / "pairs"), "--split", "dev"]
     assert call(data, *argv, "--similarity", "cosine", "--output", str(output)) == 0
@@ -111,7 +111,7 @@ def test_errors_on_test_come_without_texts(data: Path, capsys: pytest.CaptureFix
     assert "STS-B test" in shown and "test: a " not in shown
 
 
-def test_update_puts_results_beside_what_is_there(data: Path, tmp_path: Path) -> None:
+def test_update_adds_results_to_the_existing_ones(data: Path, tmp_path: Path) -> None:
     results = tmp_path / "results.json"
     earlier: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
     earlier["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
@@ -195,11 +195,11 @@ def test_a_misspelled_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sts", "sample"])
-def test_data_that_is_not_there_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
+def test_missing_data_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
     assert str(tmp_path / "nowhere") in refused(capsys, tmp_path / "nowhere", "--tasks", task)
 
 
-def test_a_split_that_is_not_there_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cqa").mkdir()
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())
     message = refused(capsys, tmp_path, "--tasks", "cqa", "--split", "test")

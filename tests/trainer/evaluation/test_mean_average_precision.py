@@ -41,6 +41,6 @@ def test_module_by_class_and_by_path_gives_the_same(from_root: None) -> None:
 
 
 @pytest.mark.parametrize(("scores", "relevant", "queries"), [([], [], []), ([1.0], [True, False], ["q"])])
-def test_nothing_and_other_sizes_are_refused(scores: list[float], relevant: list[bool], queries: list[str]) -> None:
+def test_empty_input_and_other_sizes_are_refused(scores: list[float], relevant: list[bool], queries: list[str]) -> None:
     with pytest.raises(ValueError, match="expected a score, a relevance and a query for each candidate"):
         mean_average_precision(np.array(scores), np.array(relevant), queries)

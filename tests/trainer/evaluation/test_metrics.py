@@ -47,11 +47,11 @@ def test_module_and_app_import_only_what_the_space_installs(name: str) -> None:
     lines = (METRICS / name / "requirements.txt").read_text().splitlines()
     installed = {line.partition(">")[0] for line in lines}
     assert imported(METRICS / name / f"{name}.py") == installed
-    assert imported(METRICS / name / "app.py") == {"gradio", name}  # gradio is there by the sdk
+    assert imported(METRICS / name / "app.py") == {"gradio", name}  # the Space's SDK installs gradio
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_values_shown_in_the_card_are_true(name: str, from_root: None) -> None:
+def test_values_in_the_card_are_correct(name: str, from_root: None) -> None:
     text = (METRICS / name / "README.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
     scope: dict = {}
@@ -109,7 +109,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize(("app", "expected"), EXPECTED.items(), indirect=["app"])
-def test_the_app_computes_what_its_form_shows_at_first(app: ModuleType, expected: dict[str, float]) -> None:
+def test_the_app_computes_the_initial_values_of_its_form(app: ModuleType, expected: dict[str, float]) -> None:
     shown = [component.value for component in app.demo.input_components]
     assert app.demo.fn(*shown) == pytest.approx(expected)
 

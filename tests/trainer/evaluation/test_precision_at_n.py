@@ -1,4 +1,4 @@
-"""P@N against numbers worked out by hand, a loop over ranks, and the `evaluate` module."""
+"""P@N against values computed by hand, a loop over ranks, and the `evaluate` module."""
 
 import math
 
@@ -18,7 +18,7 @@ NAN = math.nan
         ([0.9, 0.1, 0.2, 0.3], 2, 3),
         ([0.5, 0.5, 0.2, 0.3], 0, 2),  # the tie goes before the true response
         ([0.5, 0.5, 0.5, 0.5], 0, 4),
-        ([0.9, NAN, 0.2, 0.3], 0, 2),  # so does what is not a number
+        ([0.9, NAN, 0.2, 0.3], 0, 2),  # so does NaN
         ([NAN, 0.1, 0.2, 0.3], 0, 4),
         ([-math.inf, 0.1, -math.inf, 0.3], 0, 4),
     ],
@@ -29,7 +29,7 @@ def test_rank_of_the_true_response_by_hand(scores: list[float], reference: int, 
     assert result == {f"p_at_{value}": float(rank <= value) for value in n}
 
 
-def test_share_of_queries_by_hand() -> None:
+def test_proportion_of_queries_by_hand() -> None:
     scores = np.array([[3, 2, 1], [1, 2, 3], [2, 2, 1], [1, 9, 5]])  # true response in column 0: ranks 1, 3, 2, 3
     assert precision_at_n(scores, np.zeros(4, int), [1, 2, 3]) == {"p_at_1": 0.25, "p_at_2": 0.5, "p_at_3": 1.0}
 

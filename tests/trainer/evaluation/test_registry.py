@@ -58,7 +58,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_it_is_evaluated_where_its_data_are_there(lengths: Evaluator, folder: Path) -> None:
+def test_it_is_evaluated_if_its_data_is_given(lengths: Evaluator, folder: Path) -> None:
     data = {"toy": load_lengths(str(folder / "toy"))}
     assert evaluate_encoder(FakeEncoder(), data, "both") == {
         "lengths": {"dev": {"f1": 0.3, "texts": 3}, "test": {"f1": 0.2, "texts": 2}}

@@ -1,4 +1,4 @@
-"""The queries of response prediction are fair and fixed; their scores equal a loop's."""
+"""The queries of response prediction are sampled uniformly and fixed; their scores equal those of a loop."""
 
 import hashlib
 import logging
@@ -52,13 +52,13 @@ def test_list_is_a_pure_function_of_texts_and_seed() -> None:
 
 
 def test_list_never_changes_between_versions() -> None:
-    """Published numbers stand on this list: whoever changes it makes them incomparable."""
+    """Published results depend on this list: after a change they cannot be compared."""
     queries = build_queries(*conversations(500, 300), max_queries=200)
     text = "\n".join("\t".join([query, *row]) for query, row in zip(queries.inputs, texts_of(queries), strict=True))
     assert hashlib.sha256(text.encode()).hexdigest()[:16] == "47bb60ebbf6c18bc"
 
 
-def test_no_more_queries_than_asked_for_and_these_in_order() -> None:
+def test_queries_are_limited_and_stay_in_order() -> None:
     inputs, responses = conversations(500, 500)
     queries = build_queries(inputs, responses, max_queries=120)
     positions = [inputs.index(text) for text in queries.inputs]
@@ -100,7 +100,7 @@ def test_a_model_that_knows_the_answers_is_always_right() -> None:
     assert result == {"p_at_1": 1, "p_at_3": 1, "p_at_10": 1, "candidates": 100, "queries": 150, "split": "dev"}
 
 
-def test_a_model_without_opinion_is_never_right() -> None:
+def test_a_model_with_constant_scores_is_never_right() -> None:
     class Constant(FakeEncoder):
         def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
             return np.full((len(list(texts)), 7), 0.3, dtype=np.float32)
@@ -136,7 +136,7 @@ def test_no_precision_beyond_the_candidates(candidates: int, names: list[str]) -
 
 
 @pytest.mark.parametrize(("pairs", "distinct"), [(5, 1), (0, 1)])
-def test_nothing_to_choose_from_is_refused(pairs: int, distinct: int) -> None:
+def test_a_single_distinct_response_is_refused(pairs: int, distinct: int) -> None:
     with pytest.raises(InputError, match=rf"at least 2 distinct held-out responses to rank, these {pairs} pairs have"):
         build_queries(*conversations(pairs, distinct))
 

@@ -8,8 +8,8 @@ import pytest
 from scipy import stats
 
 from data_scripts.errors import InputError
-from tests.trainer.evaluation.corpora import pairs, stsb
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import pairs, stsb
 from trainer.evaluation.sample import FIGURE_1, QUERIES, evaluate_sample
 
 OLD, AGE, HOW = FIGURE_1
@@ -27,7 +27,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("answers", "holds"), [({OLD: AGE}, True), ({OLD: HOW}, False)])
-def test_figure_1_holds_where_the_meaning_is_nearer_than_the_words(
+def test_figure_1_holds_if_the_meaning_is_closer_than_the_words(
     folder: Path, capsys: pytest.CaptureFixture[str], answers: dict[str, str], holds: bool
 ) -> None:
     figure = evaluate_sample(FakeEncoder(answers), folder)["figure_1"]
@@ -58,7 +58,7 @@ def test_best_reply_and_nearest_sentence_are_printed_first(folder: Path, capsys:
     assert lines[nearest + 1].split(maxsplit=1) == ["1.000", "train question 5"]
 
 
-def test_a_folder_that_is_not_the_samples_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_the_sample_is_refused(tmp_path: Path) -> None:
     pairs("test").to_parquet(tmp_path / "test-00000-of-00001.parquet")
     (tmp_path / "sts").mkdir()
     stsb("test").to_parquet(tmp_path / "sts" / "test-00000-of-00001.parquet")

@@ -39,7 +39,7 @@ def test_rounding_never_leaves_the_arc_cosine_undefined(vectors: tuple[np.ndarra
     assert angular(cosine(u, -u)) == pytest.approx(np.full(80, -math.pi), abs=1e-6)
 
 
-def test_zero_vector_is_at_a_right_angle_to_all() -> None:
+def test_a_zero_vector_has_cosine_0_with_every_vector() -> None:
     u = np.array([[0, 0], [0, 0]], dtype=np.float32)
     assert cosine(u, np.array([[1, 2], [0, 0]], dtype=np.float32)).tolist() == [0, 0]
 

@@ -14,13 +14,13 @@ PAIRS = Dataset.from_dict({"premise": ["p"] * 4, "hypothesis": ["0", "1", "2", "
 
 
 class Classifier(FakeEncoder):
-    """Takes the hypothesis for the number of the label."""
+    """Reads the label from the hypothesis, which is its number."""
 
     def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
         return np.eye(3)[[int(text) for text in hypotheses]]
 
 
-def test_accuracy_is_the_share_of_right_labels() -> None:
+def test_accuracy_is_the_proportion_of_correct_labels() -> None:
     assert evaluate_snli(Classifier(), PAIRS, "test") == {"accuracy": 0.75, "pairs": 4, "split": "test"}
 
 

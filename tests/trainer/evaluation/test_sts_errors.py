@@ -1,4 +1,4 @@
-"""Kinds of STS pairs on made-up sentences, their errors against numpy and scipy; texts stay on the terminal."""
+"""Kinds of invented STS pairs, their errors against NumPy and SciPy; texts are printed but not returned."""
 
 import json
 
@@ -38,7 +38,7 @@ EXAMPLES = [
 
 
 @pytest.mark.parametrize(("first", "second", "gold", "expected"), EXAMPLES)
-def test_kinds_of_made_up_pairs(first: str, second: str, gold: float, expected: list[str]) -> None:
+def test_kinds_of_invented_pairs(first: str, second: str, gold: float, expected: list[str]) -> None:
     assert kinds(first, second, gold) == expected
     assert kinds(second, first, gold) == expected
 
@@ -83,7 +83,7 @@ def test_names_are_capitalized_inside_a_sentence(text: str, expected: set[str]) 
     assert names(text) == expected
 
 
-def test_longer_needs_both_half_as_much_again_and_four_words() -> None:
+def test_length_needs_half_as_many_words_more_and_four_more() -> None:
     def kinds_of(short: int, long: int) -> list[str]:
         return kinds(" ".join("abcdefghijklmnop"[:short]), " ".join("abcdefghijklmnop"[:long]), 3)
 
@@ -162,7 +162,7 @@ def test_results_hold_the_errors_of_the_untuned_score(pairs: Dataset) -> None:
     same_kind = pairs.select([row for row, (*_, expected) in enumerate(EXAMPLES) if expected == ["rest"]])
     assert everything["length"]["pearson"] is None  # one pair
     alone = evaluate_sts_errors(FakeEncoder(), {"dev": same_kind}, worst=0)["dev"]["rest"]
-    # Pearson's r does not change under the line, whichever pairs it was fitted to.
+    # A linear map does not change Pearson's r, whichever pairs it was fitted to.
     expected = evaluate_stsb(FakeEncoder(), {"dev": same_kind})["dev"]["all"]["pearson"]
     assert abs(everything["rest"]["pearson"]) == pytest.approx(abs(expected))
     assert alone["pearson"] == pytest.approx(abs(expected))

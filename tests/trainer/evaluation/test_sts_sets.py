@@ -1,4 +1,4 @@
-"""The SemEval sets: correlations against SciPy on brute-force cosines, one encoding, and the real sets' number."""
+"""The SemEval datasets: correlations against SciPy on brute-force cosines, one encoding, and the real sizes."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +10,8 @@ from scipy import stats
 
 from data_scripts.errors import InputError
 from data_scripts.sources.sts import load_sts_sets
-from tests.trainer.evaluation.corpora import pairs, sts, write_corpora
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import pairs, sts, write_data_folder
 from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
 from trainer.evaluation.sts_sets import evaluate_sts_sets, sts_set_scores
@@ -25,7 +25,7 @@ def brute_force_cosines(rows: Dataset) -> list[float]:
     return cosines
 
 
-def test_each_set_equals_scipy_on_brute_force_cosines() -> None:
+def test_each_dataset_equals_scipy_on_brute_force_cosines() -> None:
     sets = sts()
     results = evaluate_sts_sets(FakeEncoder(), sets)
     scores = sts_set_scores(FakeEncoder(), sets)
@@ -41,7 +41,7 @@ def test_each_set_equals_scipy_on_brute_force_cosines() -> None:
         }
 
 
-def test_all_sets_are_encoded_in_one_call_and_each_sentence_once() -> None:
+def test_all_datasets_are_encoded_in_one_call_and_each_sentence_once() -> None:
     encoder = FakeEncoder()
     sets = sts()
     evaluate_sts_sets(encoder, {**sets, "2015": {"images": sets["2014"]["OnWN"]}})
@@ -74,7 +74,7 @@ def test_constant_scores_have_no_correlation() -> None:
     assert np.isnan([result["pearson"], result["spearman"]]).all() and result["pairs"] == 3
 
 
-def test_an_interval_holds_its_correlation() -> None:
+def test_an_interval_contains_its_correlation() -> None:
     results = evaluate_sts_sets(FakeEncoder(), sts(), intervals=True)
     for names in results.values():
         for part in names.values():
@@ -82,13 +82,13 @@ def test_an_interval_holds_its_correlation() -> None:
             assert list(part) == ["pearson", "pearson_interval", "spearman", "pairs"]
 
 
-def test_a_set_of_one_pair_is_refused() -> None:
+def test_a_dataset_of_one_pair_is_refused() -> None:
     with pytest.raises(InputError, match="STS 2012 MSRpar: has only one pair; a correlation needs two"):
         evaluate_sts_sets(FakeEncoder(), {"2012": {"MSRpar": sts()["2012"]["MSRpar"].select([0])}})
 
 
-def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path: Path) -> None:
-    folder = write_corpora(tmp_path)
+def test_training_rows_with_an_evaluation_sentence_are_removed_and_counted(tmp_path: Path) -> None:
+    folder = write_data_folder(tmp_path)
     rows = pairs("train").to_list()
     rows[4]["input"], rows[7]["response"] = "SemEval: a red CAR!", "dictionary - the house is big"
     Dataset.from_list(rows).to_parquet(folder / "pairs" / "train-00000-of-00001.parquet")
@@ -102,12 +102,12 @@ def test_training_rows_with_a_sentence_of_a_set_are_removed_and_counted(tmp_path
     )
 
 
-def test_real_sets_are_evaluated_on_every_scored_pair(data_dir: Path) -> None:
+def test_real_datasets_are_evaluated_on_every_scored_pair(data_dir: Path) -> None:
     sets = load_sts_sets(str(data_dir / "sts"))
     results = evaluate_sts_sets(FakeEncoder(), sets)
     assert sum(len(names) for names in results.values()) == 19
     assert sum(part["pairs"] for names in results.values() for part in names.values()) == 11_358
-    # Of random vectors equal sentences have cosine 1, others about 0.
+    # With random vectors, equal sentences have cosine 1 and others about 0.
     rows = sets["2012"]["SMTeuroparl"]
     equal = np.array(rows["sentence1"]) == np.array(rows["sentence2"])
     assert 0 < equal.sum() < len(rows)

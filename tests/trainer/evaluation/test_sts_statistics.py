@@ -1,4 +1,4 @@
-"""What the papers say of the STS sets: by hand on made sentences, and theirs on the real sets."""
+"""The papers' statistics of the STS datasets: by hand on invented sentences, and as published on the real ones."""
 
 import warnings
 from pathlib import Path
@@ -19,7 +19,7 @@ from trainer.evaluation.sts_statistics import lexical_overlap, snli_overlap, sts
     [
         ("The dog runs.", "A dog, the dog!", 2 / 4),  # the, dog of the, dog, runs, a
         ("It's  raining", "raining it's", 1),
-        ("Rain - again", "again", 1 / 2),  # a dash is no word
+        ("Rain - again", "again", 1 / 2),  # a dash is not a word
         ("no", "yes", 0),
         ("...", "!", 0),
     ],
@@ -42,7 +42,7 @@ def test_statistics_by_hand() -> None:
     }
 
 
-def test_real_sets_have_the_lengths_and_overlaps_of_the_paper(data_dir: Path) -> None:
+def test_real_datasets_have_the_lengths_and_overlaps_of_the_paper(data_dir: Path) -> None:
     """Kenter et al. 2016, sections 4.1 and 4.2.1."""
     found = sts_set_statistics(load_sts_sets(str(data_dir / "sts")))
     sets = {(year, name): part for year, names in found.items() for name, part in names.items()}
@@ -98,8 +98,8 @@ def test_overlap_with_snli_by_hand() -> None:
     )
     dev = [
         ("a man sleeps", "A man is awake"),  # a row
-        ("the dog runs", "a dog runs."),  # a row the other way round
-        ("A man sleeps.", "A dog runs."),  # two rows' sentences, of no row the pair
+        ("the dog runs", "a dog runs."),  # a row in the other order
+        ("A man sleeps.", "A dog runs."),  # sentences of two rows, but not the pair of any row
         ("A dog runs.", "Fish swim."),
         ("Fish swim.", "Birds fly."),
     ]

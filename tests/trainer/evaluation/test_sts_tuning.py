@@ -18,7 +18,7 @@ SIZE = 5
 
 
 def planted(pairs: int, seed: int, noise: float = 0.1) -> EmbeddedPairs:
-    """Unit vectors whose gold is the angle of their first two coordinates; the other three are distraction."""
+    """Unit vectors whose gold is the angle of their first two coordinates; the other three have no effect on gold."""
     random = np.random.default_rng(seed)
     u, v = random.normal(size=(2, pairs, SIZE))
     u, v = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in (u, v))
@@ -93,7 +93,7 @@ def test_tuning_finds_the_planted_direction() -> None:
     matrix = tune(train, dev)
     untuned = pearson(np.eye(SIZE, dtype=np.float32), test)
     assert untuned < 0.8 and pearson(matrix, test) > 0.97
-    # What the matrix keeps of the two coordinates that matter, and of the three that do not.
+    # How much of the two relevant coordinates the matrix preserves, and how much of the other three.
     assert np.linalg.norm(matrix[:, 2:]) < 0.2 * np.linalg.norm(matrix[:, :2])
 
 

@@ -1,4 +1,4 @@
-"""STS-B: correlations against scipy on fixed vectors, and a published model's published numbers."""
+"""STS-B: correlations against SciPy on fixed vectors, and the published results of a published model."""
 
 from pathlib import Path
 
@@ -28,14 +28,14 @@ def test_each_genre_equals_scipy_on_its_pairs(similarity: Similarity) -> None:
     cosines = (encoder.encode(pairs["sentence1"]).astype(float) * encoder.encode(pairs["sentence2"])).sum(axis=1)
     scores = -np.arccos(cosines) if similarity == "angular" else cosines
     result = evaluate_stsb(encoder, {"dev": pairs}, similarity)["dev"]
-    assert list(result) == ["all", "captions", "news"]  # no forums: absent
+    assert list(result) == ["all", "captions", "news"]  # a missing genre is absent
     gold = np.array(pairs["score"])
     for name, rows in (("all", slice(None)), ("captions", slice(0, None, 2)), ("news", slice(1, None, 2))):
         assert result[name]["pearson"] == pytest.approx(stats.pearsonr(scores[rows], gold[rows])[0], abs=1e-6)
         assert result[name]["spearman"] == pytest.approx(stats.spearmanr(scores[rows], gold[rows])[0], abs=1e-6)
 
 
-def test_without_genres_there_is_the_whole_alone() -> None:
+def test_without_genres_there_are_only_scores_of_all_pairs() -> None:
     assert list(evaluate_stsb(FakeEncoder(), {"test": graded_pairs([None] * 6)})["test"]) == ["all"]
 
 

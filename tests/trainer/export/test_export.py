@@ -120,7 +120,7 @@ def test_a_bare_encoder_has_one_output(tiny_tokenizer, tmp_path: Path):
     assert OnnxEncoder(tmp_path).sizes == {"sentence_embedding": 12}
 
 
-def test_an_lstm_is_refused_and_nothing_is_left(tiny_tokenizer, tmp_path: Path, capsys):
+def test_an_lstm_is_refused_and_nothing_is_written(tiny_tokenizer, tmp_path: Path, capsys):
     run = save_run("bilstm", tmp_path / "run", tiny_tokenizer)
     assert "convsim_bilstm: this encoder does not support ONNX" in refusal(capsys, run, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
@@ -137,7 +137,7 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 
 @pytest.fixture(scope="module")
 def dan(tiny_tokenizer: PreTrainedTokenizerFast):
-    """A DAN with bigrams, residual layers and token weights, and its graph, made once."""
+    """A DAN with bigrams, residual layers and token weights, and its graph, built once."""
     encoder = Encoder(build("dan_best"), tiny_tokenizer)
     return encoder, onnx_graph.build_graph(onnx_graph.OnnxForm(encoder.model))
 
@@ -153,7 +153,7 @@ def dan(tiny_tokenizer: PreTrainedTokenizerFast):
         ("int8", "int8", 0.995),
     ],
 )
-def test_fewer_bits_turn_the_vectors_little(
+def test_lower_precision_changes_the_direction_of_vectors_little(
     dan, precision: str, embeddings: str, lowest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     encoder, graph = dan
@@ -173,7 +173,7 @@ def test_fewer_bits_turn_the_vectors_little(
         assert np.dtype(np.int8) in [kind for name, kind in types.items() if "layers" in name]
 
 
-def test_every_row_of_an_8_bit_table_is_rounded_by_its_own_scale(dan):
+def test_every_row_of_an_int8_embedding_matrix_is_quantized_with_its_own_scale(dan):
     encoder, graph = dan
     compressed = type(graph).FromString(graph.SerializeToString())
     onnx_graph.compress_embeddings(compressed, "int8")
@@ -210,7 +210,7 @@ def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path:
     texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
     found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
     assert found.dtype == np.dtype(precision)
-    short = [len(text.split()) <= 64 for text in texts]  # longer ones model2vec cuts by letters, too
+    short = [len(text.split()) <= 64 for text in texts]  # model2vec truncates longer texts by characters too
     assert np.allclose(np.linalg.norm(found.astype(np.float32), axis=1), 1, atol=1e-2)
     assert cosines(found, wanted)[short].min() > 0.9999
     assert StaticEncoder(tmp_path).encode(["zzz", ""]).any() == encoder.encode(["zzz", ""]).any() == False  # noqa: E712
@@ -262,7 +262,7 @@ def test_the_command_measures_and_its_readme_can_be_followed(
     assert cosines(names["embeddings"], wanted).min() > 0.999
 
 
-def test_another_models_graph_is_refused_and_nothing_is_left(
+def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
     tiny_tokenizer, tmp_path: Path, few_texts, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     run = save_run("cbow", tmp_path / "run", tiny_tokenizer)

@@ -1,4 +1,4 @@
-"""What an export of a run measured is in its results.json and in its card, beside the model in torch."""
+"""The measurements of a run's export are in its results.json and its card, beside the model in torch."""
 
 import json
 import math
@@ -23,13 +23,13 @@ FLOAT, HALF = "onnxruntime, float32, embeddings float32", "onnxruntime, float16,
 
 @pytest.fixture
 def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of a finished run, whose exports measure the speed of few texts."""
+    """The folder of a finished run, whose exports measure the speed on few texts."""
     monkeypatch.setattr(comparison, "sample_texts", lambda: ["we walk", "the cat runs"])
     return make_run(tmp_path / "tiny", tiny_tokenizer)
 
 
 def export_run(run: Path, output: Path, *options: object) -> dict:
-    """Exports a run; its results.json."""
+    """Export a run; returns its results.json."""
     assert export.main([str(option) for option in (run, "-o", output, *options)]) == 0
     return json.loads((run / "results.json").read_text())
 
@@ -65,14 +65,14 @@ def test_the_card_shows_size_speed_and_stsb_beside_torch(run: Path, tmp_path: Pa
     assert row[7].endswith(", 4 sentences, 4 pairs of dev") and row[7].startswith(str(report["speed_of"]["threads"]))
 
 
-def test_another_form_is_a_row_more_and_the_same_one_takes_its_place(run: Path, tmp_path: Path):
+def test_another_precision_adds_a_row_and_the_same_one_replaces_it(run: Path, tmp_path: Path):
     export_run(run, tmp_path / "one")
     export_run(run, tmp_path / "two", "--precision", "float16")
     (run / "results.json").write_text((run / "results.json").read_text().replace('"texts": 2', '"texts": 99'))
     results = export_run(run, tmp_path / "three")
     assert list(results["export"]) == [FLOAT, HALF] == [row[0] for row in rows(run)]
     assert [each["speed_of"]["texts"] for each in results["export"].values()] == [2, 99]
-    assert [row[5:7] for row in rows(run)] == [["", ""]] * 2  # STS-B was not asked for
+    assert [row[5:7] for row in rows(run)] == [["", ""]] * 2  # STS-B was not requested
 
 
 def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: pytest.CaptureFixture):
@@ -87,11 +87,11 @@ def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: p
     assert rows(run)[0][0] == FLOAT
 
 
-def test_a_card_without_exports_has_no_such_section(run: Path):
+def test_a_card_without_exports_has_no_section_for_them(run: Path):
     assert "## Exports" not in (run / "model" / "README.md").read_text()
 
 
-def test_a_saved_model_and_an_unfinished_run_are_left_as_they_are(run: Path, tiny_tokenizer, tmp_path: Path):
+def test_a_saved_model_and_an_unfinished_run_are_unchanged(run: Path, tiny_tokenizer, tmp_path: Path):
     before = (run / "results.json").read_text(), (run / "model" / "README.md").read_text()
     assert export.main([str(run / "model"), "-o", str(tmp_path / "one")]) == 0
     assert before == ((run / "results.json").read_text(), (run / "model" / "README.md").read_text())

@@ -1,7 +1,8 @@
-"""The model card says what results.json says, and the Hub's own reader understands it."""
+"""The model card agrees with results.json, and the Hub's own reader parses it."""
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from transformers import PretrainedConfig
 
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.scores import read_scores
+from trainer.publish.sources import example_id, find_hub_sources
 
 
 class SomeConfig(PretrainedConfig):
@@ -45,6 +47,7 @@ RESULTS = {
         "rows": {"pairs": 87654, "snli": 2345},
     },
     "leakage": {"pairs": {"stsb test": 12, "snli test": 0, "removed": 11}, "snli": {"removed": 0}},
+    "hub_sources": ["someone/talk-pairs", "stanfordnlp/snli"],
 }
 SETTINGS = {
     "pairs": ["someone/talk-pairs", "/home/someone/secret/chats"],
@@ -70,7 +73,7 @@ def card(folder: Path) -> ModelCard:
 
 
 def numbers(value: object) -> set[str]:
-    """Every number in a nested structure, as a reader may meet it: whole, to four decimals, without decimals."""
+    """Every number in a nested structure, as cards show it: in full, to four decimals, without decimals."""
     if isinstance(value, dict):
         return set().union(*(numbers(item) for item in value.values()))
     if isinstance(value, list):
@@ -90,7 +93,7 @@ def test_metadata_names_library_task_language_license_and_the_data_that_is_on_th
     assert "convsim_dan" in data.tags
 
 
-def test_model_index_holds_every_score_of_the_results(card: ModelCard):
+def test_model_index_has_every_score_of_the_results(card: ModelCard):
     written = [result.metric_value for result in card.data.eval_results]
     prediction, inference, cqa, sts = [0.5612, 0.7025, 0.8361], [0.7411], [0.6109, 0.4211], [0.4312, 0.4213]
     stsb = [0.7101, 0.7002, 0.6003, 0.5904, 0.6905, 0.6806, 0.7307, 0.7208]
@@ -119,11 +122,14 @@ def test_every_number_in_data_and_results_sections_comes_from_the_results(card: 
 
 
 def test_leak_removals_are_shown_for_each_source(card: ModelCard):
-    assert "| someone/talk-pairs, chats | not stated | response prediction 87,654 | 11 | stsb test: 12 |" in card.text
+    assert (
+        "| someone/talk-pairs, local dataset | not stated | response prediction 87,654 | 11 | stsb test: 12 |"
+        in card.text
+    )
     assert "| stanfordnlp/snli | not stated | snli 2,345 | 0 |  |" in card.text
 
 
-def test_card_does_not_show_where_local_folders_lie(card: ModelCard):
+def test_card_has_no_paths_of_local_folders(card: ModelCard):
     assert "/home/someone" not in card.content
 
 
@@ -131,7 +137,7 @@ def test_examples_load_the_published_name(card: ModelCard):
     assert card.text.count('"someone/talker"') == 5
 
 
-def test_eval_results_hold_the_whole_test_sets_that_the_hub_has(folder: Path):
+def test_eval_results_have_the_scores_on_whole_test_splits_of_hub_datasets(folder: Path):
     read = {}
     for path in (folder / ".eval_results").iterdir():
         entries = parse_eval_result_entries(yaml.safe_load(path.read_text()))
@@ -161,14 +167,14 @@ def test_a_new_card_replaces_the_old_results(tmp_path: Path):
     assert "0.7411" not in (tmp_path / "README.md").read_text()
 
 
-def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
+def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
     own = {
         "snli": {"accuracy": 0.7, "pairs": 882, "split": "test"},
         "stsb": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 269}}},
     }
     write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert {result.dataset_type for result in card.data.eval_results} == {"nli", "sts"}
+    assert {result.dataset_type for result in card.data.eval_results} == {"local-dataset"}
     assert (
         "STS Benchmark" not in card.text.partition("## Results")[2]
         and "SNLI" not in card.text.partition("## Results")[2]
@@ -176,7 +182,7 @@ def test_a_set_of_another_size_is_not_called_the_public_one(tmp_path: Path):
     assert not (tmp_path / ".eval_results").exists()
 
 
-def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
+def test_public_datasets_have_their_public_names(tmp_path: Path):
     public = {
         "snli": {"accuracy": 0.7, "pairs": 9824, "split": "test"},
         "stsb_tuned": {"test": {"all": {"pearson": 0.6, "spearman": 0.5, "pairs": 1379}}},
@@ -187,12 +193,13 @@ def test_the_public_sets_are_called_by_their_names(tmp_path: Path):
 
 
 def test_published_settings_say_nothing_of_where_folders_lie():
-    published = published_settings(SETTINGS)
-    assert published["pairs"] == ["someone/talk-pairs", "chats"] and published["snli"] == "stanfordnlp/snli"
-    assert "/home" not in str(published)
+    published = published_settings(SETTINGS | {"stsb": "jane", "extensions": ["bob.py"]}, RESULTS["hub_sources"])
+    assert published["pairs"] == ["someone/talk-pairs", "local dataset"] and published["snli"] == "stanfordnlp/snli"
+    assert not [name for name in ("/home", "jane", "bob") if name in str(published)]
+    assert published_settings({"word_vectors": "random"}, ())["word_vectors"] == "random"
 
 
-def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
+def test_each_dataset_of_the_other_tasks_has_a_row(tmp_path):
     settings = SETTINGS | {
         "captions": ["data/captions/coco"],
         "paraphrases": ["someone/questions"],
@@ -208,24 +215,26 @@ def test_sets_of_the_further_tasks_have_a_row_each(tmp_path):
             "paraphrases/questions": {"removed": 0},
             "nli/anli": {"removed": 0},
         },
+        "hub_sources": ["someone/questions"],
     }
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert "| coco | not stated | captions 10 | 3 | stsb test: 3 |" in card.text
+    assert "| local dataset | not stated | captions 10 | 3 | stsb test: 3 |" in card.text
     assert "| someone/questions | not stated | paraphrases 20, ranking 30 | 0 |  |" in card.text
-    assert "| anli | not stated | entailment 40 | 0 |  |" in card.text
+    assert "| local dataset | not stated | entailment 40 | 0 |  |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
 
-def test_a_distilled_model_says_so(tmp_path, card):
+def test_the_card_of_a_distilled_model_names_the_teacher(tmp_path, card):
     assert "Distilled" not in card.text
     settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {"distillation": 1}}
-    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")
+    results = RESULTS | {"hub_sources": [settings["teacher"]]}
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
 
 
-def test_intervals_seeds_and_errors_are_shown_where_they_were_measured(tmp_path):
+def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):
     results = RESULTS | {
         "stsb": {"test": {"all": {"pearson": 0.71, "pearson_interval": [0.6812, 0.7409], "pairs": 1379}}},
         "seeds": {"stsb.test.all.pearson": [0.7, 0.72, 0.71], "response_prediction.test.p_at_1": [0.3]},
@@ -257,5 +266,43 @@ def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "## Training tasks\n\n- chess moves\n" in text
-    assert "| openings | not stated | not recorded | 2 |  |" in text
+    assert "| local dataset | not stated | not recorded | 2 |  |" in text
     assert "| chess | chess test | elo | 1500.0000 |" in text
+
+
+def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Path):
+    settings = SETTINGS | {
+        "pairs": ["jane-doe/private-chats"],
+        "initialize_from": "jane-doe/model",
+        "teacher": "jane-doe/teacher",
+        "tasks": {"response_prediction": 1, "distillation": 1},
+    }
+    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")  # where the folder is no longer there
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.datasets is None and card.data.base_model is None
+    assert "jane-doe" not in card.content and "private-chats" not in card.content
+    assert "| local dataset | not stated | response prediction 87,654 |" in card.text
+
+
+def test_the_hub_sources_of_a_run_are_those_that_are_no_paths(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    settings = {"pairs": ["someone/talk:all@main", "data/chats", "./a/b", "plain"], "teacher": "org/model", "seed": 3}
+    assert find_hub_sources(settings) == ["someone/talk:all@main", "org/model"]
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\n# [a](http://evil.org) | **b** `c`"
+
+
+def test_names_are_no_markup_in_the_card(tmp_path: Path):
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    settings = SETTINGS | {"model_type": HOSTILE, "tasks": {HOSTILE: 1, "snli": 1}, "teacher": HOSTILE}
+    results = RESULTS | {"hub_sources": [HOSTILE], "licenses": {"stanfordnlp/snli": HOSTILE}, "seeds": {HOSTILE: [1.0]}}
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    html = markdown.render(ModelCard.load(tmp_path / "README.md").text)
+    assert "<img src=x" not in html and 'href="http://evil' not in html and "<strong>b" not in html
+    assert html.count(escape(HOSTILE.replace("\n", " "))) >= 4
+
+
+def test_a_run_folders_name_is_no_code_in_the_examples():
+    assert example_id(Path('runs/x"); import os #')) == "ORG/x-import-os"

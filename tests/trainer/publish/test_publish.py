@@ -1,4 +1,4 @@
-"""A published folder gives one set of vectors to every reader, on disk and through a Hub; mistakes give one message."""
+"""Every reader of a published folder gets the same vectors, from disk and from a Hub; mistakes give one message."""
 
 import importlib.util
 import json
@@ -65,7 +65,7 @@ def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
         model = ConvSimTransformerForMultitask(
             ConvSimTransformerConfig(vocab_size=vocab_size, **sizes, **head, **SIZES)
         )
-    # Biases start at zero, a residual network as the identity: move them, so that a lost layer would show.
+    # Biases start at zero and a residual network as the identity: change them, so that a missing layer is noticed.
     for layer in model.response_head.layers:
         torch.nn.init.normal_(layer.weight)
         torch.nn.init.normal_(layer.bias)
@@ -74,7 +74,7 @@ def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
 
 @pytest.fixture(scope="module", params=["dan", "dan_input_network", "cbow", "transformer", "bilstm"])
 def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
-    """A model in memory, its vectors, and the folder made of it."""
+    """A model in memory, its vectors, and its published folder."""
     model = make_model(request.param, len(tiny_tokenizer))
     folder = tmp_path_factory.mktemp(request.param) / "run" / "model"
     publish.build_folder(model, tiny_tokenizer, folder, results=RESULTS, settings=SETTINGS)
@@ -96,7 +96,7 @@ def make_run(run: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
 
 
 def close(found: object, expected: np.ndarray) -> bool:
-    """Rounding grows with the vectors' length, and responses are as long as their scale."""
+    """The tolerance: rounding errors grow with the norm, and the norm of responses is their scale."""
     return np.allclose(
         np.asarray(found), expected, rtol=0, atol=1e-6 * max(1.0, np.linalg.norm(expected, axis=-1).max())
     )
@@ -148,7 +148,7 @@ def test_encoder_gives_the_same_vectors(published):
     assert close(encoder.encode(TEXTS, side="response"), published.vectors.responses)
 
 
-def test_folder_holds_code_card_results_and_preset(published):
+def test_folder_has_code_card_results_and_preset(published):
     kind = published.model.config.model_type.removeprefix("convsim_")
     names = {path.relative_to(published.folder).as_posix() for path in published.folder.rglob("*")}
     assert {"README.md", "config.yaml", "model.safetensors", "tokenizer.json", "modeling_base.py"} <= names
@@ -159,7 +159,7 @@ def test_folder_holds_code_card_results_and_preset(published):
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
 
 
-def test_weights_are_published_as_float32_and_the_model_is_left_as_it_was(tiny_tokenizer, tmp_path: Path):
+def test_weights_are_published_as_float32_and_the_model_is_unchanged(tiny_tokenizer, tmp_path: Path):
     model = make_model("dan", len(tiny_tokenizer)).bfloat16().train()
     folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "model", results={}, settings={})
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
@@ -203,7 +203,7 @@ def test_check_refuses_a_folder_that_pools_tokens_itself(dan_run: Path):
         verify_folder(dan_run / "model")
 
 
-def test_a_refused_folder_leaves_the_earlier_one(dan_run: Path, tiny_tokenizer, monkeypatch: pytest.MonkeyPatch):
+def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer, monkeypatch: pytest.MonkeyPatch):
     before = (dan_run / "model" / "README.md").read_text()
 
     def refuse(*_: object) -> None:
@@ -214,6 +214,15 @@ def test_a_refused_folder_leaves_the_earlier_one(dan_run: Path, tiny_tokenizer, 
     with pytest.raises(InputError, match="not this one"):
         publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
     assert (dan_run / "model" / "README.md").read_text() == before
+    assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
+
+
+def test_a_user_s_file_in_the_model_s_folder_stays(dan_run: Path, tiny_tokenizer):
+    (dan_run / "model" / "notes").mkdir()
+    (dan_run / "model" / "notes" / "thesis.tex").write_text("years of work")
+    model = make_model("dan", len(tiny_tokenizer))
+    publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
+    assert (dan_run / "model" / "notes" / "thesis.tex").read_text() == "years of work"
     assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
 
 
@@ -238,7 +247,7 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     assert 'from_pretrained("me/renamed")' in card.text
 
 
-def test_a_folder_that_is_no_finished_run_is_refused(tmp_path: Path, capsys):
+def test_the_folder_of_an_unfinished_run_is_refused(tmp_path: Path, capsys):
     assert "config.yaml is missing" in refusal(capsys, tmp_path, "--hub_model_id", "me/x")
 
 
@@ -248,7 +257,7 @@ def test_results_that_are_not_json_are_refused(dan_run: Path, capsys):
 
 
 @pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space", "-/-"])
-def test_a_name_that_no_repository_can_have_is_refused(dan_run: Path, name: str, capsys):
+def test_an_invalid_repository_id_is_refused(dan_run: Path, name: str, capsys):
     message = refusal(capsys, dan_run, f"--hub_model_id={name}")
     assert f"invalid repository id '{name}'" in message
 
@@ -356,7 +365,7 @@ found["me/talker Encoder, responses"] = encoder.encode(texts, side="response").t
 print(json.dumps({"found": found, "metric": metric_value, "had_package": had_package}))
 """
 
-# The page runs from what its Space holds, and takes the model from the Hub.
+# The page runs from the files of its Space, and loads the model from the Hub.
 PAGE = """
 import json, sys
 from pathlib import Path
@@ -372,7 +381,7 @@ print(json.dumps([[one.text, one.score] for one in index.suggest(json.loads(sys.
 
 @pytest.fixture(scope="module")
 def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
-    """A run pushed to a Hub on loopback, and read back by name, each in a process of its own."""
+    """A run pushed to a Hub on loopback, and loaded by name, each in a separate process."""
     folder = tmp_path_factory.mktemp("hub")
     run = make_run(folder / "tiny", tiny_tokenizer)
     with LoopbackHub() as server:
@@ -417,7 +426,7 @@ def test_each_push_of_a_model_is_one_commit_with_all_its_files(hub):
     assert repository.files() == {name: path.read_bytes() for name, path in on_disk.items()}
 
 
-def test_a_second_push_takes_away_results_that_are_no_longer_there(hub):
+def test_a_second_push_deletes_results_that_no_longer_exist(hub):
     first, second = [files for _, _, files in hub.repositories["models", "me/talker"].commits]
     assert ".eval_results/snli.yaml" in first
     assert ".eval_results/snli.yaml" not in second
@@ -448,9 +457,7 @@ def test_encoder_reads_a_repository_by_name(hub):
         ("read token", "the token may not write there (403)", " --private"),
     ],
 )
-def test_a_token_that_does_not_do_gives_one_message_with_the_command_for_later(
-    hub, case: str, reason: str, option: str
-):
+def test_an_invalid_token_gives_one_message_with_the_command_for_later(hub, case: str, reason: str, option: str):
     assert hub.pushed[case]["code"] == 2
     (message,) = hub.pushed[case]["error"]
     assert reason in message
@@ -489,14 +496,14 @@ def test_a_page_is_pushed_as_a_space_that_runs_by_itself(hub):
     np.testing.assert_allclose([score for _, score in hub.page], scores[order], rtol=2e-3)
 
 
-def test_a_page_that_is_not_pushed_gives_one_message_with_the_command_for_later(hub):
+def test_a_failed_push_of_a_page_gives_one_message_with_the_command_for_later(hub):
     (message,) = hub.pushed["page, network down"]["error"]
     assert message.endswith(
         f"python -m trainer.publish --index {hub.run}-replies --hub_model_id me/talker --space_id me/page"
     )
 
 
-def test_a_page_of_what_is_no_index_is_refused(tmp_path: Path, capsys):
+def test_a_page_without_an_index_is_refused(tmp_path: Path, capsys):
     message = refusal(capsys, "--index", tmp_path, "--hub_model_id", "me/talker", "--space_id", "me/page")
     assert f"--index: {tmp_path} is not the folder of an index" in message
     assert "suggestion build" in message

@@ -1,4 +1,4 @@
-"""A published card: the Hub's validator takes it, its examples run, it names licenses and speed."""
+"""A published card: the Hub's validator accepts it, its examples run, it names licenses and speed."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ from trainer.publish.folder import build_folder
 from trainer.publish.model_card import find_licenses, write_card
 
 RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
-# Of the Hub's list of tasks, those that a sentence encoder is for.
+# The tasks in the Hub's list that suit a sentence encoder.
 TASKS = {"sentence-similarity", "feature-extraction", "text-ranking", "text-classification"}
 
 
@@ -38,7 +38,7 @@ def card_of(folder: Path, results: dict = RESULTS, settings: dict = SETTINGS) ->
 # -- metadata ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_hubs_validator_is_sent_the_card_and_takes_it(tmp_path, monkeypatch):
+def test_the_hubs_validator_receives_the_card_and_accepts_it(tmp_path, monkeypatch):
     with LoopbackHub() as hub:
         monkeypatch.setattr(constants, "ENDPOINT", hub.url)
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
@@ -57,9 +57,9 @@ def test_metadata_are_read_and_written_back_without_loss(tmp_path):
     assert not set(read) - {"model-index", *vars(ModelCardData(language="en"))}  # no key that the Hub does not know
 
 
-def test_tasks_and_names_are_of_the_forms_that_the_hub_knows(tmp_path):
+def test_tasks_and_names_have_the_forms_of_the_hub(tmp_path):
     settings = SETTINGS | {"pairs": ["someone/talk:english@refs/convert/parquet", "someone/talk:french"]}
-    data = card_of(tmp_path, settings=settings).data
+    data = card_of(tmp_path, RESULTS | {"hub_sources": [*settings["pairs"], settings["snli"]]}, settings).data
     assert {data.pipeline_tag, *(result.task_type for result in data.eval_results)} <= TASKS
     assert data.datasets == ["someone/talk", "stanfordnlp/snli"]
     assert all(re.fullmatch(r"[\w.-]+(/[\w.-]+)?", result.dataset_type) for result in data.eval_results)
@@ -68,23 +68,23 @@ def test_tasks_and_names_are_of_the_forms_that_the_hub_knows(tmp_path):
 # -- licenses ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_models_license_is_the_one_that_was_set(tmp_path):
+def test_the_model_has_the_license_of_its_option(tmp_path):
     assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
 
 
 @pytest.mark.parametrize("name", ["mit", "cc-by-nc-sa-4.0", "llama3.1", "other", "c-uda", "gpl-3.0"])
-def test_licenses_as_the_hub_spells_them_are_taken(name):
+def test_license_ids_of_the_hub_are_accepted(name):
     build_arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name)
 
 
 @pytest.mark.parametrize("name", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
-def test_what_cannot_be_a_license_of_the_hub_is_refused(name):
+def test_an_invalid_license_id_is_refused(name):
     with pytest.raises(InputError, match=r"(?s)^license is .* expected a license as the Hub spells it"):
         build_arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name)
 
 
-def test_licenses_of_the_data_are_those_that_their_cards_state(tmp_path, monkeypatch):
+def test_licenses_of_the_data_come_from_their_cards(tmp_path, monkeypatch):
     cards = {
         "stated": "---\nlicense: cc-by-4.0\n---\n",
         "two": "---\nlicense: [mit, cc0-1.0]\n---\n",
@@ -104,26 +104,29 @@ def test_licenses_of_the_data_are_those_that_their_cards_state(tmp_path, monkeyp
     assert found == {"stated": "cc-by-4.0", "two": "mit and cc0-1.0", "talk:all@main": "odbl"}
 
 
-def test_the_license_told_to_a_command_reaches_the_models_card(tmp_path):
+def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
     (tmp_path / "quora.tsv").write_text("question1\tquestion2\nWhy?\tHow so?\n")
     command = ["paraphrases", str(tmp_path / "quora.tsv"), "-o", str(tmp_path / "quora"), "--license", "cc-by-nc-4.0"]
     assert prepare(command) == 0
     settings = SETTINGS | {"tasks": {"paraphrases": 1}, "paraphrases": [str(tmp_path / "quora")]}
     results = RESULTS | {"leakage": {"paraphrases": {"removed": 0}}}
-    assert "| quora | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
+    assert "| local dataset | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
 
 
 def test_the_cards_table_names_the_licenses_and_keeps_those_of_the_run(tmp_path):
     results = RESULTS | {"licenses": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
     text = card_of(tmp_path, results).text
-    assert "| someone/talk-pairs, chats | someone/talk-pairs: cc-by-4.0, chats: not stated | response" in text
+    assert (
+        "| someone/talk-pairs, local dataset | someone/talk-pairs: cc-by-4.0, local dataset: not stated | response"
+        in text
+    )
     assert "| stanfordnlp/snli | cc-by-sa-4.0 | snli 2,345 |" in text
 
 
 # -- languages --------------------------------------------------------------------------------------------------------
 
 
-def test_the_models_languages_are_those_that_were_set(tmp_path):
+def test_the_model_has_the_languages_of_its_option(tmp_path):
     assert Arguments().language == card_of(tmp_path).data.language == ["en"]
     assert card_of(tmp_path).text.count(" in English") == 2
     card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
@@ -132,13 +135,13 @@ def test_the_models_languages_are_those_that_were_set(tmp_path):
 
 
 @pytest.mark.parametrize("languages", [[], ["english"], ["EN"], ["en", "en-GB"], ["e"], ["de", ""]])
-def test_what_cannot_be_a_language_of_the_hub_is_refused(languages):
+def test_an_invalid_language_code_is_refused(languages):
     with pytest.raises(InputError, match=r"^language is .* expected ISO 639 codes"):
         build_arguments(pairs=["data"], tasks={"response_prediction": 1}, language=languages)
 
 
 @pytest.mark.parametrize("languages", [["en"], ["de", "fr", "yue"], ["multilingual"]])
-def test_iso_639_codes_are_taken_from_a_preset_and_the_command_line(languages, tmp_path):
+def test_iso_639_codes_are_accepted_from_a_preset_and_the_command_line(languages, tmp_path):
     task = "tasks: {response_prediction: 1}\npairs: data\n"
     (tmp_path / "preset.yaml").write_text(f"{task}language: {languages}\n")
     assert parse_arguments([str(tmp_path / "preset.yaml")]).language == languages
@@ -148,7 +151,7 @@ def test_iso_639_codes_are_taken_from_a_preset_and_the_command_line(languages, t
 # -- speed ------------------------------------------------------------------------------------------------------------
 
 
-def test_speed_is_shown_where_it_was_measured(tmp_path):
+def test_speed_is_shown_if_it_was_measured(tmp_path):
     assert "## Speed" not in card_of(tmp_path).text
     assert (
         "\n`Encoder` encodes 12,346 sentences per second with 2 threads, "
@@ -156,7 +159,7 @@ def test_speed_is_shown_where_it_was_measured(tmp_path):
     )
 
 
-def test_speed_is_of_sentences_that_were_encoded_and_changes_nothing(tiny_tokenizer, monkeypatch):
+def test_speed_counts_encoded_sentences_and_has_no_side_effect(tiny_tokenizer, monkeypatch):
     encoded, clock = [], itertools.count()
     monkeypatch.setattr(machine.Encoder, "encode", lambda _, texts: encoded.append(len(texts)))
     monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock) / 16)  # a pass takes 1/16 of a second
@@ -197,7 +200,7 @@ def test_every_example_runs(
 
 
 def run(block: str) -> float:
-    """Runs an example; the product of its `u` and `v`, where it has them."""
+    """Run an example; the dot product of its `u` and `v`, if it has them."""
     names: dict = {}
     exec(compile(block, "README.md", "exec"), names)
     return float(names["u"] @ names["v"]) if "u" in names else 0.0

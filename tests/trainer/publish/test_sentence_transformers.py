@@ -1,4 +1,4 @@
-"""A published folder in sentence-transformers: vectors cut short, and training both routes further."""
+"""A published folder in sentence-transformers: truncated vectors, and fine-tuning of both routes."""
 
 from pathlib import Path
 
@@ -36,7 +36,7 @@ def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_truncate_dim_gives_the_first_numbers_on_both_routes(kind, tiny_tokenizer, tmp_path):
+def test_truncate_dim_gives_the_first_dimensions_on_both_routes(kind, tiny_tokenizer, tmp_path):
     model = make_model(kind, len(tiny_tokenizer))
     folder = build_folder(model, tiny_tokenizer, tmp_path)
     vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
@@ -114,7 +114,7 @@ def test_the_trainer_of_sentence_transformers_trains_both_routes(kind, tiny_toke
     model.eval()
     for route in ("encode_query", "encode_document"):
         assert np.array_equal(getattr(again, route)(TEXTS), getattr(model, route)(TEXTS))
-    # What was saved is a folder of ours still: the bare encoder in it gives the sentence embeddings.
+    # The saved folder still opens with AutoModel: the encoder gives the sentence embeddings.
     batch = tiny_tokenizer(TEXTS, padding=True, return_tensors="pt")
     vectors = AutoModel.from_pretrained(saved).eval()(batch["input_ids"], batch["attention_mask"]).pooler_output
     np.testing.assert_allclose(vectors.detach().numpy(), model.encode(TEXTS), atol=1e-6)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from datasets import Dataset
 
-from tests.trainer.evaluation.corpora import COLORS, THINGS, evaluation_data, write_corpora
+from tests.trainer.evaluation.invented_data import COLORS, THINGS, evaluation_data, write_data_folder
 
 __all__ = ["evaluation_data", "write_data"]
 
@@ -12,8 +12,8 @@ __all__ = ["evaluation_data", "write_data"]
 def write_data(folder: Path) -> None:
     """Write the evaluation datasets, SNLI's training pairs, and books/, sentences in order."""
     folder.mkdir()
-    write_corpora(folder)
-    # The training pairs of `write_corpora` share their premise with the evaluation pairs, so all would be removed.
+    write_data_folder(folder)
+    # The training pairs of `write_data_folder` share their premise with the evaluation pairs, so all would be removed.
     inference = [{"premise": f"A lamp, the {n}th", "hypothesis": f"Lamp {n}", "label": n % 3} for n in range(40)]
     Dataset.from_list(inference).to_parquet(folder / "snli" / "train-00000-of-00001.parquet")
     things = [(color, thing) for color in COLORS for thing in THINGS]

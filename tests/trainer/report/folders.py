@@ -1,4 +1,4 @@
-"""Folders as runs, sweeps and saved models leave them, made up: configs and results, and something for weights."""
+"""Invented folders of runs, sweeps and saved models: configs, results, and a stand-in for weights."""
 
 import json
 from pathlib import Path

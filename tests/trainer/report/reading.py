@@ -18,7 +18,7 @@ def tables(folder: Path) -> list[list[list[str]]]:
 
 
 def table_with(folder: Path, *titles: str) -> list[list[str]]:
-    """The rows of the one table that begins with these titles."""
+    """The rows of the only table that begins with these titles."""
     (table,) = [table for table in tables(folder) if table[0][: len(titles)] == list(titles)]
     return table[1:]
 

@@ -100,7 +100,7 @@ def test_a_tenth_gives_most_where_it_has_over_half_of_a_positive_gain(tmp_path, 
         for share, score in ((0.0, 0.5), (0.1, tenth), (0.5, 0.9), (1.0, full))
     ]
     claims, _ = check(tmp_path, {"figure8": points})
-    # On captions each tenth gives a tenth.
+    # On captions, each tenth of SNLI gives a tenth of the gain.
     assert [each for each, _ in claims[TENTH]] == [holds, False]
     assert f"without 0.500, with a tenth {tenth:.3f}, with all {full:.3f}" in claims[TENTH][0][1]
 
@@ -123,7 +123,7 @@ def sets(trained_on: str, method: str | None, sources: str, *scores: float) -> d
     ("ours", "holds", "better"),
     [((0.5, 0.5, 0.1), True, "2 of 3"), ((0.5, 0.1, 0.1), False, "1 of 3"), ((0.3, 0.3, 0.3), False, "0 of 3")],
 )
-def test_siamese_cbow_beats_word2vec_of_the_same_texts_where_it_is_better_on_over_half_of_the_sets(
+def test_siamese_cbow_beats_word2vec_of_the_same_texts_where_it_is_better_on_over_half_of_the_datasets(
     tmp_path, ours, holds, better
 ):
     rows = [
@@ -132,7 +132,7 @@ def test_siamese_cbow_beats_word2vec_of_the_same_texts_where_it_is_better_on_ove
         sets(WORDS, "sif", "books", 0.9, 0.9, 0.9),
     ]
     claims, _ = check(tmp_path, {"siamese_table1": rows})
-    assert [each for each, _ in claims[SIAMESE]] == [holds] and f"better on {better} sets" in claims[SIAMESE][0][1]
+    assert [each for each, _ in claims[SIAMESE]] == [holds] and f"better on {better} datasets" in claims[SIAMESE][0][1]
 
 
 def test_siamese_cbow_is_compared_with_both_kinds_of_word2vec(tmp_path):
@@ -171,7 +171,7 @@ def test_function_words_have_small_norms_where_most_of_the_smallest_are_stop_wor
     assert f"{100 * stop_words:.0f} %" in figures
 
 
-def test_every_claim_without_figures_says_that_it_was_not_measured(tmp_path):
+def test_every_claim_without_numbers_is_marked_as_not_measured(tmp_path):
     claims, page = check(tmp_path, {})
     assert claims == {}
     every = (TRANSFORMER, LSTM, CAPTIONS, NEWS, TENTH, ATTENTION, SIAMESE, NORMS)

@@ -1,4 +1,4 @@
-"""Measurements: each value is measured once, by the evaluators. The encoders are made up."""
+"""Measurements: each value is measured once, by the evaluators. The encoders are invented."""
 
 import json
 from collections.abc import Callable
@@ -23,7 +23,7 @@ DAN = {"model_type": "convsim_dan"}
 
 
 class CountingLoader:
-    """Stands for `load_encoder`: a fake encoder for each model, and the models that were loaded."""
+    """Replaces `load_encoder`: a fake encoder for each model, and the models that were loaded."""
 
     def __init__(self) -> None:
         self.loaded: list[str] = []
@@ -83,7 +83,7 @@ def test_other_weights_or_sources_discard_the_measurements(
     scores = measurements.scores(open_system(folder), "stsb")
     assert loader.encoded > before
     assert scores == evaluate_encoder(loader(str(folder / "model")), data, "both", ["stsb"], intervals=True)["stsb"]
-    # The old measurements are gone, and the new ones are kept.
+    # The new measurements have replaced the old ones.
     after = loader.encoded
     assert measurements.scores(open_system(folder), "stsb") == scores and loader.encoded == after
 
@@ -139,7 +139,7 @@ def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: Countin
     assert json.loads((tmp_path / "measured" / "model.json").read_text())["snli"] is None
 
 
-def test_each_system_and_the_data_alone_have_a_file_of_their_own(
+def test_each_system_and_the_data_have_a_separate_file(
     tmp_path: Path, loader: CountingLoader, data: EvaluationData
 ) -> None:
     measurements = Measurements(data, SOURCES, tmp_path / "measured")

@@ -1,4 +1,4 @@
-"""The page: what its Markdown, its JSON and its folder hold."""
+"""The page: the contents of its Markdown, its JSON and its folder."""
 
 import json
 from pathlib import Path
@@ -40,7 +40,7 @@ def test_a_cell_is_a_float_with_three_decimals_a_count_or_text(tmp_path: Path, c
     assert written(page)[0].splitlines()[2] == f"| {text} |"
 
 
-def test_a_table_without_rows_leaves_no_trace(tmp_path: Path) -> None:
+def test_a_table_without_rows_is_not_written(tmp_path: Path) -> None:
     page = Page(tmp_path)
     page.table("empty", ["a", "b"], [], {"a": 1})
     markdown, values = written(page)

@@ -14,7 +14,7 @@ from trainer.command_line import parse_arguments
 from trainer.report import plan as module
 from trainer.report.plan import ReportPlan, read_plan, run_plan
 
-# Records its call, and writes what a finished run has or fails.
+# Records its call, and writes the files of a finished run or fails.
 STAND_IN = """
 import json, sys
 from pathlib import Path
@@ -47,7 +47,7 @@ def read(folder: Path, **runs: Any) -> ReportPlan:
 
 
 def finish(folder: Path, plan: ReportPlan) -> None:
-    """Leave what the first training run of a plan leaves."""
+    """Write the files that the first training run of a plan writes."""
     (job,) = [job for job in plan.jobs if job.name == folder.name]
     how = job.command.index("--resume")
     arguments = parse_arguments(job.command[2:how])
@@ -157,13 +157,13 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
         ("{folder: runs, runs: {a: {train: small, needs: [b]}, b: {train: small, needs: [a]}}}",
          "plan.yaml: these runs need each other: "),
         ("{folder: runs, runs: {a: {train: small, needs: [a]}}}", "plan.yaml: these runs need each other: a"),
-        ("{folder: runs, runs: {a: {train: smal}}}", "plan.yaml: a: there is no preset smal in "),
+        ("{folder: runs, runs: {a: {train: unknown}}}", "plan.yaml: a: there is no preset unknown in "),
         ("{folder: runs, runs: {a: {train: small, options: {max_step: 3}}}}", "plan.yaml: a: command line: "),
         ("{folder: runs, runs: {a: {train: small, options: {max_steps: x}}}}", "--max_steps: expected a whole"),
         ("{folder: runs, runs: {a: {sweep: small}}}", "plan.yaml: a: a sweep needs vary, a list of KEY=A,B"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_one_line_that_names_the_place(tmp_path: Path, text: str, message: str) -> None:
+def test_a_mistake_is_one_line_that_names_the_entry(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "plan.yaml"
     path.write_text(text)
     with pytest.raises(InputError) as caught:
@@ -197,6 +197,6 @@ def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pyt
 def test_the_shipped_plan_has_existing_presets_and_options(monkeypatch: pytest.MonkeyPatch) -> None:
     package = Path(module.__file__).parent
     monkeypatch.setattr(module, "PRESETS", package.parent / "presets")
-    monkeypatch.chdir("/")  # where none of its runs exists
+    monkeypatch.chdir("/")  # a folder in which none of its runs exists
     plan = read_plan(package / "small.yaml")
     assert len(plan.jobs) == len(plan.folders) > 20

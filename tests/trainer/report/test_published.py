@@ -87,7 +87,7 @@ def test_yang_examples_and_statements_are_the_papers(published: dict[str, Any], 
     assert f"is {yang['gains']['captions_tuned']}% absolute higher" in text
     pairs, overlap = yang["stsb"]["pairs"], yang["snli_overlap"]["pairs"]
     assert f"train ({pairs['train']:,}), dev ({pairs['dev']:,}) and test ({pairs['test']:,})" in text
-    # The paper gives each set the other's size.
+    # The paper swaps the sizes of the two datasets.
     assert f"{overlap['dev']} out of the {pairs['test']:,} pairs within the STS Benchmark dev" in text
     assert f"{overlap['test']} out of the {pairs['dev']:,} pairs in the STS Benchmark test" in text
     for genre, count in yang["stsb"]["test_pairs"].items():
@@ -107,7 +107,7 @@ def kenter_row(name: str, row: dict[str, Any], decimals: tuple[int, ...]) -> str
     return " ".join([name, *cells])
 
 
-def test_kenter_table_1_is_the_papers_whole(published: dict[str, Any], texts: dict[str, str]) -> None:
+def test_kenter_table_1_is_complete(published: dict[str, Any], texts: dict[str, str]) -> None:
     words = []
     for year, sets in published["kenter2016"]["table1"]["sets"].items():
         words += [year, *(kenter_row(name, row, (4, 4, 4, 4)) for name, row in sets.items())]
@@ -115,7 +115,7 @@ def test_kenter_table_1_is_the_papers_whole(published: dict[str, Any], texts: di
     assert " ".join(["Dataset", names, *words, "the mean of"]) in texts["004"]
 
 
-def test_kenter_tables_2_and_3_are_the_papers_whole(published: dict[str, Any], texts: dict[str, str]) -> None:
+def test_kenter_tables_2_and_3_are_complete(published: dict[str, Any], texts: dict[str, str]) -> None:
     kenter, text = published["kenter2016"], texts["004"]
     rows = [kenter_row(name, row, (2, 4)) for name, row in kenter["table2"]["sets"]["2014"].items()]
     assert " ".join(["Dataset", *kenter["table2"]["system_names"], *rows]) in text
@@ -151,7 +151,7 @@ def test_kenter_statements_and_words_are_the_papers(published: dict[str, Any], t
     assert words["neighbors"]["me"] == {"word2vec": ["him"], "siamese_cbow": ["I", "my"]}
 
 
-def test_sets_of_siamese_cbow_go_by_our_names(published: dict[str, Any]) -> None:
+def test_datasets_of_siamese_cbow_have_our_names(published: dict[str, Any]) -> None:
     kenter = published["kenter2016"]
     sets = kenter["table1"]["sets"]
     assert {year: set(names) for year, names in sets.items()} == {year: set(STS_SETS[year]) for year in YEARS}
@@ -163,7 +163,7 @@ def test_sets_of_siamese_cbow_go_by_our_names(published: dict[str, Any]) -> None
         assert set(names) <= set(STS_SETS[year])
 
 
-def test_every_row_has_a_figure_for_each_column(published: dict[str, Any]) -> None:
+def test_every_row_has_a_value_for_each_column(published: dict[str, Any]) -> None:
     tables = [part for paper in published.values() for part in paper.values() if "columns" in part]
     assert len(tables) == 6
     for table in tables:

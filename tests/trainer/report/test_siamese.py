@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
-from tests.trainer.evaluation.corpora import COLORS, THINGS, sts
+from tests.trainer.evaluation.invented_data import COLORS, THINGS, sts
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.report import measurements as module
@@ -50,7 +50,7 @@ def word_table(name: str) -> np.ndarray:
 
 
 def load(model: str) -> Encoder:
-    """Stands for `load_encoder`: averages of `word_table`, by the name of the run's folder."""
+    """Replaces `load_encoder`: averages of `word_table`, by the name of the run's folder."""
     folder = Path(model).parent
     vocabulary = {word: number for number, word in enumerate(["[PAD]", "[UNK]", *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -65,12 +65,12 @@ def load(model: str) -> Encoder:
 
 
 def cosines(name: str, key: str) -> tuple[np.ndarray, np.ndarray]:
-    """A set's cosines of averages in float64, and its gold scores."""
+    """A dataset's cosines of averages in float64, and its gold scores."""
     year, each = SETS[key]
     pairs, table = sts()[year][each], word_table(name).astype(np.float64)
 
     def average(text: str) -> np.ndarray:
-        # "semeval" and "dictionary" are no word; those without a vector count.
+        # "semeval" and "dictionary" are not words; words without a vector count.
         return np.mean([table[WORDS.index(word) + 2] for word in text.replace(":", " :").split() if word in WORDS], 0)
 
     both = [(average(pair["sentence1"]), average(pair["sentence2"])) for pair in pairs]
@@ -98,7 +98,7 @@ def metrics(losses: list[float]) -> list[dict[str, Any]]:
 
 
 def sweep(folder: Path, key: str, base: Any, *values: str) -> Path:
-    """A finished study; the runs' losses fall to a value's length at their end."""
+    """A finished study; the loss of a run falls to the number of characters of its value."""
     rows = [{"run": "base", "varied": {}}, *({"run": value, "varied": {key: value}} for value in values)]
     for row in rows:
         config = {"model_type": "convsim_cbow", "embedding_size": base}
@@ -174,7 +174,7 @@ def test_table_1_shows_the_numbers_of_json_and_their_means(report: Path, numbers
     assert shown == set(SETTINGS)
 
 
-def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, Any], published: Any) -> None:
+def test_published_results_are_beside_ours(report: Path, numbers: dict[str, Any], published: Any) -> None:
     table1, columns = published["table1"], numbers["siamese_published"]
     for place, name in enumerate(table1["system_names"]):
         expected = [table1["sets"][year][each]["pearson"][place] for year, each in SETS.values()]
@@ -190,19 +190,19 @@ def test_published_figures_stand_beside_ours(report: Path, numbers: dict[str, An
             assert shows(cell, value) if value is not None else cell == ""
 
 
-def test_sets_that_are_not_there_are_named(report: Path) -> None:
+def test_missing_datasets_are_named(report: Path) -> None:
     text = (report / "README.md").read_text("utf-8")
     assert "3 of the paper's 20 datasets; missing: " in text and "2012 MSRvid" in text and "2015 images" in text
 
 
-def test_length_and_overlap_of_a_set_by_hand(report: Path, numbers: dict[str, Any]) -> None:
+def test_length_and_overlap_of_a_dataset_by_hand(report: Path, numbers: dict[str, Any]) -> None:
     # "semeval: a red car" and "semeval: the car is red": 4 and 5 words, of which 3 of 6 are both's.
     found = numbers["sets"]["2012 MSRpar"]
     assert (found["pairs"], found["length"], found["length_deviation"]) == (30, 4.5, 0.5)
     assert found["overlap"] == pytest.approx(3 / 6)
     assert set(numbers["sets"]) == set(SETS)
     (line,) = [line for line in table_with(report, "dataset", "pairs") if line[0] == "2012 MSRpar"]
-    assert line[1:4] == ["30", "4.50 ± 0.50", ""] and line[4:] == ["50 %", "14 %"]  # the paper tells the overlap only
+    assert line[1:4] == ["30", "4.50 ± 0.50", ""] and line[4:] == ["50 %", "14 %"]  # the paper has the overlap only
 
 
 def test_curves_during_training_are_those_of_the_metrics(report: Path, numbers: dict[str, Any]) -> None:
@@ -276,9 +276,7 @@ def test_neighbors_of_words_are_those_above_a_cosine_nearest_first(report: Path,
 
 
 @pytest.mark.parametrize("kind", ["none", "a saved model", "another task"])
-def test_without_a_system_that_is_compared_there_are_the_published_figures(
-    tmp_path: Path, published: Any, kind: str
-) -> None:
+def test_without_compared_systems_there_are_only_published_results(tmp_path: Path, published: Any, kind: str) -> None:
     systems = {
         "none": lambda: [],
         "a saved model": lambda: [open_system(write_model(tmp_path / "model", {"model_type": "convsim_dan"}))],
@@ -294,7 +292,7 @@ def test_without_a_system_that_is_compared_there_are_the_published_figures(
     assert not page.values.get("siamese_table1")
 
 
-def test_without_the_sets_nothing_is_written(tmp_path: Path, published: Any) -> None:
+def test_without_the_datasets_nothing_is_written(tmp_path: Path, published: Any) -> None:
     page = Page(tmp_path / "report")
     write_siamese(page, Measurements({}, {}, tmp_path / "measured"), [], [], published)
     page.save()

@@ -1,4 +1,4 @@
-"""The tables of Yang et al. over made-up encoders: published rows as published, ours against NumPy."""
+"""The tables of Yang et al. over fake encoders: published rows as published, ours against NumPy."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -10,8 +10,8 @@ import pytest
 import yaml
 from datasets import DatasetDict, concatenate_datasets
 
-from tests.trainer.evaluation.corpora import snli
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.trainer.evaluation.invented_data import snli
 from tests.trainer.report.data import evaluation_data
 from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
@@ -32,7 +32,7 @@ RUN = {"rows": {"pairs": 1000, "snli": 321}}
 
 
 class Multitask(FakeEncoder):
-    """Knows every answer; always sees a contradiction."""
+    """Knows every answer; always predicts a contradiction."""
 
     def nli_logits(self, premises: Iterable[str], hypotheses: Iterable[str]) -> np.ndarray:
         return np.array([[0.0, 1.0, 2.0]] * len(list(premises)))
@@ -108,7 +108,7 @@ def angles(name: str, first: list[str], second: list[str]) -> np.ndarray:
     return -np.arccos((u * v).sum(1) / np.linalg.norm(u, axis=1) / np.linalg.norm(v, axis=1))
 
 
-def test_every_published_row_is_there_with_its_figures(report: Path, published: Any) -> None:
+def test_every_published_row_has_its_values(report: Path, published: Any) -> None:
     percent = {"table1": ["P@1"], "table2": ["accuracy"], "table6": ["dev", "test 2017"]}
     for name, titles in percent.items():
         rows = table_with(report, "system", "run", *titles)
@@ -145,7 +145,7 @@ def test_markdown_shows_the_numbers_of_json(report: Path, numbers: dict[str, Any
         assert all(shows(cell, row["test"][name]["pearson"]) for cell, name in zip(cells[2:], GENRES, strict=True))
 
 
-def test_response_prediction_has_those_that_trained_it_and_the_baselines(numbers: dict[str, Any]) -> None:
+def test_response_prediction_has_the_systems_that_trained_it_and_the_baselines(numbers: dict[str, Any]) -> None:
     rows = {row["system"]: row for row in numbers["table1"]}
     assert list(rows) == ["DAN, conversations", "DAN, conversations + SNLI", "BM25", "TF-IDF"]
     assert rows["DAN, conversations + SNLI"]["p_at_1"] > 0.5 > rows["DAN, conversations"]["p_at_1"]
@@ -153,7 +153,7 @@ def test_response_prediction_has_those_that_trained_it_and_the_baselines(numbers
     assert rows["BM25"]["p_at_1"] == rows["TF-IDF"]["p_at_1"] == 1
 
 
-def test_snli_has_those_that_trained_it_with_their_training_pairs(numbers: dict[str, Any]) -> None:
+def test_snli_has_the_systems_that_trained_it_with_their_training_pairs(numbers: dict[str, Any]) -> None:
     (row,) = numbers["table2"]
     assert row["run"] == "dan_snli" and row["training_pairs"] == 321
     assert row["accuracy"] == pytest.approx(1 / 3) and row["split"] == "test"
@@ -170,7 +170,7 @@ def test_stsb_is_pearson_of_the_angle_by_split_and_genre(numbers: dict[str, Any]
                 own = np.array([genre in ("all", each) for each in pairs["genre"]])
                 expected = np.corrcoef(scores[own], gold[own])[0, 1]
                 assert rows[name, False][split][genre]["pearson"] == pytest.approx(expected, abs=1e-5)
-    # Tuning is stopped on dev, where it never gets worse.
+    # Tuning stops early on dev, where the score never gets worse.
     for name in ("dan", "dan_snli"):
         assert rows[name, True]["dev"]["all"]["pearson"] >= rows[name, False]["dev"]["all"]["pearson"] - 1e-6
 
@@ -205,7 +205,7 @@ def test_shares_of_snli_are_in_order_with_the_base_run(report: Path, numbers: di
     assert (report / "figure8.png").is_file() and (report / "figure7.png").is_file()
 
 
-def test_overlap_with_snli_is_counted_whatever_the_order_and_the_case(report: Path, numbers: dict[str, Any]) -> None:
+def test_overlap_with_snli_ignores_order_and_case(report: Path, numbers: dict[str, Any]) -> None:
     assert numbers["overlap"] == {
         "training_pairs": 33,
         "dev": {"pairs": 1, "sentences": 1, "of": 30},

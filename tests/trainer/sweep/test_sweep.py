@@ -24,17 +24,19 @@ from trainer.sweep.scoring import score_items
 from trainer.sweep.table import format_table
 from trainer.sweep.variations import expand_variations, parse_variation
 
-# Prepares the folder as the trainer does. Its seed says how it ends: 13 fails, 99 takes a minute.
+# Prepares the folder as the trainer does. The seed decides how it ends: 13 fails, 99 takes a minute.
 STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
 from trainer.command_line import parse_arguments
-from trainer.training.run_folder import prepare_folder
+from trainer.training.run_folder import begin_run, open_folder
 
 arguments = parse_arguments(sys.argv[1:])
 folder = Path(arguments.output_dir)
-prepare_folder(folder, arguments)
+opened = open_folder(folder, arguments)
+opened.__enter__()
+begin_run(folder, arguments)
 print("begun")
 with (folder.parent / "calls.txt").open("a") as calls:
     print(os.getpid(), os.environ["OMP_NUM_THREADS"], *sys.argv[1:], file=calls)
@@ -83,7 +85,7 @@ def planned(preset: str, *variations: str, overrides: tuple = (), grid: bool = F
 
 
 def calls(folder: Path) -> list[str]:
-    """What the stand-in was called with."""
+    """The arguments of the stand-in's calls."""
     path = folder / "calls.txt"
     return path.read_text().splitlines() if path.is_file() else []
 
@@ -148,7 +150,7 @@ def test_a_dotted_key_leaves_the_rest_of_its_mapping(preset):
     assert [run.arguments.model_config for run in combined.values()] == [expected]
 
 
-def test_mappings_and_lists_mean_what_they_mean_to_the_trainer(preset):
+def test_mappings_and_lists_are_parsed_as_by_the_trainer(preset):
     runs = planned(
         preset,
         'model_config={"token_dropout": 0.5}',
@@ -244,7 +246,7 @@ def test_a_finished_run_with_other_settings_is_an_error_that_names_them(preset, 
     message = refused(capsys, preset, "--vary", "seed=2,1", "--max_steps", "7", "-o", str(folder))
     assert f"{folder}/base holds a run with other settings (max_steps was 1000, is 7)" in message
     assert calls(folder) == before
-    # What does not change what is learned may differ, and so may the folder's place.
+    # Settings without effect on the model may differ, and the folder may have been moved.
     moved = folder.rename(tmp_path / "moved")
     assert sweep.main([preset, "--vary", "seed=1", "--log_every", "3", "-o", str(moved)]) == 0
     assert calls(moved) == before
@@ -258,7 +260,7 @@ def test_a_failed_run_is_reported_and_the_others_continue(preset, stand_in, tmp_
     assert table["seed=13"]["note"] == "failed (exit code 3): error: out of luck" and "stsb" not in table["seed=13"]
     assert table["seed=1"]["stsb"] == 0.5 and "note" not in table["seed=1"]
     assert "failed (exit code 3): error: out of luck" in capsys.readouterr().out
-    # Only the one that failed is tried again; a table alone tells of it, and is no failure itself.
+    # Only the failed run is repeated; with --table_only, the table shows the failure and the exit code is 0.
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder)]) == 1
     assert len(calls(folder)) == 4 and "--seed 13" in calls(folder)[-1]
     assert sweep.main([preset, "--vary", "seed=13,1", "-o", str(folder), "--table_only"]) == 0
@@ -292,7 +294,7 @@ def test_jobs_run_at_once_and_share_the_cores(preset, stand_in, tmp_path, monkey
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 128 + signal.SIGTERM), (signal.SIGINT, 130)])
 def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, number, code):
     folder = tmp_path / "sweep"
-    # What runs the tests in the background may have told its children to ignore Ctrl-C.
+    # A program that runs the tests in the background may have made its children ignore Ctrl-C.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += f"from trainer.sweep import __main__ as sweep; sweep.TRAINER = {str(stand_in)!r}; "
     argv = [preset, "--vary", "seed=98", "--seed", "99", "-o", str(folder)]
@@ -328,10 +330,10 @@ def test_the_bootstrap_agrees_with_a_loop_over_resamples():
     assert measured == comparison.paired_difference(comparison.pearson, ours, theirs, gold)
 
 
-def test_the_interval_of_a_mean_is_the_normal_one():
+def test_the_interval_of_a_mean_is_that_of_the_normal_distribution():
     generator = np.random.default_rng(2)
     theirs = (generator.random(5000) < 0.3).astype(float)
-    ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most items are answered alike
+    ours = np.where(generator.random(5000) < 0.1, 1 - theirs, theirs)  # most answers are the same
     measured = comparison.paired_difference(np.mean, ours, theirs)
     assert measured is not None
     mean, error = (ours - theirs).mean(), (ours - theirs).std() / np.sqrt(5000)
@@ -358,7 +360,7 @@ def test_runs_are_compared_on_the_same_items_only(preset, stand_in, tmp_path):
     )
     assert "stsb_difference" not in compared["stsb=null"] and "p_at_1_difference" in compared["stsb=null"]
     assert compared["learning_rate=0.3"]["stsb_difference"]["high"] < 0
-    # Seen from the other side.
+    # The comparison in the other direction.
     assert sweep.main([*argv, "--reference", "learning_rate=0.3"]) == 0
     turned = rows(folder)["base"]["stsb_difference"]["difference"]
     assert turned == pytest.approx(-compared["learning_rate=0.3"]["stsb_difference"]["difference"])
@@ -404,7 +406,7 @@ def write(folder: Path, rows: list[dict]) -> None:
 @pytest.fixture
 def tiny_preset(tmp_path) -> str:
     """A preset of a run that takes a second."""
-    things, colors = "dog cat car house boat tree".split(), "red green blue black white grey".split()
+    things, colors = "dog cat car house boat tree".split(), "red green blue black white gray".split()
     named = [(thing, color, name) for thing in things for color in colors for name in ("ann", "bob", "eve", "tom")]
     write(
         tmp_path / "pairs",

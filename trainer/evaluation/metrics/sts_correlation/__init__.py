@@ -1,1 +1,1 @@
-"""Pearson and Spearman correlation with gold similarity, whole and by group."""
+"""Pearson and Spearman correlation with gold similarity, in total and by group."""

@@ -77,7 +77,7 @@ def evaluation_data() -> dict[str, Any]:
     }
 
 
-def write_corpora(folder: Path) -> Path:
+def write_data_folder(folder: Path) -> Path:
     """Write `evaluation_data` as `pairs/`, `snli/`, `stsb/`, `cqa/` and `sts/` of a folder."""
     for split in SPLITS:
         for name, rows in (("pairs", pairs(split)), ("snli", snli(split)), ("stsb", stsb(split))):
