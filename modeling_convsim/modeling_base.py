@@ -2,7 +2,7 @@
 
 A batch holds `batch` sentences of at most `tokens` tokens. It is either padded, `input_ids (batch, tokens)` with an
 `attention_mask` of the same shape, or packed, `input_ids (total_tokens,)` with `cu_seqlens (batch + 1,)`: the offset at
-which each sentence starts, followed by `total_tokens`. A packed batch has no padding.
+which each sentence starts, followed by the one at which the last sentence ends. Ids after that belong to no sentence.
 
 To write an encoder, subclass `ConvSimConfig`, `ConvSimEncoder` and `ConvSimForMultitask` in one file and register the
 multitask class with `modeling_convsim.register_encoder`. Files named `modeling_*.py` in this folder are registered
@@ -181,6 +181,15 @@ class ConvSimPreTrainedModel(PreTrainedModel):
                 module.sparse = enabled  # DistributedDataParallel reads this attribute, too
 
 
+class ConvSimEncoderOutput(BaseModelOutputWithPooling):
+    """An encoder's output, in whose tuple `pooler_output` comes second, whether the input is packed or padded."""
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """The fields that are not None, after `last_hidden_state`, which is None for packed input."""
+        fields = super().to_tuple()
+        return fields if self.last_hidden_state is not None else (None, *fields)
+
+
 class ConvSimEncoder(ConvSimPreTrainedModel):
     """Maps token ids to L2-normalized sentence embeddings.
 
@@ -217,18 +226,35 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             f"{self.config.model_type} has no token weights: use a DAN with learned_token_weights: true, or CBOW"
         )
 
-    def prepare_packed(self, input_ids: Tensor, attention_mask: Tensor | None) -> Tensor:
-        """Validates packed `input_ids (total_tokens,)` and converts them to integers.
+    def prepare_packed(
+        self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Validates a packed batch and converts it to int64.
+
+        Returns:
+            The ids of the sentences, without any that follow the last one, and `cu_seqlens`.
 
         Raises:
-            ValueError: The shape is wrong, or there is an attention mask.
+            ValueError: A shape is wrong, there is an attention mask, or `cu_seqlens` are not offsets of the ids.
         """
         if input_ids.dim() != 1 or attention_mask is not None:
             raise ValueError(
                 "cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, "
                 f"got input_ids of shape {tuple(input_ids.shape)}"
             )
-        return input_ids.long()
+        if cu_seqlens.dim() != 1 or not len(cu_seqlens):
+            raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
+        cu_seqlens = cu_seqlens.long()
+        # Read in one transfer, for the sake of GPUs.
+        first, last, is_ascending = torch.stack(
+            [cu_seqlens[0], cu_seqlens[-1], (cu_seqlens[1:] >= cu_seqlens[:-1]).all().long()]
+        ).tolist()
+        if first or last > len(input_ids) or not is_ascending:
+            raise ValueError(
+                f"cu_seqlens goes from {first} to {last}{'' if is_ascending else ' and descends'}, expected ascending "
+                f"offsets from 0 to at most {len(input_ids)}, the number of packed input_ids"
+            )
+        return input_ids[:last].long(), cu_seqlens
 
     def prepare_padded(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
@@ -251,7 +277,9 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     def build_output(self, sentence: Tensor, **fields: Any) -> BaseModelOutputWithPooling:
         """L2-normalizes sentence vectors (batch, embedding_size) and builds the encoder's output."""
         # Under autocast the last layer returns half precision; normalize (and later score) in the weights' dtype.
-        return BaseModelOutputWithPooling(pooler_output=normalize(sentence.to(self.dtype)), **fields)
+        # Weights in half precision: norms that are computed in float32 are closer to one.
+        wide = sentence.to(torch.promote_types(self.dtype, torch.float32))
+        return ConvSimEncoderOutput(pooler_output=normalize(wide).to(self.dtype), **fields)
 
     def look_up_sums(
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None
@@ -404,13 +432,15 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
         """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
-        offsets = [cu_seqlens for _, _, cu_seqlens in batches if cu_seqlens is not None]
-        if len(offsets) < len(batches):
+        are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
+        if len(batches) == 1 or not are_packed:
             return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
+        packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
+        offsets = [cu_seqlens for _, cu_seqlens in packed]
         joined = offsets[0]
         for cu_seqlens in offsets[1:]:
             joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
-        input_ids = torch.cat([ids.long() for ids, _, _ in batches])
+        input_ids = torch.cat([ids for ids, _ in packed])
         pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
         return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
 

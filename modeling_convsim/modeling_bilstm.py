@@ -126,8 +126,8 @@ class ConvSimBilstmModel(ConvSimEncoder):
         Compiling needs `torch._dynamo.config.allow_rnn`.
         """
         if cu_seqlens is not None:
-            words = self._embed(self.prepare_packed(input_ids, attention_mask))
-            return self.build_output(self.projection(self._read_packed(words, cu_seqlens)))
+            input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            return self.build_output(self.projection(self._read_packed(self._embed(input_ids), cu_seqlens)))
         input_ids, mask = self.prepare_padded(input_ids, attention_mask)
         if output_hidden_states is None:
             output_hidden_states = self.config.output_hidden_states
@@ -162,7 +162,7 @@ class ConvSimBilstmModel(ConvSimEncoder):
         words_and_padding = F.pad(words, (0, 0, 0, 1))  # (total_tokens + 1, word_embedding_size)
         vectors = []
         for group in order.split(CPU_GROUP_SIZE if words.device.type == "cpu" else max(len(order), 1)):
-            steps = torch.arange(max(int(lengths[group].max()), 1), device=words.device).unsqueeze(1)  # (width, 1)
+            steps = torch.arange(max([1, *lengths[group].tolist()]), device=words.device).unsqueeze(1)  # (width, 1)
             # (width, sentences)
             indices = torch.where(steps < lengths[group], cu_seqlens[group] + steps, len(words))
             vectors.append(self._read(_gather(words_and_padding, indices), lengths[group])[1])

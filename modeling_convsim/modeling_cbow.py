@@ -55,7 +55,7 @@ class ConvSimCbowModel(ConvSimEncoder):
         `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2).
         """
         if cu_seqlens is not None:
-            input_ids = self.prepare_packed(input_ids, attention_mask)
+            input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             known = input_ids != self.config.unk_token_id
             known_offsets = F.pad(known.cumsum(0), (1, 0))[cu_seqlens]
             sums, counts = self.look_up_sums(self.embed_tokens, input_ids[known], known_offsets), known_offsets.diff()

@@ -111,7 +111,7 @@ class ConvSimDanModel(ConvSimEncoder):
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; `last_hidden_state` holds the word embeddings times their token weights."""
         if cu_seqlens is not None:
-            sums = self._sum_packed(self.prepare_packed(input_ids, attention_mask), cu_seqlens)
+            sums = self._sum_packed(*self.prepare_packed(input_ids, attention_mask, cu_seqlens))
             return self.build_output(self._apply_layers(sums))
         sums, words = self._sum_padded(*self.prepare_padded(input_ids, attention_mask))
         if output_hidden_states is None:

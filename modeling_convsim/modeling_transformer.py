@@ -187,7 +187,7 @@ class FlatLayout:
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
         if one_group:
-            groups = [SentenceGroup.from_lengths(lengths, max(int(lengths.max()), 1))]
+            groups = [SentenceGroup.from_lengths(lengths, max(lengths.tolist(), default=1) or 1)]
         else:
             groups = group_by_length(sorted_lengths)
         return cls(lengths, order, source, positions, groups, mask)
@@ -205,7 +205,7 @@ class FlatLayout:
         """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero."""
         mask = self.mask
         if mask is None:
-            longest = torch.arange(int(self.lengths.max()), device=self.lengths.device)
+            longest = torch.arange(max(self.lengths.tolist(), default=0), device=self.lengths.device)
             mask = self.lengths.unsqueeze(1) > longest
         indices = mask.flatten().nonzero().squeeze(1)[self.source]
         flat = flat.to(mask.device)  # with device_map, the last layer may be on another one
@@ -367,7 +367,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
         """Chooses the layout of a batch, and arranges its ids accordingly."""
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
-            input_ids = self.prepare_packed(input_ids, attention_mask)
+            input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             layout = FlatLayout.from_lengths(cu_seqlens.diff(), one_group=output_attentions)
         else:
             input_ids, mask = self.prepare_padded(input_ids, attention_mask)

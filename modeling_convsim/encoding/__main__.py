@@ -104,7 +104,7 @@ def main(arguments: list[str] | None = None) -> int:
         texts = read_texts(options.file, options.column or "text", ": choose one with --column")
         count = write_vectors(options.output, texts, encode)
     except (ValueError, OSError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     print(f"wrote {count} vectors of {encoder.embedding_size} dimensions to {options.output}")
     return 0

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Iterable, Iterator, Sized
+from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -11,19 +11,27 @@ from typing import Any, cast, get_args
 import numpy as np
 import torch
 from tqdm import tqdm
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoModel,
+    AutoModelForPreTraining,
+    AutoTokenizer,
+    PreTrainedConfig,
+    PreTrainedTokenizerFast,
+)
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
-from modeling_convsim.modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, normalize
+from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
+from modeling_convsim.modeling_base import ConvSimEncoder, ConvSimForMultitask, normalize
 
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
 # padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
 SORTED_BATCHES = 16
-MIN_TEXTS_PER_THREAD = 64  # starting a thread takes as long as encoding a few texts
 
 
 class Encoder:
@@ -38,7 +46,8 @@ class Encoder:
         """Combines a model and its tokenizer.
 
         Args:
-            model: An encoder, or a multitask model.
+            model: An encoder, or a multitask model; it is set to evaluation mode, and its linear layers to the kernels
+                that are fast on this processor in inference mode (`use_onednn`).
             tokenizer: The tokenizer that the model was trained with.
             truncate_dim: Truncate vectors to this many dimensions, for Matryoshka embeddings (models trained with
                 `matryoshka_dims`); from 1 to the model's `embedding_size`, the default. Truncated vectors are rescaled
@@ -60,6 +69,7 @@ class Encoder:
             raise ValueError(f"truncate_dim is {truncate_dim}, expected 1 to {size}, the model's embedding_size")
         self.truncate_dim = truncate_dim
         self.model = model.eval()
+        use_onednn(model)
         self.tokenizer = tokenizer
         # A copy, because truncation is a setting of the object.
         self._backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
@@ -78,6 +88,7 @@ class Encoder:
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
         truncate_dim: int | None = None,
+        trust_remote_code: bool = False,
     ) -> "Encoder":
         """Opens a saved folder, or a repository of the Hub.
 
@@ -88,38 +99,52 @@ class Encoder:
                 float32), or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`).
                 Vectors are always returned as float32.
             truncate_dim: Truncate vectors to this many dimensions, from 1 to the model's `embedding_size`.
+            trust_remote_code: Run the code of a folder or repository whose encoder is not registered here.
 
         Raises:
-            ValueError: The model is not a ConvSim model, a part of it is missing or broken, its tokenizer does not
-                match, or `truncate_dim` is out of range.
+            ValueError: The model is not a ConvSim model, a part of it is missing or broken, it needs code that is not
+                trusted, its tokenizer does not match, or an option is out of range.
         """
         name = os.fspath(folder_or_id)
+        if dtype not in get_args(Dtype):
+            raise ValueError(f"dtype is {dtype!r}, expected 'float32', 'bfloat16' or 'auto'")
         if Path(name).is_dir():
             _require_files(Path(name))
         try:
-            model, tokenizer = cls._load(name)
+            model, tokenizer = cls._load(name, trust_remote_code)
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
             if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
                 model.to(torch.bfloat16)  # type: ignore[arg-type]
-            elif model.device.type == "cpu":
-                use_onednn(model)
             return cls(model, tokenizer, truncate_dim)
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
-            source = "" if Path(name).is_dir() else "the folder does not exist, and the Hub reports: "
+            is_missing = isinstance(error, OSError) and not Path(name).is_dir()
+            source = "the folder does not exist, and the Hub reports: " if is_missing else ""
             raise ValueError(f"cannot open the model {name}: {source}{' '.join(str(error).split())}") from error
 
     @staticmethod
-    def _load(name: str) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
-        config = AutoConfig.from_pretrained(name)
-        if not isinstance(config, ConvSimConfig):
+    def _load(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
+        # Unless trust_remote_code is given, transformers asks through `input()` and reads a piped text as the answer.
+        values, _ = PreTrainedConfig.get_config_dict(name)
+        if "auto_map" in values and values.get("model_type") not in CONFIG_MAPPING and not trust:
+            raise ValueError(
+                f"its type {values.get('model_type')!r} needs code, which is not run: import the file that registers "
+                "this encoder first, or, if you trust the model's author, pass trust_remote_code=True in Python"
+            )
+        config = AutoConfig.from_pretrained(name, trust_remote_code=trust)
+        if not config.model_type.startswith("convsim_"):
             raise ValueError(f"its type is {config.model_type!r}, expected one that starts with convsim_")
         is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])
         auto_class = AutoModelForPreTraining if is_multitask else AutoModel
-        model, loading = auto_class.from_pretrained(name, config=config, output_loading_info=True)
+        model, loading = auto_class.from_pretrained(
+            name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
+        )
         if loading["missing_keys"]:
             raise ValueError(f"its weights lack {', '.join(sorted(loading['missing_keys']))}")
-        return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name))
+        damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
+        if damaged:
+            raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
+        return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name, trust_remote_code=trust))
 
     @property
     def embedding_size(self) -> int:
@@ -152,18 +177,21 @@ class Encoder:
             Vectors (texts, embedding_size), float32, in the order of the texts: an array, or a tensor on the CPU.
 
         Raises:
-            ValueError: An option is out of range, or the model lacks the network that `side` needs.
+            ValueError: An option is out of range, the model lacks the network that `side` needs, or a text is not a
+                string of Unicode text; the message gives its position.
             TypeError: `texts` is a single string.
         """
         parts = self.stream(texts, side, batch_size, show_progress, processes)
-        size = self.embedding_size
-        if isinstance(texts, Sized):
-            vectors, row = np.empty((len(texts), size), dtype=np.float32), 0
-            for part in parts:
-                vectors[row : row + len(part)] = part
-                row += len(part)
-        else:
+        size, count = self.embedding_size, _length(texts)
+        if count is None:
             vectors = np.concatenate([np.empty((0, size), dtype=np.float32), *parts])
+        else:
+            vectors, rows = np.empty((count, size), dtype=np.float32), 0
+            for part in parts:
+                vectors[rows : rows + len(part)] = part[: count - rows]
+                rows += len(part)
+            if rows != count:
+                raise ValueError(f"len(texts) is {count}, but it yields {rows} texts, expected as many")
         return torch.from_numpy(vectors) if convert_to_tensor else vectors
 
     def stream(
@@ -189,7 +217,7 @@ class Encoder:
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
         if side == "query" and not self.model.config.input_network:
             side = "input"
-        if side != "input" and not isinstance(self.model, ConvSimForMultitask):
+        if side != "input" and not self._is_multitask:
             needed = "response head" if side == "response" else "input network"
             raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
@@ -198,34 +226,31 @@ class Encoder:
             raise ValueError(f"batch_size is {batch_size}, expected 1 or more")
         if processes < 1:
             raise ValueError(f"processes is {processes}, expected 1 or more")
-        if isinstance(texts, str):
-            raise TypeError("texts is one string, expected several: encode([text])")
+        refuse_single_string(texts, "encode([text])")
         return self._stream(texts, side, batch_size, show_progress, processes)
 
     def _stream(
         self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool, processes: int
     ) -> Iterator[np.ndarray]:
-        total = len(texts) if isinstance(texts, Sized) else None
-        with tqdm(total=total, delay=1, unit="text", unit_scale=True, disable=not show_progress) as progress:
-            if processes > 1:
-                make_encoder = partial(Encoder, tokenizer=self.tokenizer, truncate_dim=self.truncate_dim)
-                windows = split_windows(texts, SORTED_BATCHES * batch_size)
-                parts = encode_in_processes(make_encoder, self.model, windows, (side, batch_size), processes)
-            else:
-                threads = torch.get_num_threads() if self.model.device.type == "cpu" else 2
-                encode = partial(self._encode_window, side=side, batch_size=batch_size)
-                windows = split_windows(texts, self._window_size(texts, batch_size, threads))
-                parts = encode_in_threads(encode, windows, threads)
-            for vectors in parts:
-                progress.update(len(vectors))
-                yield vectors
-
-    def _window_size(self, texts: Iterable[str], batch_size: int, threads: int) -> int:
-        """Number of texts that a thread takes at a time; few texts are divided among all threads."""
-        size = batch_size * (SORTED_BATCHES if self._pads_batches else 1)
-        if isinstance(texts, Sized):
-            size = min(size, max(-(-len(texts) // threads), MIN_TEXTS_PER_THREAD))
-        return size
+        if processes > 1:
+            make_encoder = partial(Encoder, tokenizer=self.tokenizer, truncate_dim=self.truncate_dim)
+            windows = split_windows(texts, SORTED_BATCHES * batch_size, processes)
+            parts = encode_in_processes(make_encoder, self.model, windows, (side, batch_size), processes)
+        else:
+            threads = torch.get_num_threads() if self.model.device.type == "cpu" else 2
+            encode = partial(self._encode_window, side=side, batch_size=batch_size)
+            windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
+            parts = encode_in_threads(encode, windows, threads)
+        rows = 0
+        disabled = not show_progress
+        with tqdm(total=_length(texts), delay=1, unit="text", unit_scale=True, disable=disabled) as progress:
+            try:
+                for vectors in parts:
+                    rows += len(vectors)
+                    progress.update(len(vectors))
+                    yield vectors
+            except TextError as error:  # its position is counted in its window
+                raise TextError(rows + error.position, error.reason) from None
 
     @torch.inference_mode()
     def nli_logits(
@@ -236,7 +261,7 @@ class Encoder:
         Raises:
             ValueError: The model has no NLI head, or the numbers of premises and hypotheses differ.
         """
-        if not isinstance(self.model, ConvSimForMultitask):
+        if not self._is_multitask:
             raise ValueError("this model is a bare encoder, without the NLI head that nli_logits needs")
         untruncated = copy.copy(self)
         untruncated.truncate_dim = None
@@ -249,15 +274,18 @@ class Encoder:
         return self.model.nli_head(first, second).float().cpu().numpy()
 
     @property
+    def _is_multitask(self) -> bool:
+        # Not by its class, which is another one if a model's own code defines it.
+        return hasattr(self.model, "response_head")
+
+    @property
     def _pads_batches(self) -> bool:
-        encoder = self.model.encoder if isinstance(self.model, ConvSimForMultitask) else self.model
-        return encoder.pads_batches
+        return (self.model.encoder if self._is_multitask else self.model).pads_batches
 
     @torch.inference_mode()
     def _encode_window(self, texts: list[str], side: Side, batch_size: int) -> np.ndarray:
         """Tokenizes texts, sorts them by length, and encodes them in batches: (texts, embedding_size)."""
-        encodings = self._backend.encode_batch_fast(texts, add_special_tokens=self._adds_tokens)
-        token_ids = [encoding.ids for encoding in encodings]
+        token_ids = self._tokenize(texts)
         if len(texts) <= batch_size:
             return self._encode_batch(token_ids, side)
         vectors = np.empty((len(texts), self.embedding_size), dtype=np.float32)
@@ -266,6 +294,17 @@ class Encoder:
             order = by_length[start : start + batch_size]
             vectors[order] = self._encode_batch([token_ids[index] for index in order], side)
         return vectors
+
+    def _tokenize(self, texts: list[str]) -> list[list[int]]:
+        try:
+            if not all(isinstance(text, str) for text in texts):  # the tokenizer takes a tuple as a pair of texts
+                raise TypeError
+            encodings = self._backend.encode_batch_fast(texts, add_special_tokens=self._adds_tokens)
+        except Exception as error:  # tokenizers raises bare Exceptions, too
+            for position, text in enumerate(texts):
+                check_text(text, position)
+            raise ValueError(f"the tokenizer cannot encode the texts ({error}): use a complete tokenizer") from error
+        return [encoding.ids for encoding in encodings]
 
     def _encode_batch(self, batch: list[list[int]], side: Side) -> np.ndarray:
         """Packs token ids and encodes them: (batch, embedding_size)."""
@@ -280,7 +319,16 @@ class Encoder:
             vectors = self.model.response_head(vectors)
         elif side == "query":
             vectors = self.model.input_head(vectors)
-        return self._truncate(vectors.float(), side).cpu().numpy()
+        return self._truncate(self._restore_norms(vectors, side), side).cpu().numpy()
+
+    def _restore_norms(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
+        """Converts vectors to float32, with the norms that half precision rounds."""
+        is_half = vectors.dtype in (torch.float16, torch.bfloat16)
+        vectors = vectors.float()
+        if not is_half or not (side == "input" or self.model.config.normalize_response):
+            return vectors
+        vectors = normalize(vectors)
+        return vectors * self.model.response_head.logit_scale.float().exp() if side == "response" else vectors
 
     def _truncate(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
         """Truncates vectors to (batch, embedding_size), as the Matryoshka loss of `trainer.tasks` does."""
@@ -290,6 +338,14 @@ class Encoder:
         if side == "input" or self.model.config.normalize_response:
             return normalize(truncated) * torch.linalg.vector_norm(vectors, dim=1, keepdim=True)
         return truncated.contiguous()  # a view would keep the full vectors in memory
+
+
+def _length(texts: Iterable[str]) -> int | None:
+    """Number of texts, if it is known."""
+    try:
+        return len(texts)  # type: ignore[arg-type]
+    except TypeError:  # also for tqdm(generator), which has __len__
+        return None
 
 
 def _require_files(folder: Path) -> None:

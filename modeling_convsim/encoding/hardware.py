@@ -12,11 +12,13 @@ from torch import Tensor, nn
 
 
 class OneDnnLinear(nn.Linear):
-    """A linear layer computed by oneDNN when no gradient is needed; equal to `nn.Linear` up to rounding."""
+    """A linear layer computed by oneDNN in inference mode; equal to `nn.Linear` up to rounding."""
 
     def forward(self, input: Tensor) -> Tensor:
         """As `nn.Linear`: (..., in_features) -> (..., out_features)."""
-        if torch.is_grad_enabled() or input.dtype != torch.float32 or input.device.type != "cpu":
+        # Only in inference mode, as in `Encoder`: a model that is in training computes everything with torch.
+        is_plain = input.dtype == torch.float32 and input.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        if not (torch.is_inference_mode_enabled() and is_plain):
             return super().forward(input)
         return torch.ops.mkldnn._linear_pointwise(input, self.weight, self.bias, "none", [], "")
 
@@ -32,7 +34,7 @@ def use_onednn(model: nn.Module) -> None:
     if not is_amd_processor():
         return
     for module in model.modules():
-        if isinstance(module, nn.Linear):
+        if type(module).forward is nn.Linear.forward:  # other subclasses compute something else
             module.__class__ = OneDnnLinear
 
 

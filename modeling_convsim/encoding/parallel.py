@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
@@ -13,6 +14,8 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
+MIN_TEXTS_PER_WORKER = 64  # starting a thread takes as long as encoding a few texts
+
 
 class WindowEncoder(Protocol):
     """The part of `Encoder` that a worker process uses."""
@@ -22,10 +25,39 @@ class WindowEncoder(Protocol):
         ...
 
 
-def split_windows(texts: Iterable[str], size: int) -> Iterator[list[str]]:
-    """Yields lists of `size` consecutive texts (the last list may be shorter), reading texts as they are needed."""
+def split_windows(texts: Iterable[str], size: int, workers: int) -> Iterator[list[str]]:
+    """Yields lists of `size` consecutive texts, reading texts as they are needed; divides few texts among all workers.
+
+    The last list may be shorter.
+    """
     remaining = iter(texts)
+    first = list(islice(remaining, size * workers))
+    if len(first) < size * workers:
+        size = min(size, max(-(-len(first) // workers), MIN_TEXTS_PER_WORKER))
+    remaining = chain(first, remaining)
     return iter(lambda: list(islice(remaining, size)), [])
+
+
+_default_threads = threading.Lock()
+
+
+@contextlib.contextmanager
+def single_threaded_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
+    """A pool of threads in each of which torch uses one thread; in all other threads torch uses as many as before.
+
+    `torch.set_num_threads` also changes the number of every thread that uses torch for the first time afterward, so
+    another thread, which computes nothing, sets that back.
+    """
+    with ThreadPoolExecutor(1) as other:
+
+        def initialize() -> None:
+            with _default_threads:
+                default = torch.get_num_threads()  # without this call, the first computation would reset the number
+                torch.set_num_threads(1)
+                other.submit(torch.set_num_threads, default).result()
+
+        with ThreadPoolExecutor(threads, initializer=initialize) as executor:
+            yield executor
 
 
 def encode_in_threads(
@@ -37,10 +69,7 @@ def encode_in_threads(
     if threads == 1 or len(first) < 2:
         yield from map(encode, windows)
         return
-    with (
-        _without_tokenizer_threads(),
-        ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as executor,
-    ):
+    with _without_tokenizer_threads(), single_threaded_pool(threads) as executor:
         yield from _map_in_order(executor, encode, windows, 2 * threads)
 
 

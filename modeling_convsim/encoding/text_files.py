@@ -19,8 +19,8 @@ def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[st
         remedy: End of the message if the column does not exist.
 
     Raises:
-        ValueError: The file is missing, contains no text, is not UTF-8 (the message names the line), or lacks the
-            column.
+        ValueError: The file is missing or damaged, contains no text, is not UTF-8 (the message names the line), lacks
+            the column, or holds a value that is not text (the message names the row).
     """
     if file != "-" and not Path(file).is_file():
         raise ValueError(f"{file}: file not found")
@@ -35,21 +35,57 @@ def _lines(file: str) -> Iterator[str]:
     with contextlib.nullcontext(sys.stdin.buffer) if file == "-" else Path(file).open("rb") as stream:
         for number, line in enumerate(stream, start=1):
             try:
-                yield line.decode("utf-8").rstrip("\r\n")
+                # The first line may start with a byte order mark.
+                yield line.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
             except UnicodeDecodeError as error:
                 raise ValueError(f"{file}, line {number}: not UTF-8 ({error.reason}); convert the file") from error
 
 
 def _parquet_texts(file: str, column: str, remedy: str) -> Iterator[str]:
-    with import_parquet().ParquetFile(file) as parquet:
+    row = 0
+    with _open_parquet(file) as parquet:
         names = parquet.schema_arrow.names
         if column not in names:
             raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
-        for batch in parquet.iter_batches(columns=[column]):
-            texts = batch.column(0).to_pylist()
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError(f"{file}: column {column!r} holds values that are not text")
-            yield from texts
+        for texts in _column_values(file, parquet, column):
+            for text in texts:
+                row += 1
+                if not isinstance(text, str):
+                    raise ValueError(
+                        f"{file}, row {row}: column {column!r} holds {repr(text)[:60]}, which is not text: choose "
+                        "another column, or remove the row"
+                    )
+                yield text
+
+
+def _column_values(file: str, parquet: Any, column: str) -> Iterator[list]:
+    """Yields the values of a column, many at a time."""
+    batches = parquet.iter_batches(columns=[column])
+    while True:
+        with _naming_file(file):
+            batch = next(batches, None)
+            values = [] if batch is None else batch.column(0).to_pylist()
+        if batch is None:
+            return
+        yield values
+
+
+def _open_parquet(file: str) -> Any:
+    parquet = import_parquet()
+    with _naming_file(file):
+        return parquet.ParquetFile(file)
+
+
+@contextlib.contextmanager
+def _naming_file(file: str) -> Iterator[None]:
+    """Raises the errors of pyarrow, whose classes are many, as a ValueError that names the file."""
+    from pyarrow import ArrowException
+
+    try:
+        yield
+    except (ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(f"{file} cannot be read as a Parquet file ({reason}): write it again") from error
 
 
 def count_texts(file: str) -> int | None:
@@ -57,7 +93,8 @@ def count_texts(file: str) -> int | None:
     if not Path(file).is_file():
         return None
     if file.endswith(".parquet"):
-        return import_parquet().read_metadata(file).num_rows
+        with _open_parquet(file) as parquet:
+            return parquet.metadata.num_rows
     with Path(file).open("rb") as stream:
         return sum(block.count(b"\n") for block in iter(lambda: stream.read(2**20), b""))
 

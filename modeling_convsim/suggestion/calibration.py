@@ -68,11 +68,16 @@ def best_of_sample(
 
     Returns:
         The row of the best vector in the index (pairs,), -1 for the expected one, and its score (pairs,).
+
+    Raises:
+        ValueError: A sampled vector is not finite.
     """
     samples = np.random.default_rng(0).integers(len(vectors), size=(len(queries), candidates - 1))
     rows, scores = np.full(len(queries), -1), (queries * expected).sum(axis=1)
     for pair, sample in enumerate(samples):
         others = vectors[sample].astype(np.float32) @ queries[pair]  # (candidates - 1,)
+        if not np.isfinite(others).all():
+            raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
         if others.max() > scores[pair]:
             rows[pair], scores[pair] = sample[others.argmax()], others.max()
     return rows, scores

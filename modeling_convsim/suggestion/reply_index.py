@@ -13,9 +13,11 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Encoder
 from modeling_convsim.encoding.options import Dtype, Side
+from modeling_convsim.encoding.text_errors import checked_texts, refuse_single_string
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
 from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate, drop_near_duplicates
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.finite_vectors import DAMAGED, TOO_LARGE, require_finite, require_finite_queries
 from modeling_convsim.suggestion.options import DUPLICATE_COSINE, IndexSide
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
 from modeling_convsim.suggestion.storage import (
@@ -67,10 +69,15 @@ class ReplyIndex:
             duplicate_cosine: As in `build`.
             calibration: The result of `calibrate`, if any.
             quantized: The vectors in int8, if there are many and they have been quantized already.
+
+        Raises:
+            ValueError: A vector is not finite. (If there are many vectors, on disk, `search` raises this.)
         """
         self.encoder, self.replies, self.side = encoder, replies, side
         self.duplicate_cosine, self.calibration = duplicate_cosine, calibration
         self.vectors, self._int8 = vectors, None
+        if quantized is None:
+            require_finite(vectors, replies.texts, DAMAGED)
         if needs_int8(len(vectors)):
             self._int8 = Int8Vectors(quantize(vectors) if quantized is None else quantized)
         else:
@@ -103,13 +110,17 @@ class ReplyIndex:
             processes: As in `Encoder.stream`.
 
         Raises:
-            ValueError: There are no texts, an option is out of range, or a dependency is not installed.
+            ValueError: There are no texts, one is not a string of Unicode text, an option is out of range, a vector is
+                not finite, or a dependency is not installed.
+            TypeError: `texts` or `answers` is a single string.
         """
         if side not in get_args(IndexSide):
             raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
         if not 0 < duplicate_cosine <= 1:
             raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
-        texts = tqdm(texts, "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
+        refuse_single_string(texts, "build(encoder, [text])")
+        refuse_single_string(answers, "build(encoder, [text], answers=[answer])")
+        texts = tqdm(checked_texts(texts), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
         replies = deduplicate(texts, answers)
         if not replies.texts:
             raise ValueError("there are no texts to build an index of")
@@ -119,8 +130,10 @@ class ReplyIndex:
         vectors = np.empty((len(replies.texts), encoder.embedding_size), np.float16)
         row = 0
         for part in encoder.stream(replies.texts, side, show_progress=show_progress, processes=processes):
-            vectors[row : row + len(part)] = part
+            with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
+                vectors[row : row + len(part)] = part
             row += len(part)
+        require_finite(vectors, replies.texts, TOO_LARGE)
         quantized = quantize(vectors, show_progress) if is_large else None
         return cls(encoder, replies, vectors, side, duplicate_cosine, quantized=quantized)
 
@@ -137,7 +150,13 @@ class ReplyIndex:
     def suggest_many(
         self, texts: Sequence[str], k: int = 3, threshold: float | None = None, show_progress: bool = False
     ) -> list[list[Suggestion]]:
-        """Suggests replies to several texts, faster than `suggest` one by one."""
+        """Suggests replies to several texts, faster than `suggest` one by one.
+
+        Raises:
+            ValueError: As in `search` and `Encoder.encode`, or `k` is out of range.
+            TypeError: `texts` is a single string.
+        """
+        refuse_single_string(texts, "suggest_many([text])")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
         if threshold is None:
@@ -201,11 +220,18 @@ class ReplyIndex:
 
         Returns:
             Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
+
+        Raises:
+            ValueError: A query, or a vector of the index that was scored, is not finite.
         """
         k = min(k, len(self))
-        if self._int8 is None:
-            return exact_search(self.vectors, queries, k)
-        return self._int8.search(self.vectors, queries, k)
+        require_finite_queries(queries)
+        search = exact_search if self._int8 is None else self._int8.search
+        scores, rows = search(self.vectors, queries, k)
+        if not np.isfinite(scores).all():
+            damaged = np.unique(rows[~np.isfinite(scores)])
+            require_finite(self.vectors[damaged], [self.replies.texts[row] for row in damaged], DAMAGED)
+        return scores, rows
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
         """Restricts the index to the replies of a list (in any variant).
@@ -262,6 +288,8 @@ class ReplyIndex:
         else:
             queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
             vectors = self.encoder.encode(expected, self.side, show_progress=show_progress)
+            require_finite_queries(queries)
+            require_finite_queries(vectors)
             rows, scores = best_of_sample(queries, vectors, self.vectors, candidates)
             best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
         self.calibration = choose_threshold(scores, self._are_same(best, expected), precision, candidates)
@@ -309,6 +337,7 @@ class ReplyIndex:
         encoder: Encoder | None = None,
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
+        trust_remote_code: bool = False,
     ) -> "ReplyIndex":
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
@@ -319,6 +348,7 @@ class ReplyIndex:
             encoder: The model, instead of the one that the index names.
             device: As in `Encoder.from_pretrained`, for the model that the index names.
             dtype: As in `Encoder.from_pretrained`, for the model that the index names.
+            trust_remote_code: As in `Encoder.from_pretrained`, for the model that the index names.
 
         Raises:
             ValueError: A file is missing or broken, the model's weights differ from those that built the index, or
@@ -326,15 +356,17 @@ class ReplyIndex:
         """
         folder = Path(folder)
         settings, replies, vectors, quantized = read_index(folder)
-        encoder = encoder or _open_encoder(folder, settings, device, dtype)
+        encoder = encoder or _open_encoder(folder, settings, device, dtype, trust_remote_code)
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
         return cls(encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, quantized)
 
 
-def _open_encoder(folder: Path, settings: IndexSettings, device: str | torch.device | None, dtype: Dtype) -> Encoder:
+def _open_encoder(
+    folder: Path, settings: IndexSettings, device: str | torch.device | None, dtype: Dtype, trust_remote_code: bool
+) -> Encoder:
     """Opens the model that an index names."""
     try:
-        return Encoder.from_pretrained(settings.model, device, dtype, settings.truncate_dim)
+        return Encoder.from_pretrained(settings.model, device, dtype, settings.truncate_dim, trust_remote_code)
     except ValueError as error:
         raise ValueError(f"{error} ({folder} was built with it; if it has been moved, give its new folder)") from error
 

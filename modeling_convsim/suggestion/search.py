@@ -5,12 +5,12 @@ the ten best of a million (`suggest_recall` in tests/benchmarks). This search sc
 """
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from modeling_convsim.encoding.parallel import single_threaded_pool
 from modeling_convsim.suggestion.extra import import_extra
 
 INT8_FROM = 100_000  # an index of this many vectors or more is searched in int8
@@ -68,7 +68,7 @@ class Int8Vectors:
             return _top_k(torch.from_numpy(scores), 2 * k + 16, number * CHUNK)
 
         threads = torch.get_num_threads()
-        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as executor:
+        with single_threaded_pool(threads) as executor:
             parts = list(executor.map(search_chunk, range(len(self._chunks))))
         _, rows = _merge(parts, 2 * k + 16)
         return _merge([(np.einsum("qs,qrs->qr", queries, vectors[rows].astype(np.float32)), rows)], k)

@@ -32,7 +32,7 @@ class ConvSimBowModel(ConvSimEncoder):
         self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
     ) -> BaseModelOutputWithPooling:
         if cu_seqlens is not None:
-            ids = self.prepare_packed(input_ids, attention_mask)
+            ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             return self.build_output(self.look_up_sums(self.embed_tokens, ids, cu_seqlens))
         ids, mask = self.prepare_padded(input_ids, attention_mask)
         words = F.embedding(ids, self.embed_tokens.weight) * mask.unsqueeze(-1)  # (batch, tokens, embedding_size)

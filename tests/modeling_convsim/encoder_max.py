@@ -35,7 +35,8 @@ class ConvSimMaxModel(ConvSimEncoder):
         output_hidden_states: bool | None = None,
     ) -> BaseModelOutputWithPooling:
         if cu_seqlens is not None:
-            words = self.embed_tokens(self.prepare_packed(input_ids, attention_mask))
+            input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            words = self.embed_tokens(input_ids)
             return self.build_output(torch.segment_reduce(words, "max", lengths=cu_seqlens.diff(), initial=0.0))
         input_ids, mask = self.prepare_padded(input_ids, attention_mask)
         words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)

@@ -71,6 +71,69 @@ def test_input_that_is_neither_padded_nor_packed_is_refused(multitask, batch):
         multitask.encoder(**batch)
 
 
+IDS = torch.tensor([5, 6, 7, 8, 9, 10])
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64])
+def test_ids_after_the_last_offset_belong_to_no_sentence(multitask, dtype):
+    batch = {"input_ids": IDS, "cu_seqlens": torch.tensor([0, 2, 4], dtype=dtype)}
+    expected = embed(multitask, pack([[5, 6], [7, 8]]))
+    assert torch.equal(embed(multitask, batch), expected)
+    with torch.no_grad():
+        output = multitask(**batch, **{f"response_{name}": value for name, value in batch.items()})
+        torch.testing.assert_close(output.pooler_output, expected, rtol=0, atol=1e-6)
+        torch.testing.assert_close(output.response_embeds, multitask.response_head(expected), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("sparse", [True, False])
+def test_ids_after_the_last_offset_have_no_gradient(multitask, sparse):
+    multitask.set_sparse_gradients(sparse)
+    multitask(input_ids=IDS, cu_seqlens=torch.tensor([0, 2, 4])).pooler_output.cos().sum().backward()
+    gradient = multitask.get_input_embeddings().weight.grad
+    gradient = gradient.to_dense() if sparse else gradient
+    assert (gradient[[9, 10]] == 0).all() and (gradient[[5, 8]] != 0).any()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "message"),
+    [
+        ([2, 4, 6], "goes from 2 to 6, expected ascending offsets from 0 to at most 6"),
+        ([0, 4, 9], "goes from 0 to 9, expected ascending offsets from 0 to at most 6"),
+        ([0, 4, 2, 6], "goes from 0 to 6 and descends, expected"),
+        ([], r"cu_seqlens has shape \(0,\), expected \(batch \+ 1,\)"),
+        ([[0, 6]], r"cu_seqlens has shape \(1, 2\), expected"),
+    ],
+)
+def test_offsets_that_do_not_fit_the_ids_are_refused(multitask, offsets, message):
+    with pytest.raises(ValueError, match=message):
+        multitask.encoder(IDS, cu_seqlens=torch.tensor(offsets, dtype=torch.int64))
+
+
+def test_batch_without_sentences_has_no_embeddings(multitask):
+    size = multitask.config.embedding_size
+    no_ids = torch.zeros(0, dtype=torch.int64)
+    packed = {"input_ids": no_ids, "cu_seqlens": torch.tensor([0])}
+    for batch in (packed, {"input_ids": no_ids.view(0, 0)}, {"input_ids": torch.zeros(0, 5, dtype=torch.int64)}):
+        assert embed(multitask, batch).shape == (0, size)
+        output = multitask(**batch, **{f"response_{name}": value for name, value in batch.items()})
+        assert output.response_embeds.shape == (0, size)
+
+
+def test_embedding_is_second_in_the_tuple_of_packed_and_padded_input(multitask):
+    for form in (pack, pad):
+        output = multitask.encoder(**form(SENTENCES), return_dict=False)
+        assert torch.equal(output[1], embed(multitask, form(SENTENCES)))
+        assert (output[0] is None) == (form is pack)
+
+
+def test_half_precision_normalizes_in_float32(multitask):
+    words = pack([sentence for sentence in SENTENCES if sentence])
+    vectors = embed(multitask.bfloat16(), words)
+    assert vectors.dtype == torch.bfloat16
+    # Rounding moves each value by at most 2**-9 of itself, in either direction, and so the norm by less.
+    torch.testing.assert_close(vectors.double().norm(dim=1), torch.ones(len(vectors)).double(), rtol=0, atol=2**-9)
+
+
 def test_sparse_gradient_equals_dense_gradient(multitask):
     tables = multitask.embedding_tables()
     assert sum(table.numel() for table in tables) == sum(

@@ -371,7 +371,7 @@ def test_wrong_column_gives_exit_code_2_and_the_names_of_the_columns(folder, tmp
     assert run(folder, source, "-o", tmp_path / "out.npy") == 2
     assert "no column 'text', only response, score: choose one with --column" in capsys.readouterr().err
     assert run(folder, source, "--column", "score", "-o", tmp_path / "out.npy") == 2
-    assert "column 'score' holds values that are not text" in capsys.readouterr().err
+    assert "row 1: column 'score' holds 0, which is not text: choose another column" in capsys.readouterr().err
 
 
 def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, capsys, monkeypatch):
