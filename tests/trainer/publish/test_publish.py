@@ -153,7 +153,7 @@ def test_folder_has_code_card_results_and_preset(published):
     names = {path.relative_to(published.folder).as_posix() for path in published.folder.rglob("*")}
     assert {"README.md", "config.yaml", "model.safetensors", "tokenizer.json", "modeling_base.py"} <= names
     assert f"modeling_{kind}.py" in names
-    assert yaml.safe_load((published.folder / "config.yaml").read_text()) == SETTINGS
+    assert yaml.safe_load((published.folder / "config.yaml").read_text()) == SETTINGS | {"pairs": ["local dataset"]}
     assert ".eval_results/snli.yaml" in names
     card = ModelCard.load(published.folder / "README.md")
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
