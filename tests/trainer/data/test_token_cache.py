@@ -1,10 +1,12 @@
 import itertools
 import multiprocessing
+from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
+from data_scripts.errors import InputError
 from trainer.data.token_cache import token_columns
 
 TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see"]
@@ -47,6 +49,43 @@ def test_a_change_creates_a_new_entry(dataset, tiny_tokenizer, tmp_path, change)
         tiny_tokenizer = tiny_tokenizer.train_new_from_iterator(TEXTS, vocab_size=20)
     token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=max_tokens)
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def damage_file(path: Path, damage: str) -> None:
+    content = path.read_bytes()
+    damaged = {"flip": content[:-1] + bytes([content[-1] ^ 1]), "truncate": content[:-2], "empty": b""}
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(damaged[damage])
+
+
+@pytest.mark.parametrize("name", ["ids.uint16", "offsets.npy", "keys.npy", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])
+def test_a_damaged_entry_is_built_again(dataset, tiny_tokenizer, tmp_path, caplog, name, damage):
+    whole = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
+    ids, keys = whole.gather(np.arange(len(TEXTS)))[0].copy(), whole.keys.copy()
+    (folder,) = tmp_path.iterdir()
+    damage_file(folder / name, damage)
+    again = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
+    np.testing.assert_array_equal(again.gather(np.arange(len(TEXTS)))[0], ids)
+    np.testing.assert_array_equal(again.keys, keys)
+    assert f"{folder}: damaged (" in caplog.text and "its texts are tokenized again" in caplog.text
+    caplog.clear()
+    token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert not caplog.text and list(tmp_path.iterdir()) == [folder]
+
+
+def test_texts_that_are_divided_differently_have_entries_of_their_own(tiny_tokenizer, tmp_path):
+    for texts in (["we\x00", "walk"], ["we", "\x00walk"]):
+        token_columns(Dataset.from_dict({"a": texts}), ["a"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_refused_in_one_line(dataset, tiny_tokenizer, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InputError, match=r"cache/.*: cannot be written .*--cache_dir"):
+        token_columns(dataset, ["input"], tiny_tokenizer, tmp_path / "cache", max_tokens=5)
 
 
 def test_only_empty_texts(tiny_tokenizer, tmp_path):
