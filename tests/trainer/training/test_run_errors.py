@@ -18,7 +18,8 @@ import torch
         ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the run trains on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"device": "cuda"}, "device is cuda, but torch finds no GPU here"),
+        ({"device": "cuda"}, "device is cuda, but torch finds no GPU: use --device cpu"),
+        ({"sharded": True}, "sharded divides the layers among several processes, but the run has one: .* drop sharded"),
         ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_siz": 3}}, "model_config has 'embedding_siz'; did you mean 'embedding_size'"),
@@ -41,6 +42,22 @@ import torch
 def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert re.search(message, refused(preset(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "STEPS is 4, .* mini_batch_size"),
+        ("ACCELERATE_USE_FSDP", "true", "configured for FSDP, .* --sharded true"),
+        ("ACCELERATE_USE_DEEPSPEED", "true", "configured for DeepSpeed, .* --sharded true"),
+        ("ACCELERATE_MIXED_PRECISION", "fp16", "mixed_precision is fp16, which needs a GPU"),
+        ("ACCELERATE_MIXED_PRECISION", "fp8", "mixed_precision of `accelerate launch` is fp8; expected no, fp16"),
+    ],
+)
+def test_what_accelerate_is_configured_for_is_used_or_refused(refused, preset, monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert re.search(message, refused(preset(max_steps=1)))
 
 
 def test_a_task_without_rows_is_refused(refused, preset):
