@@ -20,6 +20,7 @@ from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import RunContext
+from trainer.training.fingerprints import fingerprint_inputs
 from trainer.training.finish import finish_run
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.loop import TrainingLoop
@@ -63,6 +64,9 @@ def _start(arguments: Arguments) -> RunContext:
 
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = _load_data(context)
+    if context.accelerator.is_main_process:
+        teacher = getattr(context.arguments, "teacher", None)
+        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, teacher))
     model = _build_model(context, data, tokenizer, tasks)
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)

@@ -8,6 +8,7 @@ import torch
 from accelerate import Accelerator
 from safetensors.torch import save_model
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
@@ -82,6 +83,11 @@ class TrainableModel:
     def zero_gradients(self) -> None:
         """Clear all gradients."""
         self._optimizer.zero_grad()
+
+    def has_finite_weights(self) -> bool:
+        """Return whether all weights of this process, its shards of a sharded model, are finite."""
+        weights = (value.to_local() if isinstance(value, DTensor) else value for value in self._parameters)
+        return all(bool(value.detach().isfinite().all()) for value in weights)
 
     def measure_step(self, pairs: int) -> StepSize:
         """Return the sizes of the values that this process exchanges for the gradients of its `pairs`."""

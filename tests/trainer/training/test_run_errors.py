@@ -4,6 +4,10 @@ import re
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
+from trainer.training.checkpoints import list_checkpoints
+from trainer.training.trainable_model import TrainableModel
 
 
 @pytest.mark.parametrize(
@@ -93,4 +97,24 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refu
 
 def test_a_diverging_run_is_stopped(refused, preset):
     message = refused(preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
-    assert "the loss is not finite" in message and "lower learning_rate" in message
+    assert "the loss is not finite at step 3: lower learning_rate" in message and "has no checkpoint" in message
+
+
+def test_a_diverging_run_leaves_no_checkpoint_that_is_not_finite(refused, preset, tmp_path):
+    changes = {"optimizer": "sgd", "learning_rate": 1e38, "max_grad_norm": None, "best_metric": "last", "stsb": None}
+    message = refused(preset(**changes, eval_every=1, log_every=100, mixed_precision="no"))
+    assert (
+        "the loss is not finite at step 3" in message and "the checkpoint of an earlier step, checkpoint-2" in message
+    )
+    for checkpoint in list_checkpoints(tmp_path / "run"):
+        weights = load_file(checkpoint / "model.safetensors").values()
+        assert all(value.isfinite().all() for value in weights)
+
+
+def test_weights_that_are_not_finite_are_found_before_their_first_loss(refused, preset, tmp_path, monkeypatch):
+    def diverge(self: TrainableModel) -> None:
+        self.full.embedding_tables()[-1].data[-1, -1] = torch.nan  # a row that few batches have
+
+    monkeypatch.setattr(TrainableModel, "apply_gradients", diverge)
+    assert "the weights are not finite after step 1: lower" in refused(preset(eval_every=1, best_metric="last"))
+    assert not list_checkpoints(tmp_path / "run")
