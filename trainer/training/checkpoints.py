@@ -2,8 +2,6 @@
 
 import json
 import logging
-import os
-import re
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -12,18 +10,15 @@ from typing import Any
 from accelerate.utils import broadcast_object_list
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import report_write_errors
+from data_scripts.write.replacement import replace_folder
 from trainer.training.context import Progress, RunContext
 from trainer.training.manifest import find_damage, write_manifest
 from trainer.training.resume import check_unchanged
+from trainer.training.run_folder import list_checkpoints
 from trainer.training.trainable_model import TrainableModel
 
 logger = logging.getLogger(__name__)
-
-
-def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a run's folder in the order of their steps."""
-    paths = (path for path in folder.glob("checkpoint-*") if re.fullmatch(r"checkpoint-\d+", path.name))
-    return sorted(paths, key=_step)
 
 
 def checkpoint_of(folder: Path, step: int | None) -> Path:
@@ -61,14 +56,14 @@ def newest_whole_checkpoint(folder: Path) -> Path:
 def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
     """Write a checkpoint of the current step, and delete those that are not needed. Every process must call this."""
     accelerator, folder = context.accelerator, context.folder
-    temporary = folder / f".{checkpoint_of(folder, progress.step).name}"
-    if accelerator.is_main_process:
-        shutil.rmtree(temporary, ignore_errors=True)  # of a killed run
+    checkpoint = checkpoint_of(folder, progress.step)
+    temporary = folder / f".{checkpoint.name}"
+    with report_write_errors(checkpoint, temporary):
+        model.save(temporary)
     accelerator.wait_for_everyone()
-    model.save(temporary)
-    accelerator.wait_for_everyone()
     if accelerator.is_main_process:
-        complete_checkpoint(temporary, progress, is_last=progress.step == context.arguments.max_steps)
+        with report_write_errors(checkpoint, temporary):
+            complete_checkpoint(temporary, progress, is_last=progress.step == context.arguments.max_steps)
     accelerator.wait_for_everyone()
 
 
@@ -106,11 +101,11 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
 
 def place_checkpoint(written: Path, checkpoint: Path, kept: Iterable[Path]) -> None:
     """Rename a complete checkpoint to its final name, and delete all others in its folder but those to keep."""
-    shutil.rmtree(checkpoint, ignore_errors=True)
-    os.replace(written, checkpoint)
-    for other in list_checkpoints(checkpoint.parent):
-        if other not in (checkpoint, *kept):
-            shutil.rmtree(other)
+    replaced = checkpoint.with_name(f".{checkpoint.name}-replaced")
+    replace_folder(written, checkpoint, replaced)
+    for old in (written, replaced, *list_checkpoints(checkpoint.parent)):
+        if old not in (checkpoint, *kept):
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _previous(folder: Path, step: int) -> set[Path]:

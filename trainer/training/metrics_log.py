@@ -2,12 +2,12 @@
 
 import json
 import logging
-import os
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from data_scripts.write.files import write_text
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 
@@ -45,9 +45,7 @@ class MetricsLog:
                 kept.append(f"{line}\n")
             elif row_step is None and line:
                 logger.warning("%s, line %d: removed, because it is damaged: %.60s", self._file, number, line)
-        temporary = self._file.with_name(f".{self._file.name}")
-        temporary.write_text("".join(kept), encoding="utf-8")
-        os.replace(temporary, self._file)
+        write_text(self._file, "".join(kept))
 
     def add(self, step: int, task: str, metrics: dict[str, Tensor]) -> None:
         """Collect the metrics, scalars, of a step (counted from 1) of a task on this process."""

@@ -14,9 +14,10 @@ from safetensors.torch import load_file
 from data_scripts.errors import InputError
 from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
-from trainer.training.checkpoints import complete_checkpoint, list_checkpoints, newest_whole_checkpoint
+from trainer.training.checkpoints import complete_checkpoint, newest_whole_checkpoint
 from trainer.training.context import Progress
 from trainer.training.resume import check_unchanged
+from trainer.training.run_folder import list_checkpoints
 
 
 @pytest.mark.parametrize("model_type", ["dan", "transformer"])
