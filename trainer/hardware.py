@@ -19,6 +19,13 @@ from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
 
+# What `accelerate launch` or its configuration may ask for, and the option of a run that does the same.
+UNSUPPORTED_LAUNCHES = {
+    "ACCELERATE_USE_DEEPSPEED": ("DeepSpeed", "shard the layers with --sharded true"),
+    "ACCELERATE_USE_FSDP": ("FSDP", "shard the layers with --sharded true"),
+    "ACCELERATE_USE_MEGATRON_LM": ("Megatron-LM", "shard the layers with --sharded true"),
+    "ACCELERATE_USE_PARALLELISM_CONFIG": ("a parallelism config", "shard the layers with --sharded true"),
+}
 SPEED_SENTENCES = 512
 SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 
@@ -33,18 +40,19 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
         resumed_precision: the precision of the run before it was interrupted; `mixed_precision: auto` keeps it.
 
     Raises:
-        InputError: the device, the precision, a tracker or the number of processes is not available.
+        InputError: the device, the precision, a tracker or the number of processes is not available, or Accelerate is
+            configured for something that a run does not do.
     """
+    _refuse_unsupported_launch()
     has_gpu = torch.cuda.is_available()
     if arguments.device == "cuda" and not has_gpu:
         raise InputError("device is cuda, but torch finds no GPU: use --device cpu, or install a torch build with CUDA")
     cpu = arguments.device == "cpu" or not has_gpu
-    if arguments.mixed_precision == "fp16" and cpu:
-        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
         mixed_precision = resumed_precision or _choose_precision(cpu)
+    _check_precision(mixed_precision, cpu)
     try:
         accelerator = Accelerator(
             cpu=cpu,
@@ -62,7 +70,36 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
             f"num_processes is {expected}, but the run has {accelerator.num_processes}: on CPU launch with "
             f"`accelerate launch --multi_gpu --num_processes {expected} --mixed_precision no --dynamo_backend no …`"
         )
+    if arguments.sharded and accelerator.num_processes == 1:
+        raise InputError(
+            "sharded divides the layers among several processes, but the run has one: use `accelerate launch` with "
+            "--num_processes 2 or more, or drop sharded"
+        )
     return accelerator
+
+
+def _refuse_unsupported_launch() -> None:
+    """Refuse what Accelerate is configured for and a run would ignore."""
+    for variable, (name, remedy) in UNSUPPORTED_LAUNCHES.items():
+        if os.environ.get(variable, "false").lower() in ("true", "1", "yes"):
+            raise InputError(
+                f"Accelerate is configured for {name}, which a run does not use: {remedy}, and launch with "
+                f"`accelerate launch --multi_gpu …` or another configuration (--config_file; it sets {variable})"
+            )
+    accumulation = os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or "1"
+    if accumulation != "1":
+        raise InputError(
+            f"ACCELERATE_GRADIENT_ACCUMULATION_STEPS is {accumulation}, but a run takes each step on a whole batch: "
+            "unset it (gradient_accumulation_steps in the configuration of Accelerate), set batch_size to the examples "
+            "of a step, and mini_batch_size to the number that fits in memory"
+        )
+
+
+def _check_precision(precision: str, cpu: bool) -> None:
+    if precision not in ("no", "fp16", "bf16"):
+        raise InputError(f"mixed_precision of `accelerate launch` is {precision}; expected no, fp16 or bf16")
+    if precision == "fp16" and cpu:
+        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
 
 
 def _choose_precision(cpu: bool) -> str:

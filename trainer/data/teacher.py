@@ -49,7 +49,7 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
         InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
     """
     dtype = _dtype()
-    digest = xxhash.xxh3_128(f"{_content(teacher)}/{dtype}/{CHUNK}".encode())
+    digest = xxhash.xxh3_128(f"{teacher_content(teacher)}/{dtype}/{CHUNK}".encode())
     digest_texts(digest, texts["text"][:])
     folder = cache_dir / f"teacher-{digest.hexdigest()}"
     encoder = None
@@ -72,7 +72,7 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     return np.concatenate(parts)
 
 
-def _content(teacher: str) -> str:
+def teacher_content(teacher: str) -> str:
     """Return what identifies the teacher's content: a digest of its folder's files, or its commit on the Hub.
 
     Raises:

@@ -69,7 +69,7 @@ def load_encoder(model: str) -> SentenceEncoder:
         config, _ = PreTrainedConfig.get_config_dict(model)
         if config.get("model_type", "").startswith("convsim_"):
             return ProgressEncoder.from_pretrained(model)
-        return SentenceTransformerEncoder(SentenceTransformer(model))
+        return SentenceTransformerEncoder(SentenceTransformer(model, trust_remote_code=False))
     except (OSError, ValueError) as error:
         raise InputError(
             f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "

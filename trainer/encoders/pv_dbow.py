@@ -36,7 +36,7 @@ class PvDbowEncoder:
         """Load a folder that `save_pretrained` wrote."""
         settings = json.loads(Path(folder, cls.FILE).read_text(encoding="utf-8"))
         weights = load_file(Path(folder, cls.WEIGHTS))
-        tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(folder))
+        tokenizer = cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
         model = Doc2Vec(dm=0, min_count=1, **settings)
         words = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         counts = zip(words, weights["counts"].tolist(), strict=True)

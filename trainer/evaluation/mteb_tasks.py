@@ -136,7 +136,7 @@ def evaluate(
         tasks.append(replies_task(queries, split))
         names[REPLIES] = REPLIES_SCORES
         own_scores[REPLIES] = evaluate_response_prediction(ours, queries, split)
-    evaluated = mteb.models.SentenceTransformerEncoderWrapper(SentenceTransformer(model))
+    evaluated = mteb.models.SentenceTransformerEncoderWrapper(SentenceTransformer(model, trust_remote_code=False))
     results = mteb.evaluate(evaluated, tasks, cache=None, co2_tracker=False).task_results
     output.mkdir(parents=True, exist_ok=True)
     meta = json.dumps(evaluated.mteb_model_meta.to_dict(), default=str, indent=2)

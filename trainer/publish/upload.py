@@ -35,7 +35,8 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     except (ValueError, yaml.YAMLError) as error:
         raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
-    write_card(run / "model", results, settings, AutoConfig.from_pretrained(run / "model"), model_id)
+    config = AutoConfig.from_pretrained(run / "model", trust_remote_code=False)
+    write_card(run / "model", results, settings, config, model_id)
     return run / "model"
 
 

@@ -73,10 +73,10 @@ def verify_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Ve
 
 def _read_in_every_way(folder: Path, texts: Sequence[str], expected: Vectors | None) -> Iterator[Comparison]:
     try:
-        tokenizer = AutoTokenizer.from_pretrained(folder)
-        multitask = AutoModelForPreTraining.from_pretrained(folder).eval()
-        encoder = AutoModel.from_pretrained(folder).eval()
-        sentence_transformer = SentenceTransformer(str(folder), device="cpu")
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
+        encoder = AutoModel.from_pretrained(folder, trust_remote_code=False).eval()
+        sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False)
         own = Encoder.from_pretrained(folder, device="cpu")
     except Exception as error:
         raise InputError(f"{folder} cannot be published because it does not load: {error}") from error

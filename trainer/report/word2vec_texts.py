@@ -68,7 +68,7 @@ def load_tokenizer(source: str | Path) -> PreTrainedTokenizerFast:
         InputError: there is none.
     """
     try:
-        return cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(source))
+        return cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(source, trust_remote_code=False))
     except (OSError, ValueError) as error:
         raise InputError(f"{source}: no tokenizer can be loaded: {str(error).splitlines()[0]}") from None
 

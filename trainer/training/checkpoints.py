@@ -1,19 +1,24 @@
-"""The last and the best checkpoint of a run; each is renamed to its final name after it is complete."""
+"""The checkpoints of a run: each gets its final name when it is complete, and is verified before a run is resumed."""
 
 import json
+import logging
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from accelerate.utils import broadcast_object_list
+
+from data_scripts.errors import InputError
 from data_scripts.write.files import report_write_errors
 from data_scripts.write.replacement import replace_folder
 from trainer.training.context import Progress, RunContext
+from trainer.training.manifest import find_damage, write_manifest
+from trainer.training.resume import check_unchanged
 from trainer.training.run_folder import list_checkpoints
 from trainer.training.trainable_model import TrainableModel
 
-
-def last_checkpoint(folder: Path) -> Path:
-    """Return the checkpoint with the highest step in a run's folder."""
-    return list_checkpoints(folder)[-1]
+logger = logging.getLogger(__name__)
 
 
 def checkpoint_of(folder: Path, step: int | None) -> Path:
@@ -22,15 +27,34 @@ def checkpoint_of(folder: Path, step: int | None) -> Path:
 
 
 def recorded_precision(folder: Path) -> str | None:
-    """Return the precision of the run in a folder, according to its last checkpoint; None without a checkpoint."""
-    if not list_checkpoints(folder):
-        return None
-    progress = json.loads((last_checkpoint(folder) / "progress.json").read_text(encoding="utf-8"))
-    return progress.get("mixed_precision")
+    """Return the precision of the run in a folder, which is the same in all checkpoints; None without a checkpoint."""
+    for checkpoint in reversed(list_checkpoints(folder)):
+        if precision := _read_progress(checkpoint).get("mixed_precision"):
+            return precision
+    return None
+
+
+def newest_whole_checkpoint(folder: Path) -> Path:
+    """Return the newest checkpoint without damage whose best checkpoint has none either; log what is wrong with others.
+
+    Raises:
+        InputError: there is none.
+    """
+    damages = {checkpoint: find_damage(checkpoint) for checkpoint in list_checkpoints(folder)}
+    for checkpoint in reversed(damages):
+        damage = damages[checkpoint]
+        if damage is None:
+            best = checkpoint_of(folder, _read_progress(checkpoint)["best_step"])
+            if damages.get(best, "it is missing") is None:
+                return checkpoint
+            damage = f"its best checkpoint {best.name} cannot be used"
+        logger.warning("%s cannot be used: %s", checkpoint, damage)
+    reasons = "; ".join(f"{checkpoint.name}: {damage}" for checkpoint, damage in damages.items() if damage)
+    raise InputError(f"resume: {folder} has no whole checkpoint ({reasons}): start again with --overwrite true")
 
 
 def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
-    """Write a checkpoint of the current step, and delete all others but the best. Every process must call this."""
+    """Write a checkpoint of the current step, and delete those that are not needed. Every process must call this."""
     accelerator, folder = context.accelerator, context.folder
     checkpoint = checkpoint_of(folder, progress.step)
     temporary = folder / f".{checkpoint.name}"
@@ -39,22 +63,67 @@ def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         with report_write_errors(checkpoint, temporary):
-            (temporary / "progress.json").write_text(json.dumps(progress.as_dict()), encoding="utf-8")
-            place_checkpoint(temporary, checkpoint, best=checkpoint_of(folder, progress.best_step))
+            complete_checkpoint(temporary, progress, is_last=progress.step == context.arguments.max_steps)
     accelerator.wait_for_everyone()
 
 
+def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> None:
+    """Add progress and manifest to the files of a model, rename their folder, and delete what is not needed.
+
+    The last and the best checkpoint stay. Until the run ends, so do the one before the last, in case the last one gets
+    damaged, and the best one at that time.
+    """
+    folder = written.parent
+    (written / "progress.json").write_text(json.dumps(progress.as_dict()), encoding="utf-8")
+    write_manifest(written)
+    kept = {checkpoint_of(folder, progress.best_step)}
+    if not is_last:
+        kept |= _previous(folder, progress.step)
+    place_checkpoint(written, checkpoint_of(folder, progress.step), kept)
+
+
 def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
-    """Load weights, optimizers and progress of the last checkpoint. Every process must call this."""
-    checkpoint = last_checkpoint(context.folder)
+    """Load weights, optimizers and progress of the newest whole checkpoint. Every process must call this.
+
+    Raises:
+        InputError: no checkpoint is whole, or the data or the precision are not those of the run.
+    """
+    is_main = context.accelerator.is_main_process
+    checkpoint = Path(broadcast_object_list([newest_whole_checkpoint(context.folder) if is_main else None])[0])
+    recorded = _read_progress(checkpoint)
+    if is_main:
+        check_unchanged(context.folder, recorded, progress)
     model.load(checkpoint)
-    progress.update(json.loads((checkpoint / "progress.json").read_text(encoding="utf-8")))
+    if recorded["device"] == progress.device == "cpu" and recorded["threads"] is None:
+        recorded["threads"] = 1  # the interrupted run had only one
+    progress.update(recorded | {"device": progress.device, "processes": progress.processes})
 
 
-def place_checkpoint(written: Path, checkpoint: Path, best: Path) -> None:
-    """Rename a complete checkpoint to its final name, and delete all others in its folder except the best."""
+def place_checkpoint(written: Path, checkpoint: Path, kept: Iterable[Path]) -> None:
+    """Rename a complete checkpoint to its final name, and delete all others in its folder but those to keep."""
     replaced = checkpoint.with_name(f".{checkpoint.name}-replaced")
     replace_folder(written, checkpoint, replaced)
     for old in (written, replaced, *list_checkpoints(checkpoint.parent)):
-        if old not in (checkpoint, best):
+        if old not in (checkpoint, *kept):
             shutil.rmtree(old, ignore_errors=True)
+
+
+def _previous(folder: Path, step: int) -> set[Path]:
+    """Return the last checkpoint before a step and the best one at that time; none if there is no such checkpoint."""
+    earlier = [checkpoint for checkpoint in list_checkpoints(folder) if _step(checkpoint) < step]
+    if not earlier:
+        return set()
+    return {earlier[-1], checkpoint_of(folder, _read_progress(earlier[-1]).get("best_step"))}
+
+
+def _read_progress(checkpoint: Path) -> dict[str, Any]:
+    """Return the progress that a checkpoint stores; nothing if it is damaged."""
+    try:
+        progress = json.loads((checkpoint / "progress.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return progress if isinstance(progress, dict) else {}
+
+
+def _step(checkpoint: Path) -> int:
+    return int(checkpoint.name.split("-")[1])

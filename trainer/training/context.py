@@ -1,6 +1,7 @@
 """The context of a run (settings, processes, folder), and its progress."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,8 @@ class RunContext:
     """`time.monotonic()` at the start of this process's part of the run."""
     threads: int = field(default_factory=available_threads)
     """Number of threads that torch may use; training may be faster with fewer."""
+    fingerprints: Mapping[str, str] = field(default_factory=dict)
+    """Fingerprints of the datasets and the tokenizer, on the main process only."""
 
 
 @dataclass
@@ -40,11 +43,28 @@ class Progress:
     threads: int | None = None
     """Number of threads that training uses; None on a GPU, or if only one is available."""
     mixed_precision: str | None = None
+    """Precision of the computations; never `auto`."""
+    device: str | None = None
+    """Type of the device."""
+    processes: int = 1
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    """Fingerprints of the datasets and the tokenizer, on the main process only."""
 
     def update(self, values: dict[str, Any]) -> None:
         """Set the values that `as_dict` returned in an earlier process."""
         for name, value in values.items():
             setattr(self, name, value)
+
+    @classmethod
+    def at_start(cls, context: RunContext) -> "Progress":
+        """Return the progress of a run that has not taken a step."""
+        accelerator = context.accelerator
+        return cls(
+            mixed_precision=accelerator.mixed_precision,
+            device=accelerator.device.type,
+            processes=accelerator.num_processes,
+            fingerprints=dict(context.fingerprints),
+        )
 
     def as_dict(self) -> dict[str, Any]:
         """Return all values, for JSON."""

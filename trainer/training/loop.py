@@ -1,7 +1,6 @@
 """The training loop: steps, logs, evaluations and checkpoints."""
 
 import logging
-import math
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -19,6 +18,7 @@ from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
+from trainer.training.run_folder import list_checkpoints
 from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
@@ -39,7 +39,7 @@ class TrainingLoop:
         self._context, self._model, self._tasks, self._plan = context, model, tasks, plan
         self._schedule = Schedule(context.arguments)
         self._metrics = MetricsLog(context)
-        self._progress = Progress(mixed_precision=context.accelerator.mixed_precision)
+        self._progress = Progress.at_start(context)
 
     def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
@@ -47,7 +47,8 @@ class TrainingLoop:
         `begin` prepares the folder of a new run; the main process calls it once the settings are known to be right.
 
         Raises:
-            InputError: the loss is not finite, or the dev results lack `best_metric`.
+            InputError: a loss or a weight is not finite, the run cannot be resumed, or the dev results lack
+                `best_metric`.
         """
         arguments, progress = self._arguments, self._progress
         if arguments.resume:
@@ -72,10 +73,13 @@ class TrainingLoop:
 
                 # once in a while: log the losses
                 if progress.step % arguments.log_every == 0 or is_last:
+                    self._check_losses()
                     self._log(bar)
 
                 # less often: evaluate on dev and save a checkpoint
                 if progress.step % arguments.eval_every == 0 or is_last:
+                    self._check_losses()
+                    self._check_weights()
                     self._record(self._evaluate(evaluator))
                     save_checkpoint(self._context, self._model, progress)
                     progress.seconds = time.monotonic() - started
@@ -99,7 +103,7 @@ class TrainingLoop:
         with self._accelerator.autocast():
             loss, metrics = self._tasks[name].loss(self._model.wrapped, batch)  # (), of this process's rows
         self._model.backward(loss)
-        self._metrics.add(name, {"loss": loss.detach(), **metrics})
+        self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
 
     def choose_threads(self) -> None:
         """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number."""
@@ -164,14 +168,26 @@ class TrainingLoop:
     def _log(self, bar: tqdm) -> None:
         """Write the mean losses and metrics since the last log, and show the losses beside the progress bar."""
         means, step = self._metrics.take_means(), self._progress.step
-        if not all(map(math.isfinite, means.values())):
-            raise InputError(
-                f"the loss is not finite at step {step} ({means}): lower learning_rate or set max_grad_norm; "
-                f"{self._context.folder} still has the last checkpoint"
-            )
         rate = self._schedule.learning_rate(step - 1)
         self._metrics.write({"step": step, "pairs": self._progress.pairs, "learning_rate": rate, **means})
         bar.set_postfix({task: f"{loss:.3f}" for task, loss in _mean_losses(means).items()}, refresh=False)
+
+    def _check_losses(self) -> None:
+        """Stop before a step with a loss that is not finite reaches the log or a checkpoint."""
+        if (step := self._metrics.first_step_not_finite()) is not None:
+            raise self._diverged(f"the loss is not finite at step {step}")
+
+    def _check_weights(self) -> None:
+        """Stop before weights that are not finite reach a checkpoint: the loss of their step may be finite."""
+        finite = torch.tensor(float(self._model.has_finite_weights()), device=self._accelerator.device)
+        if self._accelerator.reduce(finite, "sum") < self._accelerator.num_processes:
+            raise self._diverged(f"the weights are not finite after step {self._progress.step}")
+
+    def _diverged(self, what: str) -> InputError:
+        saved = list_checkpoints(self._context.folder)
+        state = f"the checkpoint of an earlier step, {saved[-1].name}" if saved else "no checkpoint"
+        remedy = "lower learning_rate or set max_grad_norm, and start again with --overwrite true"
+        return InputError(f"{what}: {remedy}; {self._context.folder} has {state}")
 
     def _begin(self, begin: Callable[[], None]) -> None:
         self._accelerator.wait_for_everyone()

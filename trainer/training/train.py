@@ -22,6 +22,7 @@ from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import RunContext
+from trainer.training.fingerprints import fingerprint_inputs
 from trainer.training.finish import finish_run
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.loop import TrainingLoop
@@ -66,6 +67,9 @@ def _start(arguments: Arguments, exit_stack: contextlib.ExitStack) -> RunContext
 
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = _load_data(context)
+    if context.accelerator.is_main_process:
+        teacher = getattr(context.arguments, "teacher", None)
+        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, teacher))
     model = _build_model(context, data, tokenizer, tasks)
     begin = functools.partial(begin_run, context.folder, context.arguments)
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))

@@ -4,16 +4,20 @@ import copy
 from pathlib import Path
 from typing import Any
 
+import torch
 from accelerate import Accelerator
 from safetensors.torch import save_model
 from torch import Tensor
+from torch.distributed.tensor import DTensor
 
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.distributed import average_table_gradients, exclude_from_ddp, sum_by_row
-from trainer.training.optimizers import build_optimizers, clip_gradient
+from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient
 from trainer.training.sharding import full_weights, load_shards, save_shards, shard
 from trainer.training.traffic import StepSize
+
+SCALER = "scaler.pt"  # state of the loss scaling in a sharded run; Accelerate writes that of another run
 
 
 class TrainableModel:
@@ -27,6 +31,7 @@ class TrainableModel:
 
     def __init__(self, model: ConvSimForMultitask, arguments: Arguments, accelerator: Accelerator) -> None:
         model.set_sparse_gradients(True)
+        model.train()  # a model of `initialize_from` is loaded for inference, without dropout
         self._arguments, self._accelerator = arguments, accelerator
         self.full = model
         if arguments.sharded:
@@ -39,39 +44,50 @@ class TrainableModel:
         self._parameters = list(model.parameters())
         self._tables = model.embedding_tables()
         self._table_ids = {id(table) for table in self._tables}
-        optimizers = build_optimizers(
+        self._optimizers = build_optimizers(
             model, self._tables, arguments.optimizer, arguments.learning_rate, arguments.weight_decay
         )
-        self._prepared_optimizers = [accelerator.prepare(optimizer) for optimizer in optimizers]
-        # Only loss scaling needs Accelerate's wrapper, which searches the disk for packages at every step.
-        scales_loss = accelerator.scaler is not None
-        self._optimizers = self._prepared_optimizers if scales_loss else optimizers
+        for optimizer in self._optimizers:
+            # For checkpoints alone: a step of Accelerate's wrapper searches the disk for packages, and updates the
+            # loss scale before the next optimizer has used it.
+            accelerator.prepare(optimizer)
+        self._optimizer: Any = JointOptimizer(self._optimizers)
 
     def set_learning_rates(self, layers: float, tables: float) -> None:
         """Set the learning rate of the layers, and that of the embedding tables."""
-        for optimizer in self._prepared_optimizers:
-            for group in optimizer.param_groups:
-                group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
+        for group in self._optimizer.param_groups:
+            group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
 
     def backward(self, loss: Tensor) -> None:
         """Add the gradients of a loss to the parameters' gradients."""
         self._accelerator.backward(loss)
 
     def apply_gradients(self) -> None:
-        """Update all parameters with their gradients, averaged over the processes and clipped; then clear them."""
+        """Update all parameters with their gradients, averaged over the processes and clipped; then clear them.
+
+        With scaled losses (fp16), a step with an infinite gradient is skipped, and the scale is halved.
+        """
+        scaler = self._accelerator.scaler
         average_table_gradients(self._tables)  # DistributedDataParallel or FSDP has averaged those of the layers
+        if scaler is not None:
+            scaler.unscale_(self._optimizer)
         if self._arguments.max_grad_norm is not None:
-            for optimizer in self._prepared_optimizers:
-                self._accelerator.unscale_gradients(optimizer)
             clip_gradient(self._parameters, self._arguments.max_grad_norm)
-        for optimizer in self._optimizers:
-            optimizer.step()
+        if scaler is None:
+            self._optimizer.step()
+        else:
+            scaler.step(self._optimizer)
+            scaler.update()
         self.zero_gradients()
 
     def zero_gradients(self) -> None:
         """Clear all gradients."""
-        for optimizer in self._optimizers:
-            optimizer.zero_grad()
+        self._optimizer.zero_grad()
+
+    def has_finite_weights(self) -> bool:
+        """Return whether all weights of this process, its shards of a sharded model, are finite."""
+        weights = (value.to_local() if isinstance(value, DTensor) else value for value in self._parameters)
+        return all(bool(value.detach().isfinite().all()) for value in weights)
 
     def measure_step(self, pairs: int) -> StepSize:
         """Return the sizes of the values that this process exchanges for the gradients of its `pairs`."""
@@ -99,16 +115,17 @@ class TrainableModel:
         if not self._arguments.sharded:
             self._accelerator.save_state(str(folder))
             return
-        save_shards(folder, self.wrapped, self._plain_optimizers())
+        save_shards(folder, self.wrapped, self._optimizers)
         if self._accelerator.is_main_process:
             save_model(self.full, str(folder / "model.safetensors"))
+            if self._accelerator.scaler is not None:
+                torch.save(self._accelerator.scaler.state_dict(), folder / SCALER)
 
     def load(self, folder: Path) -> None:
         """Load the state that `save` wrote. Every process must call this."""
         if self._arguments.sharded:
-            load_shards(folder, self.wrapped, self._plain_optimizers())
+            load_shards(folder, self.wrapped, self._optimizers)
+            if self._accelerator.scaler is not None:
+                self._accelerator.scaler.load_state_dict(torch.load(folder / SCALER, weights_only=True))
         else:
             self._accelerator.load_state(str(folder))
-
-    def _plain_optimizers(self) -> list[Any]:
-        return [optimizer.optimizer for optimizer in self._prepared_optimizers]

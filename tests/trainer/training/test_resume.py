@@ -1,14 +1,23 @@
 """Interrupted and resumed runs have the same results as uninterrupted ones."""
 
+import re
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
+from datasets import Dataset
 from safetensors.torch import load_file
 
-from tests.trainer.training.tiny_runs import read_results, values_of
+from data_scripts.errors import InputError
+from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
+from trainer.training.checkpoints import complete_checkpoint, newest_whole_checkpoint
+from trainer.training.context import Progress
+from trainer.training.resume import check_unchanged
+from trainer.training.run_folder import list_checkpoints
 
 
 @pytest.mark.parametrize("model_type", ["dan", "transformer"])
@@ -33,11 +42,94 @@ def test_a_resumed_siamese_cbow_has_the_same_final_weights_bit_for_bit(siamese_c
     siamese_cbow(name="uninterrupted")
     with interrupted_at(5):
         siamese_cbow(name="resumed")
-    assert [path.name for path in resumed.glob("checkpoint-*")] == ["checkpoint-4"]
+    assert [path.name for path in list_checkpoints(resumed)] == ["checkpoint-2", "checkpoint-4"]
     siamese_cbow("--resume", "true", name="resumed")
     assert_same_weights(*(folder / "model" for folder in (uninterrupted, resumed)))
     losses = [values_of("neighbors/in_order/loss", folder) for folder in (uninterrupted, resumed)]
     assert losses[0] == losses[1] and len(losses[0]) > 5
+
+
+def test_a_damaged_last_checkpoint_is_named_and_the_one_before_it_is_resumed(
+    run_trainer, interrupted_at, preset, tmp_path, caplog
+):
+    uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
+    assert run_trainer(preset(output_dir=str(uninterrupted), stsb=None)) == 0
+    with interrupted_at(10):
+        run_trainer(preset(output_dir=str(resumed), stsb=None))
+    damaged = resumed / "checkpoint-8" / "optimizer_1.bin"
+    damaged.write_bytes(damaged.read_bytes()[:-1])
+    with (resumed / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 10, "pai')
+    assert run_trainer(preset(output_dir=str(resumed), stsb=None), "--resume", "true") == 0
+    assert "checkpoint-8 cannot be used: optimizer_1.bin has changed since it was written" in caplog.text
+    assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
+    assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
+    names = [[path.name for path in list_checkpoints(folder)] for folder in (uninterrupted, resumed)]
+    best = f"checkpoint-{read_results(uninterrupted)['run']['best_step']}"
+    assert names[0] == names[1] and set(names[0]) == {"checkpoint-12", best}
+
+
+def test_a_run_is_not_resumed_with_other_data_or_without_a_whole_checkpoint(
+    run_trainer, refused, preset, datasets, tmp_path
+):
+    pairs, checkpoint = tmp_path / "pairs", tmp_path / "run" / "checkpoint-4"
+    shutil.copytree(datasets / "pairs", pairs)
+    options = {"max_steps": 4, "pairs": [str(pairs)], "stsb": None}
+    assert run_trainer(preset(**options)) == 0
+    before = {path: path.read_bytes() for path in pairs.iterdir()}
+    validation = pairs / "validation-00000-of-00001.parquet"
+    rows = Dataset.from_parquet(str(validation)).to_list()
+    write(pairs, "validation", [*rows[:-1], rows[-1] | {"response": "it is red"}])
+    message = refused(preset(**options), "--resume", "true")
+    assert "resume: pairs (validation) changed since" in message and "restore the data, or start again" in message
+    for path, content in before.items():
+        path.write_bytes(content)
+    (checkpoint / "progress.json").write_text("{")
+    message = refused(preset(**options), "--resume", "true")
+    assert "no whole checkpoint (checkpoint-4: progress.json has changed" in message and "--overwrite true" in message
+
+
+@pytest.mark.parametrize(
+    ("now", "message"),
+    [
+        ({"mixed_precision": "no"}, "computed in mixed_precision bf16, not no: use --mixed_precision bf16"),
+        ({"fingerprints": {"tokenizer": "2", "pairs (test)": "3"}}, "resume: pairs (test), tokenizer changed since"),
+    ],
+)
+def test_a_change_of_precision_or_data_is_refused(tmp_path, now, message):
+    begun = Progress(mixed_precision="bf16", device="cpu", fingerprints={"tokenizer": "1"})
+    check_unchanged(tmp_path, begun.as_dict(), begun)
+    with pytest.raises(InputError, match=re.escape(message)):
+        check_unchanged(tmp_path, begun.as_dict(), replace(begun, **now))
+
+
+def test_another_device_or_number_of_processes_is_logged(tmp_path, caplog):
+    begun = Progress(mixed_precision="bf16", device="cuda", processes=2)
+    check_unchanged(tmp_path, begun.as_dict(), replace(begun, device="cpu", processes=1))
+    assert "the run had device cuda and now has cpu" in caplog.text
+    assert "the run had processes 2 and now has 1" in caplog.text
+
+
+def test_checkpoints_that_a_resumed_run_may_need_are_kept(tmp_path, caplog):
+    def save(step: int, best_step: int, steps: int = 9) -> list[str]:
+        written = tmp_path / f".checkpoint-{step}"
+        written.mkdir()
+        (written / "weights").write_text("good")
+        complete_checkpoint(written, Progress(step=step, best_step=best_step), is_last=step == steps)
+        return [path.name for path in list_checkpoints(tmp_path)]
+
+    (tmp_path / "checkpoint-mine").mkdir()
+    assert save(2, 2) == ["checkpoint-2"]
+    assert save(4, 2) == ["checkpoint-2", "checkpoint-4"]
+    assert save(6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
+    (tmp_path / "checkpoint-6" / "weights").write_text("damaged")
+    assert newest_whole_checkpoint(tmp_path).name == "checkpoint-4"
+    (tmp_path / "checkpoint-2" / "weights").write_text("damaged")
+    with pytest.raises(InputError, match=r"no whole checkpoint \(checkpoint-2: weights has changed"):
+        newest_whole_checkpoint(tmp_path)
+    assert "checkpoint-4 cannot be used: its best checkpoint checkpoint-2 cannot be used" in caplog.text
+    assert save(8, 6) == ["checkpoint-6", "checkpoint-8"]
+    assert save(9, 9) == ["checkpoint-9"] and (tmp_path / "checkpoint-mine").is_dir()
 
 
 def test_a_run_older_than_an_option_is_resumed_with_its_default(run_trainer, refused, preset, tmp_path):
@@ -50,12 +142,18 @@ def test_a_run_older_than_an_option_is_resumed_with_its_default(run_trainer, ref
     assert run_trainer(preset(max_steps=4), "--resume", "true") == 0
 
 
-def test_a_resumed_run_keeps_its_precision_on_another_processor(run_trainer, preset, tmp_path, monkeypatch):
+def test_a_resumed_run_keeps_its_precision_and_threads_on_another_processor(run_trainer, preset, tmp_path, monkeypatch):
     monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (True, "as this test says"))
     assert run_trainer(preset(max_steps=4)) == 0
     monkeypatch.setattr(hardware, "has_fast_bfloat16", lambda device: (False, "as this test says"))
-    assert run_trainer(preset(max_steps=4), "--resume", "true") == 0
-    assert read_results(tmp_path / "run")["run"]["mixed_precision"] == "bf16"
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(2)
+        assert run_trainer(preset(max_steps=4), "--resume", "true") == 0
+    finally:
+        torch.set_num_threads(threads)
+    run = read_results(tmp_path / "run")["run"]
+    assert run["mixed_precision"] == "bf16" and run["threads"] == (1 if threads == 1 else 2)
 
 
 def assert_same_weights(expected: Path, actual: Path) -> None:

@@ -4,6 +4,10 @@ import re
 
 import pytest
 import torch
+from safetensors.torch import load_file
+
+from trainer.training.run_folder import list_checkpoints
+from trainer.training.trainable_model import TrainableModel
 
 
 @pytest.mark.parametrize(
@@ -18,7 +22,8 @@ import torch
         ({"tasks": {"snli": 1}, "snli_share": 0}, "snli_share is 0, but the run trains on snli alone"),
         ({"batch_size": 500}, "response_prediction has 240 training pairs, fewer than a batch of 500"),
         ({"pairs": ["nowhere/at/all"]}, "nowhere/at/all"),
-        ({"device": "cuda"}, "device is cuda, but torch finds no GPU"),
+        ({"device": "cuda"}, "device is cuda, but torch finds no GPU: use --device cpu"),
+        ({"sharded": True}, "sharded divides the layers among several processes, but the run has one: .* drop sharded"),
         ({"num_processes": 2}, "num_processes is 2, but the run has 1"),
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_siz": 3}}, "model_config has 'embedding_siz'; did you mean 'embedding_size'"),
@@ -41,6 +46,22 @@ import torch
 def test_settings_that_cannot_be_trained_are_refused_in_one_line(refused, preset, monkeypatch, changes, message):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert re.search(message, refused(preset(**changes)))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "message"),
+    [
+        ("ACCELERATE_GRADIENT_ACCUMULATION_STEPS", "4", "STEPS is 4, .* mini_batch_size"),
+        ("ACCELERATE_USE_FSDP", "true", "configured for FSDP, .* --sharded true"),
+        ("ACCELERATE_USE_DEEPSPEED", "true", "configured for DeepSpeed, .* --sharded true"),
+        ("ACCELERATE_MIXED_PRECISION", "fp16", "mixed_precision is fp16, which needs a GPU"),
+        ("ACCELERATE_MIXED_PRECISION", "fp8", "mixed_precision of `accelerate launch` is fp8; expected no, fp16"),
+    ],
+)
+def test_what_accelerate_is_configured_for_is_used_or_refused(refused, preset, monkeypatch, variable, value, message):
+    monkeypatch.setenv(variable, value)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert re.search(message, refused(preset(max_steps=1)))
 
 
 def test_a_task_without_rows_is_refused(refused, preset):
@@ -88,4 +109,24 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refu
 
 def test_a_diverging_run_is_stopped(refused, preset):
     message = refused(preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
-    assert "the loss is not finite" in message and "lower learning_rate" in message
+    assert "the loss is not finite at step 3: lower learning_rate" in message and "has no checkpoint" in message
+
+
+def test_a_diverging_run_leaves_no_checkpoint_that_is_not_finite(refused, preset, tmp_path):
+    changes = {"optimizer": "sgd", "learning_rate": 1e38, "max_grad_norm": None, "best_metric": "last", "stsb": None}
+    message = refused(preset(**changes, eval_every=1, log_every=100, mixed_precision="no"))
+    assert (
+        "the loss is not finite at step 3" in message and "the checkpoint of an earlier step, checkpoint-2" in message
+    )
+    for checkpoint in list_checkpoints(tmp_path / "run"):
+        weights = load_file(checkpoint / "model.safetensors").values()
+        assert all(value.isfinite().all() for value in weights)
+
+
+def test_weights_that_are_not_finite_are_found_before_their_first_loss(refused, preset, tmp_path, monkeypatch):
+    def diverge(self: TrainableModel) -> None:
+        self.full.embedding_tables()[-1].data[-1, -1] = torch.nan  # a row that few batches have
+
+    monkeypatch.setattr(TrainableModel, "apply_gradients", diverge)
+    assert "the weights are not finite after step 1: lower" in refused(preset(eval_every=1, best_metric="last"))
+    assert not list_checkpoints(tmp_path / "run")

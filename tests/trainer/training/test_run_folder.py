@@ -186,7 +186,7 @@ def test_only_folders_with_a_number_are_checkpoints(tmp_path):
 
 def test_a_checkpoint_replaces_others_but_no_folder_of_the_user_s(tmp_path):
     add(tmp_path, ".checkpoint-12/new", "checkpoint-12/old", "checkpoint-4/best", "checkpoint-8/x", "checkpoint-mine/x")
-    checkpoints.place_checkpoint(tmp_path / ".checkpoint-12", tmp_path / "checkpoint-12", tmp_path / "checkpoint-4")
+    checkpoints.place_checkpoint(tmp_path / ".checkpoint-12", tmp_path / "checkpoint-12", [tmp_path / "checkpoint-4"])
     assert files(tmp_path) == ["checkpoint-12/new", "checkpoint-4/best", "checkpoint-mine/x"]
 
 

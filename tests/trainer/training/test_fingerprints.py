@@ -1,0 +1,56 @@
+"""Equal rows have equal fingerprints, however they are stored; a change of one value changes them."""
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset, DatasetDict, concatenate_datasets
+
+from trainer.data.datasets import RunData
+from trainer.training.fingerprints import find_changes, fingerprint_inputs
+
+ROWS = [{"input": f"text {index}" * (index % 7), "label": index % 3, "score": None} for index in range(50)]
+
+
+def changes(tokenizer, rows: Dataset, evaluation: dict | None = None) -> list[str]:
+    before = RunData({"pairs": Dataset.from_list(ROWS)}, {"sts": {"2012": {"MSR": Dataset.from_list(ROWS)}}})
+    now = RunData({"pairs": rows}, evaluation or before.evaluation)
+    return find_changes(fingerprint_inputs(before, tokenizer), fingerprint_inputs(now, tokenizer))
+
+
+@pytest.mark.parametrize(
+    "store",
+    [
+        lambda rows, folder: Dataset.from_list(rows),
+        lambda rows, folder: Dataset.from_list(rows[::-1]).select(range(49, -1, -1)),
+        lambda rows, folder: Dataset.from_list([*rows[:3], *rows]).select(range(3, 53)),
+        lambda rows, folder: Dataset(pa.concat_tables(pa.Table.from_pylist(rows[i : i + 9]) for i in range(0, 50, 9))),
+        lambda rows, folder: concatenate_datasets([Dataset.from_list(rows[:20]), Dataset.from_list(rows[20:])]),
+        lambda rows, folder: _saved(Dataset.from_list(rows), folder),
+    ],
+)
+def test_the_same_rows_have_the_same_fingerprint_in_every_form(tiny_tokenizer, store, tmp_path):
+    assert changes(tiny_tokenizer, store(ROWS, tmp_path)) == []
+
+
+def _saved(rows: Dataset, folder) -> Dataset:
+    rows.save_to_disk(folder / "saved")
+    return Dataset.load_from_disk(folder / "saved")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [*ROWS[:-1], ROWS[-1] | {"input": "another"}],
+        [*ROWS[:-1], ROWS[-1] | {"label": 5}],
+        [ROWS[0] | {"score": "0"}, *ROWS[1:]],
+        ROWS[:-1],
+        ROWS[::-1],
+    ],
+)
+def test_a_changed_row_changes_the_fingerprint(tiny_tokenizer, changed):
+    assert changes(tiny_tokenizer, Dataset.from_list(changed)) == ["training data of pairs"]
+
+
+def test_changed_evaluation_data_are_named_by_split(tiny_tokenizer):
+    other = Dataset.from_list(ROWS[:-1])
+    evaluation = {"sts": {"2012": {"MSR": other}}, "snli": DatasetDict({"validation": other})}
+    assert changes(tiny_tokenizer, Dataset.from_list(ROWS), evaluation) == ["snli (validation)", "sts (2012 MSR)"]

@@ -1,0 +1,38 @@
+"""A manifest finds every change of a file that it describes."""
+
+import pytest
+
+from trainer.training.manifest import find_damage, write_manifest
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "shards").mkdir()
+    (tmp_path / "weights").write_bytes(b"\x00\x01" * 1000)
+    (tmp_path / "shards" / "0").write_bytes(b"")
+    write_manifest(tmp_path)
+    return tmp_path
+
+
+def test_an_unchanged_folder_is_whole(folder):
+    assert find_damage(folder) is None
+    (folder / "a_file_of_the_user").touch()
+    assert find_damage(folder) is None
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (lambda folder: (folder / "weights").write_bytes(b"\x00\x01" * 999), "weights has changed"),
+        (lambda folder: (folder / "weights").write_bytes(b"\x00\x01" * 999 + b"\x00\x00"), "weights has changed"),
+        (lambda folder: (folder / "shards" / "0").write_bytes(b"x"), "shards/0 has changed"),
+        (lambda folder: (folder / "shards" / "0").unlink(), "shards/0 is missing"),
+        (lambda folder: (folder / "manifest.json").unlink(), "manifest.json is missing"),
+        (lambda folder: (folder / "manifest.json").write_text('{"sha256": {"wei'), "manifest.json is unreadable"),
+        (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is unreadable"),
+        (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "manifest.json is unreadable"),
+    ],
+)
+def test_damage_is_named(folder, damage, message):
+    damage(folder)
+    assert message in find_damage(folder)
