@@ -1,7 +1,7 @@
 """Reads plain and compressed text files, by block or by line, and counts the lines that cannot be read.
 
-Memory does not grow with the file: it holds a block of text or the longest line, and the window of Zstandard (2 GiB in
-Pushshift's files).
+Memory does not grow with the file: it holds a block of text or the longest line (`MAX_LINE_BYTES` at most), and the
+window of Zstandard (2 GiB in Pushshift's files).
 """
 
 import bz2
@@ -31,6 +31,7 @@ NEWLINE = b"\n"
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # with EOFError, what reading a damaged file raises
 CHUNK_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor's caches
+MAX_LINE_BYTES = 1 << 26  # of a line or a record, which are held in memory; a few hundred bytes can unpack to gigabytes
 EXAMPLES = 5  # broken lines of each kind that are reported
 
 
@@ -128,6 +129,11 @@ def read_blocks(
         try:
             stream = unpacked(raw, suffix)
             while True:
+                if held > MAX_LINE_BYTES:
+                    raise InputError(
+                        f"{path}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MiB, which is the limit; split "
+                        "the line, or remove it"
+                    )
                 if held == len(buffer):  # a line is longer than the buffer
                     buffer.extend(bytes(len(buffer)))
                 with memoryview(buffer) as view:

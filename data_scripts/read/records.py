@@ -23,6 +23,7 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import (
+    MAX_LINE_BYTES,
     UNPACK,
     UNREADABLE,
     BrokenLineError,
@@ -32,10 +33,11 @@ from data_scripts.read.files import (
     read_lines,
     unpacked,
 )
+from data_scripts.read.json_limits import LimitedStream
+from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
 FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
-PARQUET_ROWS = 1_000
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
@@ -98,7 +100,7 @@ def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = No
     """
     form = form_of(path)
     if form == ".parquet":
-        return _parquet(path)
+        return _parquet(path, broken)
     if form in (".tsv", ".csv"):
         lines = _tsv_lines(path, broken) if form == ".tsv" else _csv_lines(path, broken)
         location, columns = next(lines, ("", []))
@@ -164,25 +166,43 @@ def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
             yield location, fields
 
 
-def _parquet(path: Path) -> Records:
+def _parquet(path: Path, broken: BrokenLines) -> Records:
     try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        with pq.ParquetFile(path) as file:
+            names, number = file.schema_arrow.names, file.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error}); download it again") from error
 
     def rows(columns_needed: set[str]) -> Rows:
-        row, columns = 0, [name for name in file.schema_arrow.names if name in columns_needed]
+        row, columns = 0, [name for name in names if name in columns_needed]
         try:
-            with tqdm(total=file.metadata.num_rows, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
-                for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=columns):
-                    for record in batch.to_pylist():
-                        row += 1
-                        yield f"{path}: row {row}", record
+            with tqdm(total=number, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
+                for batch in bounded_batches(path, columns):
+                    yield from _batch_records(batch, path, row, broken)
+                    row += len(batch)
                     bar.update(len(batch))
+        except ParquetSizeError as error:
+            raise InputError(str(error)) from error
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: not readable after {row:,} rows ({error}); download it again") from error
 
-    return Records(str(path), file.schema_arrow.names, True, rows)
+    return Records(str(path), names, True, rows)
+
+
+def _batch_records(batch: pa.RecordBatch, path: Path, before: int, broken: BrokenLines) -> Rows:
+    """The records of a batch that follows `before` rows; rows with a value that Python cannot represent are counted."""
+    try:
+        records = batch.to_pylist()
+    except (ValueError, OverflowError):  # not UTF-8, or a time after the year 9999
+        for row in range(len(batch)):
+            location = f"{path}: row {before + row + 1}"
+            try:
+                yield location, batch.slice(row, 1).to_pylist()[0]
+            except (ValueError, OverflowError) as error:
+                broken.add("not UTF-8" if isinstance(error, UnicodeError) else "wrong value", location, str(error))
+        return
+    for row, record in enumerate(records, start=before + 1):
+        yield f"{path}: row {row}", record
 
 
 def _json_object(line: bytes) -> Record:
@@ -234,7 +254,7 @@ def _document(path: Path, streamed: Streamed) -> Record:
     document: Record = {}
     try:
         with _opened(path) as (_, stream):
-            for key, value in ijson.kvitems(stream, ""):
+            for key, value in ijson.kvitems(LimitedStream(stream, str(path), 0), ""):
                 document[key] = value
                 for name, preceding in streamed.items():
                     if document.keys() >= preceding:
@@ -255,7 +275,7 @@ def _elements(path: Path, prefix: str) -> Iterator[Any]:
             _opened(path) as (raw, stream),
             tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
         ):
-            for value in ijson.items(stream, prefix):
+            for value in ijson.items(LimitedStream(stream, str(path), prefix.count(".") + 1), prefix):
                 bar.update(raw.tell() - bar.n)
                 number += 1
                 yield value
@@ -295,7 +315,12 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
                 if Path(member.name).suffix not in (*JSON_LINES, ".json"):
                     broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
                     continue
-                for number, line in enumerate(file, start=1):
+                for number, line in enumerate(iter(lambda file=file: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
+                    if len(line) > MAX_LINE_BYTES:
+                        raise InputError(
+                            f"{path}/{member.name}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MiB, which is the "
+                            "limit; split the line, or remove it"
+                        )
                     yield f"{path}/{member.name}:{number}", line
 
     try:

@@ -33,7 +33,7 @@ from tqdm import tqdm
 from data_scripts.clean.text import normalize_text
 from data_scripts.commands import find_commands
 from data_scripts.errors import InputError, refuse_options
-from data_scripts.read.hub_datasets import existing_folder, load_columns
+from data_scripts.read.hub_datasets import check_parquet, existing_folder, load_columns
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import write_report
 
@@ -244,6 +244,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and args.output.resolve() == args.folder.resolve():
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
+    check_parquet(files)
     evaluation = load_evaluation_texts(args.against)
     leaks = _Leaks(EvaluationTexts(evaluation))
     if args.output is None:

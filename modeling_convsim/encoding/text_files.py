@@ -43,13 +43,15 @@ def _lines(file: str) -> Iterator[str]:
 def _parquet_texts(file: str, column: str, remedy: str) -> Iterator[str]:
     with import_parquet().ParquetFile(file) as parquet:
         names = parquet.schema_arrow.names
-        if column not in names:
-            raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
-        for batch in parquet.iter_batches(columns=[column]):
-            texts = batch.column(0).to_pylist()
-            if not all(isinstance(text, str) for text in texts):
-                raise ValueError(f"{file}: column {column!r} holds values that are not text")
-            yield from texts
+    if column not in names:
+        raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
+    from modeling_convsim.encoding.parquet_files import bounded_batches  # needs pyarrow
+
+    for batch in bounded_batches(Path(file), [column]):
+        texts = batch.column(0).to_pylist()
+        if not all(isinstance(text, str) for text in texts):
+            raise ValueError(f"{file}: column {column!r} holds values that are not text")
+        yield from texts
 
 
 def count_texts(file: str) -> int | None:
