@@ -9,12 +9,13 @@ import csv
 import io
 import json
 import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import ijson
 import pyarrow as pa
@@ -23,6 +24,7 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import (
+    CONVERT,
     MAX_LINE_BYTES,
     UNPACK,
     UNREADABLE,
@@ -30,6 +32,7 @@ from data_scripts.read.files import (
     BrokenLines,
     check_file,
     decode,
+    line_too_long,
     read_lines,
     unpacked,
 )
@@ -38,6 +41,7 @@ from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
 FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
+CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
@@ -130,40 +134,61 @@ def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], bro
 
 
 def _tsv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    for location, line in read_lines(path, FORMS):
+    for number, (location, line) in enumerate(read_lines(path, FORMS)):
         try:
             yield location, decode(line.removesuffix(b"\r")).split("\t")
         except BrokenLineError as error:
+            if not number:
+                raise _not_utf8(location, error.args[1]) from error
             broken.add(error.args[0], location, error.args[1])
 
 
 def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    read = 0
+    """The fields of each record; if a quote is not closed, only the line in which it opens is left out."""
+    unread = read_lines(path, FORMS)
+    again: deque[tuple[str, bytes]] = deque()
+    record: list[tuple[str, bytes]] = []  # the lines of the record that is read
 
     def lines() -> Iterator[str]:
-        nonlocal read
-        for _, line in read_lines(path, FORMS):
-            read += 1
-            yield line.decode("utf-8", "surrogateescape") + "\n"
+        while line := again.popleft() if again else next(unread, None):
+            record.append(line)
+            if len(record) > CSV_LINES:
+                raise csv.Error(f"a record of more than {CSV_LINES:,} lines")
+            yield line[1].decode("utf-8", "surrogateescape") + "\n"
 
-    # A field has at most csv.field_size_limit() characters (131,072), which detects a quote that is never closed.
-    reader = csv.reader(lines(), strict=True)
+    # A field has at most csv.field_size_limit() characters (131,072).
+    reader, width = csv.reader(lines(), strict=True), 0
     while True:
-        location = f"{path}:{read + 1}"
+        record.clear()
         try:
             fields = next(reader, None)
             if fields is None:
                 return
+            if width and len(fields) != width and len(record) > 1:
+                raise csv.Error(f"{len(fields)} fields, expected {width}")
             "".join(fields).encode()
         except csv.Error as error:
-            until = f", read to line {read}" if f"{path}:{read}" != location else ""
-            broken.add("not CSV", location, f"{error}{until}")
+            opens = len(record) > 1 or (b'"' in record[0][1] and "field limit" in str(error))
+            reason = f"{error}; a quote opens here that is not closed" if opens else str(error)
+            if not width:
+                raise InputError(f"{record[0][0]}: not CSV ({reason}); correct this line") from error
+            broken.add("not CSV", record[0][0], reason)
+            again.extendleft(reversed(record[1:]))
+            reader = csv.reader(lines(), strict=True)
             continue
         except UnicodeEncodeError as error:
-            broken.add("not UTF-8", location, f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}")
+            byte = f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}"
+            if not width:
+                raise _not_utf8(record[0][0], byte) from error
+            broken.add("not UTF-8", record[0][0], byte)
             continue
         if fields:  # a blank line is not a record
-            yield location, fields
+            width = width or len(fields)
+            yield record[0][0], fields
+
+
+def _not_utf8(location: str, byte: str) -> InputError:
+    return InputError(f"{location}: the names of the columns are not UTF-8 ({byte}); {CONVERT}")
 
 
 def _parquet(path: Path, broken: BrokenLines) -> Records:
@@ -302,6 +327,15 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
         raise InputError(f"{path}: not readable to its end ({error}); download it again") from error
 
 
+def _member_lines(file: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise line_too_long(f"{name}:{number}")
+        yield f"{name}:{number}", line
+
+
 def _tar(path: Path, broken: BrokenLines) -> Rows:
     """The JSON lines of every .json or .jsonl file in a tar archive."""
 
@@ -309,19 +343,16 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
         with tarfile.open(path, "r|*") as archive, tqdm(delay=1, unit="file", desc=path.name) as bar:
             for member in archive:
                 bar.update()
-                file = archive.extractfile(member)
-                if file is None:  # a folder or a link
+                if not member.isfile():
+                    if not member.isdir():  # what a link names may be outside of the archive
+                        broken.add("link or device", f"{path}/{member.name}", "unpack the archive to read it")
                     continue
+                file = archive.extractfile(member)
+                assert file is not None
                 if Path(member.name).suffix not in (*JSON_LINES, ".json"):
                     broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
                     continue
-                for number, line in enumerate(iter(lambda file=file: file.readline(MAX_LINE_BYTES + 1), b""), start=1):
-                    if len(line) > MAX_LINE_BYTES:
-                        raise InputError(
-                            f"{path}/{member.name}:{number}: a line of more than {MAX_LINE_BYTES >> 20} MiB, which is the "
-                            "limit; split the line, or remove it"
-                        )
-                    yield f"{path}/{member.name}:{number}", line
+                yield from _member_lines(file, f"{path}/{member.name}")
 
     try:
         yield from _objects(lines(), broken)

