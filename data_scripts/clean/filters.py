@@ -85,8 +85,15 @@ def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--mask",
         action="store_true",
-        help="after all rules, replace e-mail addresses, phone numbers and user names (@name, u/name) by [EMAIL], "
-        "[PHONE] and [USER]",
+        help="after all rules, replace e-mail addresses, phone, card and account numbers, IP addresses, user names "
+        "(@name, u/name), keys of services and URLs with credentials by [EMAIL], [PHONE] …; rename threads, and "
+        "sources that are not public; people's names in the text and the files of --comments stay as they are",
+    )
+    group.add_argument(
+        "--phone_regions",
+        metavar="CODES",
+        help="with --mask: the countries whose phone numbers are masked without their country code, too, such as US,DE "
+        "(ISO 3166; default: US)",
     )
 
 
@@ -100,6 +107,8 @@ def read_filters(args: argparse.Namespace) -> Filters:
         raise InputError(f"--min_characters {args.min_characters}: expected 0 or more")
     if args.max_repeats is not None and args.max_repeats < 1:
         raise InputError(f"--max_repeats {args.max_repeats}: expected 1 or more")
+    if args.phone_regions is not None:
+        phone_regions(args)
     bots: tuple[str, ...] = ()
     if args.bots:
         try:
@@ -118,6 +127,25 @@ def read_filters(args: argparse.Namespace) -> Filters:
         if args.language not in languages():
             raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
     return Filters(args.filters == "paper", args.min_characters, bots, args.language, args.markdown)
+
+
+def phone_regions(args: argparse.Namespace) -> tuple[str, ...]:
+    """The countries of --phone_regions.
+
+    Raises:
+        InputError: one is unknown, or --mask is missing.
+    """
+    # Loading the library of phone numbers takes a while, and only --mask needs it.
+    from data_scripts.clean.phone_numbers import DEFAULT_REGIONS, supported_regions
+
+    if args.phone_regions is None:
+        return DEFAULT_REGIONS
+    if not args.mask:
+        raise InputError("--phone_regions: only with --mask, which masks phone numbers")
+    regions = tuple(dict.fromkeys(code.strip().upper() for code in args.phone_regions.split(",")))
+    if unknown := [code for code in regions if code not in supported_regions()]:
+        raise InputError(f"--phone_regions: no country is '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
+    return regions
 
 
 def filter_settings(filters: Filters) -> dict[str, Any]:

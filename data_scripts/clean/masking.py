@@ -1,42 +1,74 @@
-"""Masks personal data in texts: e-mail addresses, user names and phone numbers."""
+"""Masks personal data in texts; `personal_data` lists the kinds and finds them."""
 
-import re
+from collections import Counter
+from collections.abc import Sequence
 
-import phonenumbers
 import pyarrow as pa
 import pyarrow.compute as pc
 
-MASKS = {
-    "e-mail addresses": ("[EMAIL]", re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+")),
-    "user names": ("[USER]", re.compile(r"(?<![\w/])/?u/[\w-]{2,}|(?<![\w@.])@\w{2,}|<@!?\w+>")),
-}
-PHONES = "phone numbers"
-PHONE_MASK = "[PHONE]"
-PHONE_REGION = "US"  # assumed for numbers without a country code; only the length of a number is checked
+from data_scripts.clean.personal_data import KINDS, Kind, find_urls, plain
+from data_scripts.clean.phone_numbers import DEFAULT_REGIONS
+
+_SUSPECT = "|".join(dict.fromkeys(kind.suspect for kind in KINDS))
 
 
-def mask_personal_data(texts: pa.StringArray) -> tuple[pa.StringArray, dict[str, int]]:
-    """Replace e-mail addresses, user names and phone numbers by [EMAIL], [USER] and [PHONE].
+def find_personal_data(
+    text: str, regions: tuple[str, ...] = DEFAULT_REGIONS, kinds: Sequence[Kind] = KINDS
+) -> list[tuple[int, int, Kind]]:
+    """What is to be masked in a text: start, end and kind, in order and without overlap.
 
-    User names are recognized by their notation: @name, u/name, <@U0123>. A number whose length is that of a phone
-    number in any country (`phonenumbers`) is treated as a phone number.
+    Spans that overlap become one, of the kind that comes first in `KINDS`.
+    """
+    normalized = plain(text)
+    urls = find_urls(normalized)
+    found = sorted(
+        (start, end, KINDS.index(kind)) for kind in kinds for start, end in kind.find(normalized, urls, regions)
+    )
+    merged: list[tuple[int, int, int]] = []
+    for start, end, kind in found:
+        if merged and start < merged[-1][1]:
+            first, last, other = merged[-1]
+            merged[-1] = first, max(last, end), min(kind, other)
+        else:
+            merged.append((start, end, kind))
+    return [(start, end, KINDS[kind]) for start, end, kind in merged]
+
+
+def mask_personal_data(
+    texts: pa.StringArray, regions: tuple[str, ...] = DEFAULT_REGIONS
+) -> tuple[pa.StringArray, dict[str, int]]:
+    """Replace personal data by masks such as [EMAIL].
+
+    Args:
+        texts: a text or null each.
+        regions: the countries (ISO 3166) whose phone numbers are found in national form, too.
 
     Returns:
-        The masked texts, and the number of replacements by kind.
+        The texts, and how many of each kind were masked.
     """
-    counts = dict.fromkeys([*MASKS, PHONES], 0)
-    # Most texts cannot contain any of these and are skipped.
-    suspects = pc.match_substring_regex(texts, r"@|u/|\d(?:\D{0,3}\d){6}")
+    counts = dict.fromkeys((kind.name for kind in KINDS), 0)
+    # Most texts cannot hold any of these and are skipped.
+    suspects = pc.match_substring_regex(texts, _SUSPECT).fill_null(False)
     if not suspects.true_count:
         return texts, counts
+    suspected = texts.filter(suspects)
+    flags = zip(*(pc.match_substring_regex(suspected, kind.suspect).to_pylist() for kind in KINDS), strict=True)
     masked = []
-    for text in texts.filter(suspects).to_pylist():
-        for kind, (mask, pattern) in MASKS.items():
-            text, replaced = pattern.subn(mask, text)
-            counts[kind] += replaced
-        possible = phonenumbers.PhoneNumberMatcher(text, PHONE_REGION, leniency=phonenumbers.Leniency.POSSIBLE)
-        for match in reversed(list(possible)):
-            text = text[: match.start] + PHONE_MASK + text[match.end :]
-            counts[PHONES] += 1
-        masked.append(text)
+    for text, possible in zip(suspected.to_pylist(), flags, strict=True):
+        kinds = [kind for kind, flag in zip(KINDS, possible, strict=True) if flag]
+        masked.append(_mask(text, find_personal_data(text, regions, kinds), counts))
     return pc.replace_with_mask(texts, suspects, pa.array(masked, texts.type)), counts
+
+
+def mask_text(text: str, regions: tuple[str, ...] = DEFAULT_REGIONS) -> str:
+    """`mask_personal_data` for one text, without the search for suspects, whose patterns take long to compile."""
+    return _mask(text, find_personal_data(text, regions), Counter())
+
+
+def _mask(text: str, found: list[tuple[int, int, Kind]], counts: dict[str, int]) -> str:
+    parts, position = [], 0
+    for start, end, kind in found:
+        parts += [text[position:start], kind.mask]
+        position = end
+        counts[kind.name] += 1
+    return "".join([*parts, text[position:]])

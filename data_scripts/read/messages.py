@@ -115,7 +115,9 @@ def seconds(value: Any) -> float:
             return number
     except (TypeError, ValueError, OverflowError):
         pass
-    raise BrokenLineError("wrong time", f"expected a number or a time in ISO 8601, found {str(value)[:40]!r}")
+    raise BrokenLineError(
+        "wrong time", f"expected a number or a time in ISO 8601, found another {type(value).__name__}"
+    )
 
 
 def _number_or_time(text: str) -> float | datetime:

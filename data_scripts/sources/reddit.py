@@ -229,7 +229,7 @@ def _write(files: list[Path], args: argparse.Namespace, broken: BrokenLines, fil
         )
         report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
         report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, scratch, args, report)
+        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True)
     push(args)
 
 

@@ -9,7 +9,9 @@ import jinja2
 import pyarrow.parquet as pq
 import yaml
 
+from data_scripts.clean.masking_recall import read_recall
 from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.write.markdown import code_span, escape_text
 from data_scripts.write.statistics import PairStatistics
 
 TEMPLATE = Path(__file__).with_name("pairs_card.jinja")
@@ -38,12 +40,14 @@ def write_pairs_card(
     """
     metadata = _metadata(folder, license_id, report, statistics, sizes)
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    environment.filters |= {"escaped": escape_text, "code": code_span}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),
         settings={"language": None, **report["settings"]},
         report=report,
         statistics=statistics,
         sizes=sizes,
+        recall=read_recall() if "masked" in report else {},
         license_section=_license_section([license_id] if license_id else []),
         sources_shown=SOURCES_SHOWN,
         files_shown=FILES_SHOWN,
@@ -101,7 +105,7 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     }
     lines = [
         f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
-        f"# {source}\n",
+        f"# {escape_text(source)}\n",
         "Written by `python -m data_scripts` of convsim; `report.json` says what was read and what was left out.\n",
         "| split | rows |",
         "|---|---:|",

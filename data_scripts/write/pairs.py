@@ -4,7 +4,7 @@ import argparse
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import ibis.expr.types as ir
@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
+from data_scripts.clean.filters import phone_regions
 from data_scripts.errors import InputError
 from data_scripts.join.engines import materialize, stream_rows
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
@@ -20,10 +21,13 @@ from data_scripts.write import shards
 from data_scripts.write.card import write_pairs_card
 from data_scripts.write.hub import upload
 from data_scripts.write.plots import draw_plots
-from data_scripts.write.report import Report, format_table, write_report
+from data_scripts.write.report import FIRST_LINES, Report, format_table, write_report
 from data_scripts.write.shards import SplitWriter
 from data_scripts.write.splits import split_pairs
 from data_scripts.write.statistics import PairStatistics
+
+if TYPE_CHECKING:
+    from data_scripts.write.masked_pairs import PairMasker
 
 
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
@@ -39,7 +43,14 @@ def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
     return pairs.mutate(rank=rank).filter(ibis._.rank < most).drop("rank")
 
 
-def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Namespace, report: Report) -> None:
+def write_pairs(
+    pairs: ir.Table,
+    folder: Path,
+    scratch: Path,
+    args: argparse.Namespace,
+    report: Report,
+    public_sources: bool = False,
+) -> None:
     """Write the distinct pairs, sorted by thread, with report.json and a card; print the report.
 
     No file is written for a split without pairs, because `datasets` reads neither empty files nor empty row groups.
@@ -51,6 +62,7 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
         args: the options of `options.add_output_arguments` and `filters.add_filter_arguments`.
         report: section -> the counts so far; this function adds the sections `pairs`, `splits`, `threads`, `characters`
             and, if personal data are masked, `masked`.
+        public_sources: whether --mask may leave sources and names of files as they are (see `PairMasker`).
 
     Raises:
         InputError: no pair is left.
@@ -62,10 +74,10 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
     ordered = capped.order_by("thread", "input", "response", "source")
     distinct = _DistinctPairs(stream_rows(ordered, scratch, "join and sort", shards.BATCH_ROWS))
     statistics = PairStatistics()
-    masked: dict[str, int] = {}
+    masker = _load_masker(args, public_sources) if args.mask else None
     with ThreadPoolExecutor(len(SPLITS)) as executor:
         writers = {split: SplitWriter(folder, split, executor) for split in SPLITS}
-        _write_splits(distinct, writers, statistics, args.split, masked if args.mask else None)
+        _write_splits(distinct, writers, statistics, args.split, masker)
         if not statistics.pairs:
             raise InputError(f"no pair is left to write; these are the counts:\n{format_table(report)}")
         sections = statistics.finish()
@@ -79,8 +91,11 @@ def write_pairs(pairs: ir.Table, folder: Path, scratch: Path, args: argparse.Nam
     report["pairs"]["written"] = statistics.pairs
     report["splits"] = {split: writer.rows for split, writer in writers.items()}
     report |= sections
-    if args.mask:
-        report["masked"] = masked
+    if masker:
+        report["masked"] = masker.counts
+        if broken := report.get(FIRST_LINES):
+            print("\n  ".join([f"{FIRST_LINES} (only shown here, because of --mask)", *broken]))
+        masker.mask_report(report)
     write_report(report, folder)
     sizes = {split: (writer.rows, writer.bytes) for split, writer in writers.items() if writer.rows}
     write_pairs_card(folder, args.license, report, statistics, sizes)
@@ -92,28 +107,23 @@ def _write_splits(
     writers: dict[str, SplitWriter],
     statistics: PairStatistics,
     split: str,
-    masked: dict[str, int] | None,
+    masker: "PairMasker | None",
 ) -> None:
-    """Count the pairs, and pass each to the writer of its split; masks them if `masked` is given, for the counts."""
+    """Count the pairs, and pass each to the writer of its split, after `masker` if there is one."""
     for table, thread_starts, input_starts in distinct:
+        split_indices = split_pairs(table, thread_starts, split)  # by the original threads and texts
+        if masker:
+            table = masker.mask(table, thread_starts)
         statistics.add(table, thread_starts, input_starts)
-        split_indices = split_pairs(table, thread_starts, split)
-        if masked is not None:
-            table = _mask(table, masked)
         for index, writer in enumerate(writers.values()):
             writer.add(table.filter(pa.array(split_indices == index)))
 
 
-def _mask(table: pa.Table, counts: dict[str, int]) -> pa.Table:
+def _load_masker(args: argparse.Namespace, public_sources: bool) -> "PairMasker":
     # Loading the library of phone numbers takes a while, and only --mask needs it.
-    from data_scripts.clean.masking import mask_personal_data
+    from data_scripts.write.masked_pairs import PairMasker
 
-    for name in ("input", "response"):
-        texts, masked = mask_personal_data(table[name].combine_chunks())
-        table = table.set_column(table.column_names.index(name), table.schema.field(name), texts)
-        for kind, number in masked.items():
-            counts[kind] = counts.get(kind, 0) + number
-    return table
+    return PairMasker(phone_regions(args), public_sources)
 
 
 class _DistinctPairs:
@@ -165,7 +175,7 @@ def push(args: argparse.Namespace) -> None:
             failed=f"The pairs are in {args.output}; push them later with: {command}",
             private=True,
             repo_type="dataset",
-            commit_message=f"Pairs of {args.output.resolve().name}",
+            commit_message="Pairs of an input and a response",  # no name of a local folder
             delete_patterns="*.parquet",
         )
         print(f"published: {address}")

@@ -1,10 +1,14 @@
 """The report of a command: its settings and counts, which are printed and written to report.json."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from data_scripts.read.files import BrokenLines
+
+FIRST_LINES = "first lines left out"
+_FOLDERS = re.compile(r"(?<![\w.])(?:/|\.{1,2}/|~/)(?:[^/'\"\n]+/)+")
 
 Report = dict[str, Any]  # section -> counts (name -> number), or lines of text
 
@@ -13,7 +17,7 @@ def start_report(command: str, files: list[str], settings: dict[str, Any], broke
     """A report with its first sections: the settings, and the lines that could not be read."""
     report: Report = {"settings": {"command": command, **settings, "files": files}}
     report["lines left out"] = dict(broken.counts)
-    report["first lines left out"] = broken.examples
+    report[FIRST_LINES] = first_lines(broken)
     return report
 
 
@@ -21,7 +25,17 @@ def add_broken_lines(report: Report, broken: BrokenLines) -> None:
     """Add the lines that could not be read, if there are any."""
     if broken.counts:
         report["lines left out"] = dict(broken.counts)
-        report["first lines left out"] = broken.examples
+        report[FIRST_LINES] = first_lines(broken)
+
+
+def first_lines(broken: BrokenLines) -> list[str]:
+    """The first broken lines of each kind, with their files but not the folders, because reports are published."""
+    lines = []
+    for kind, examples in broken.first.items():
+        for example in examples:
+            location, separator, problem = example.partition(f": {kind}")
+            lines.append(Path(location).name + separator + _FOLDERS.sub("", problem))
+    return lines
 
 
 def write_report(report: Report, folder: Path) -> None:

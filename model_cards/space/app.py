@@ -4,18 +4,20 @@ python model_cards/space/app.py INDEX
 """
 
 import argparse
+import runpy
 import sys
+from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = argparse.ArgumentParser(
+    parser = _parser_class()(
         prog="python model_cards/space/app.py",
         description="Serve a page that demonstrates a model and an index of replies that was built with it.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
         "the next free port).",
-        allow_abbrev=False,
     )
     parser.add_argument(
         "index",
@@ -27,6 +29,16 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--open", action="store_true", help="open the page in a browser (default: no)")
     return parser.parse_args(arguments)
+
+
+def _parser_class() -> Any:
+    """`modeling_convsim.command_line.ArgumentParser`, from its file.
+
+    An import would run the package first, which imports torch: it takes seconds, which --help does not need.
+    """
+    package = find_spec("modeling_convsim")
+    assert package is not None and package.origin is not None
+    return runpy.run_path(str(Path(package.origin).with_name("command_line.py")))["ArgumentParser"]
 
 
 def main(arguments: list[str] | None = None) -> int:

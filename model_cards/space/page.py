@@ -1,5 +1,9 @@
 """A page that demonstrates a model: sentence similarity, reply suggestion, and search in an uploaded list."""
 
+import os
+import signal
+import sys
+import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
@@ -15,6 +19,8 @@ from modeling_convsim.suggestion import ReplyIndex
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
 MAX_CHARACTERS = 20_000_000  # of an uploaded list, which may be compressed: a small file can hold gigabytes
+UPLOADS = "GRADIO_TEMP_DIR"  # names the folder of uploaded files
+UPLOAD_SECONDS = 600  # an uploaded file that was never read is deleted after this time
 LIST_HOURS = 1  # an uploaded list is deleted after this time
 NEAREST = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
@@ -133,6 +139,16 @@ def _limit_characters(texts: Iterable[str], name: str) -> Iterator[str]:
         yield text
 
 
+def read_upload(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
+    """`read_list` for a file that a visitor uploaded: it is deleted as soon as it has been read."""
+    try:
+        return read_list(index, file)
+    finally:
+        uploads = os.environ.get(UPLOADS)
+        if file and uploads and Path(file).resolve().is_relative_to(Path(uploads).resolve()):
+            Path(file).unlink(missing_ok=True)
+
+
 def find_nearest(uploaded: ReplyIndex | None, text: str) -> str:
     """A table of the sentences of the uploaded list that are most similar to a sentence.
 
@@ -152,9 +168,14 @@ def _error(message: str) -> gr.Error:
 
 
 def serve(index: ReplyIndex, open_browser: bool) -> None:
-    """Serves the page until the process is stopped."""
+    """Serves the page until the process is stopped; uploaded files are in a folder that ends with it."""
     theme = gr.themes.Default(primary_hue="blue", neutral_hue="slate")
-    build(index).launch(inbrowser=open_browser, theme=theme, css=CSS, footer_links=["api"], max_file_size="20mb")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # by default, the folder would stay
+    with tempfile.TemporaryDirectory(
+        prefix="convsim-", dir=os.environ.get(UPLOADS), ignore_cleanup_errors=True
+    ) as uploads:
+        os.environ[UPLOADS] = uploads
+        build(index).launch(inbrowser=open_browser, theme=theme, css=CSS, footer_links=["api"], max_file_size="20mb")
 
 
 def build(index: ReplyIndex) -> gr.Blocks:
@@ -162,7 +183,7 @@ def build(index: ReplyIndex) -> gr.Blocks:
     model = index.encoder.model
     path = Path(model.name_or_path)
     name = path.resolve().parent.name if path.is_dir() and path.name == "model" else str(path)  # a run's folder
-    with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False) as page:
+    with gr.Blocks(title=f"convsim: {name}", analytics_enabled=False, delete_cache=(60, UPLOAD_SECONDS)) as page:
         gr.Markdown(
             f"# convsim: {name}\n\nA sentence encoder trained on conversations ({model.config.label}, "
             f"{model.num_parameters():,} parameters)."
@@ -201,7 +222,7 @@ def _add_nearest_tab(index: ReplyIndex) -> None:
         sentence = gr.Textbox(label="Sentence", placeholder="Write a sentence, then press Enter", max_lines=1)
         button = gr.Button("Find", variant="primary")
         nearest = gr.HTML(elem_id="nearest")
-        file.change(partial(read_list, index), file, [uploaded, status], api_name="upload")
+        file.change(partial(read_upload, index), file, [uploaded, status], api_name="upload")
         gr.on([button.click, sentence.submit], find_nearest, [uploaded, sentence], nearest, api_name="nearest")
 
 

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 from urllib.error import URLError
-from urllib.request import urlopen
+from urllib.request import Request, urlopen
 
 import numpy as np
 import pyarrow
@@ -34,6 +34,12 @@ SPACE = ROOT / "model_cards" / "space"
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
 REPLIES = ["I like the dog", "a big house", "see you tomorrow", "yes please", "the cat eats today", "no thanks"]
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} the dog"
+FORM = b"""--x\r
+Content-Disposition: form-data; name="files"; filename="unread.txt"\r
+\r
+the dog\r
+--x--\r
+"""
 # Options that Debian's Chromium needs as root, and options that prevent requests that the tests do not need.
 CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
@@ -77,7 +83,10 @@ def address(index_folder):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
+    uploads = index_folder.with_name("uploads")
+    uploads.mkdir()
     environment = {**os.environ, "GRADIO_SERVER_PORT": str(port), "HF_HUB_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
+    environment["GRADIO_TEMP_DIR"] = str(uploads)
     log = index_folder.with_name("log")
     with log.open("w") as output:
         server = subprocess.Popen(
@@ -95,6 +104,7 @@ def address(index_folder):
     finally:
         server.terminate()
         server.wait(30)
+    assert not [file for file in uploads.rglob("*") if file.is_file()]  # nothing that was uploaded stays
 
 
 @pytest.fixture(scope="module")
@@ -207,6 +217,33 @@ def test_uploaded_list_is_searched(page, model, tmp_path):
     assert [cells[1] for cells in rows] == [distinct[row] for row in order]
     np.testing.assert_allclose([float(cells[0]) for cells in rows], expected[order], atol=2e-3)
     assert page.title() == "convsim: tiny"
+
+
+def test_an_upload_is_deleted_once_it_is_read_and_when_the_page_ends(address, index_folder, tmp_path):
+    client = pytest.importorskip("gradio_client")
+    (tmp_path / "private list.txt").write_text("the dog\nthe cat\n")
+    uploads = index_folder.with_name("uploads")
+    visitor = client.Client(address, verbose=False)
+    said = visitor.predict(client.handle_file(tmp_path / "private list.txt"), api_name="/upload")
+    assert "2 sentences of private list.txt" in str(said)
+    assert (tmp_path / "private list.txt").exists()
+    assert not [file for file in uploads.rglob("*") if file.is_file() and "list" in file.name]
+    # A file that is uploaded and never read is deleted with the page, which the fixture checks.
+    request = Request(
+        f"{address}/gradio_api/upload", data=FORM, headers={"Content-Type": "multipart/form-data; boundary=x"}
+    )
+    urlopen(request, timeout=30).close()
+    assert [file.read_text() for file in uploads.rglob("unread.txt")] == ["the dog"]
+
+
+def test_only_uploads_are_deleted(functions, index_folder, tmp_path, monkeypatch):
+    index = ReplyIndex.load(index_folder)
+    monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
+    for folder, stays in ((tmp_path / "mine", True), (tmp_path / "uploads", False)):
+        folder.mkdir()
+        (folder / "list.txt").write_text("the dog\n")
+        listed, _ = functions.read_upload(index, str(folder / "list.txt"))
+        assert len(listed) == 1 and (folder / "list.txt").exists() == stays
 
 
 def test_mistakes_are_explained_on_the_page(page, tmp_path):

@@ -33,7 +33,7 @@ class DatasetKind:
         name: the option, whose value is one source or a list of them; also the name in results.json.
         load: reads a folder or a Hub id into splits.
         text_columns: the columns of its training texts, from which evaluation sentences are removed. None: it is not
-            trained on. Empty: the columns are found by their names.
+            trained on. Empty: the columns are found by name.
         is_joined: whether all sources form one dataset, with validation and test splits; else each source is a separate
             training dataset.
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.

@@ -23,7 +23,8 @@ class PositivePairs:
         first: (pairs,) index of a text in `texts`.
         second: (pairs,) index of a semantically equivalent text.
         negative: (pairs,) index of a hard negative, or -1.
-        groups: (pairs,) equal for pairs whose texts may be equivalent, which are not used as negatives of each other.
+        groups: (texts,) equal for texts that may be equivalent because pairs link them: the connected component of
+            each text. Texts of the same group are not used as negatives of each other.
     """
 
     texts: Dataset
@@ -34,6 +35,13 @@ class PositivePairs:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @classmethod
+    def linked(cls, texts: Dataset, first: np.ndarray, second: np.ndarray, negative: np.ndarray) -> "PositivePairs":
+        """Build the pairs, with their texts grouped by connected components."""
+        links = coo_array((np.ones(len(first), dtype=bool), (first, second)), shape=(len(texts), len(texts)))
+        groups = connected_components(links, directed=False)[1].astype(np.int64)
+        return cls(texts, first, second, negative, groups)
 
 
 @dataclass(frozen=True)
@@ -72,14 +80,13 @@ def caption_pairs(captions: Dataset, seed: int) -> PositivePairs:
     sizes = np.diff(np.r_[starts, len(images)])
     start, size = np.repeat(starts, sizes), np.repeat(sizes, sizes)
     number = np.arange(len(images)) - start
-    first, second, groups = [], [], []
+    first, second = [], []
     for shift in range(1, PARTNERS + 1):
         rows = np.flatnonzero(size > shift)
         first.append(captions_in_order[rows])
         second.append(captions_in_order[(start + (number + shift) % size)[rows]])
-        groups.append(images[rows])
     pairs = np.concatenate(first), np.concatenate(second)
-    return PositivePairs(texts, *pairs, np.full(len(pairs[0]), -1), np.concatenate(groups))
+    return PositivePairs.linked(texts, *pairs, np.full(len(pairs[0]), -1))
 
 
 def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
@@ -99,7 +106,7 @@ def paraphrase_pairs(pairs: Dataset, seed: int) -> PositivePairs:
     negative_of[second[different]] = first[different]
     negative_of[first[different]] = second[different]
     first, second = first[same], second[same]
-    return PositivePairs(texts, first, second, negative_of[first], _components(len(texts), first, second)[first])
+    return PositivePairs.linked(texts, first, second, negative_of[first])
 
 
 def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
@@ -116,7 +123,7 @@ def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
     negative_of[premises[contradicting]] = hypotheses[contradicting]
     entailed = (labels == ENTAILMENT) & (premises != hypotheses)
     first, second = premises[entailed], hypotheses[entailed]
-    return PositivePairs(texts, first, second, negative_of[first], first)
+    return PositivePairs.linked(texts, first, second, negative_of[first])
 
 
 def scored_paraphrase_pairs(pairs: Dataset) -> ScoredPairs | None:
@@ -147,9 +154,3 @@ def _unit_scores(pairs: Dataset) -> np.ndarray:
     scores = np.array([np.nan if score is None else score for score in pairs["score"]], dtype=np.float64)
     highest = np.nanmax(scores, initial=0.0)
     return np.nan_to_num(scores / highest if highest > 0 else scores, nan=1.0)
-
-
-def _components(size: int, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the connected component (size,) of each of `size` texts; `first` (pairs,) and `second` are the links."""
-    links = coo_array((np.ones(len(first), dtype=bool), (first, second)), shape=(size, size))
-    return connected_components(links, directed=False)[1].astype(np.int64)

@@ -1,7 +1,6 @@
 """Skip-gram word vectors of the training texts, which initialize the encoder's word embeddings."""
 
 import logging
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -11,36 +10,36 @@ from gensim.models import Doc2Vec, Word2Vec
 from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 
+from trainer.data.cached_arrays import read_array, write_array
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus
 UNK_TOKEN_ID = 1
-SEED = 0
 # gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
 
 logger = logging.getLogger(__name__)
 
 
-def cached_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path) -> np.ndarray:
-    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts.
+def cached_word_vectors(
+    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, seed: int
+) -> np.ndarray:
+    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts and seed.
 
-    Like the tokenizer, they depend on the texts and not on the run's seed: runs with different seeds share them.
+    With several threads, training twice with the same seed gives slightly different vectors; the cache has the first.
     """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
-        f"{vocab_size}/{size}/{SEED}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
+        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
-    path = cache_dir / f"{digest.hexdigest()}.npy"
-    if not path.exists():
-        cache_dir.mkdir(parents=True, exist_ok=True)
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, SEED, available_threads())
-        temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
-        np.save(temporary, vectors)
-        os.replace(temporary, path)
-    return np.load(path)
+    path = cache_dir / f"{digest.hexdigest()}.npz"
+    vectors = read_array(path)
+    if vectors is None:
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, available_threads())
+        write_array(path, vectors)
+    return vectors
 
 
 def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int) -> np.ndarray:

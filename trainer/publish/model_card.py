@@ -1,7 +1,7 @@
 """Writes the model card: README.md and `.eval_results/` of a model folder, with every number from results.json."""
 
 import shutil
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +9,14 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from transformers import MODEL_MAPPING, PretrainedConfig
 
+from data_scripts.write.markdown import escape_text
 from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.publish.scores import Score, read_scores, score_row, seed_row
-from trainer.publish.sources import hub_id, is_on_hub, public_name, sources_of
+from trainer.publish.sources import MODEL_SOURCES, NOT_PUBLISHED, hub_id, hub_sources, public_name, sources_of
 from trainer.publish.training_data import (
     data_row,
+    dataset_kinds,
     find_licenses,
     task_lines,
     trained_heads,
@@ -25,10 +27,8 @@ from trainer.publish.training_data import (
 __all__ = ["find_licenses", "published_settings", "write_card"]
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "model_cards" / "template.md"
+WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
 TAGS = ["sentence-transformers", "transformers", "feature-extraction", "convsim", "conversations"]
-# Settings without information about the model.
-NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
-                 "hub_model_id", "num_processes", "device"}  # fmt: skip
 
 
 def write_card(
@@ -50,13 +50,13 @@ def write_card(
     scores = list(read_scores(results, settings))
     name = model_id.rpartition("/")[2]
     card = ModelCard.from_template(
-        _metadata(scores, settings, config, name),
+        _metadata(scores, settings, config, name, hub_sources(results)),
         template_path=str(TEMPLATE),
-        name=name,
+        name=escape_text(name),
         model_id=model_id,
         config=config,
         export_formats=_export_formats(config),
-        **_description(settings),
+        **_description(settings, hub_sources(results)),
         **_training(results, settings),
         **_evaluation(scores, results, settings, examples=TEMPLATE.parent / name / "errors.md"),
         exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
@@ -67,28 +67,42 @@ def write_card(
     _write_eval_results(folder / ".eval_results", scores)
 
 
-def published_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A run's settings, local folders by their names only, without those of `NOT_PUBLISHED`."""
+def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
+    """A run's settings without the names of local folders, and without settings that say nothing about the model.
 
-    def shown(value: Any) -> Any:
+    Args:
+        settings: as in config.yaml.
+        on_hub: the sources that the run loaded from the Hub.
+    """
+    sources = {
+        *dataset_kinds(),
+        *(evaluator.dataset for evaluator in EVALUATORS.values()),
+        *MODEL_SOURCES,
+        "extensions",
+    }
+
+    def shown(key: str, value: Any) -> Any:
         if isinstance(value, list):
-            return [shown(item) for item in value]
-        return public_name(value) if isinstance(value, str) and "/" in value else value
+            return [shown(key, item) for item in value]
+        names_folder = isinstance(value, str) and (key in sources or "/" in value) and value not in WORD_VECTORS
+        return public_name(value, on_hub) if names_folder else value
 
-    return {key: shown(value) for key, value in settings.items() if key not in NOT_PUBLISHED}
+    return {key: shown(key, value) for key, value in settings.items() if key not in NOT_PUBLISHED}
 
 
-def _metadata(scores: list[Score], settings: Mapping[str, Any], config: PretrainedConfig, name: str) -> ModelCardData:
+def _metadata(
+    scores: list[Score], settings: Mapping[str, Any], config: PretrainedConfig, name: str, on_hub: Collection[str]
+) -> ModelCardData:
     """The card's YAML header."""
     base = settings.get("initialize_from")
-    datasets = dict.fromkeys(hub_id(source) for source in training_sources(settings) if is_on_hub(source))
+    datasets = dict.fromkeys(hub_id(source) for source in training_sources(settings) if source in on_hub)
     return ModelCardData(
         language=_languages(settings),
         license=settings.get("license", "apache-2.0"),
         library_name="sentence-transformers",
         pipeline_tag="sentence-similarity",
         tags=[*TAGS, config.model_type],
-        base_model=base if base and is_on_hub(base) else None,
+        base_model=base if base in on_hub else None,
         datasets=list(datasets) or None,
         metrics=sorted({score.metric for score in scores}) or None,
         model_name=name,
@@ -96,7 +110,7 @@ def _metadata(scores: list[Score], settings: Mapping[str, Any], config: Pretrain
     )
 
 
-def _description(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
     """The template's values for the description of the model and its limitations."""
     languages = _languages(settings)
     teacher = settings.get("teacher") if "distillation" in trained_tasks(settings) else None
@@ -104,19 +118,23 @@ def _description(settings: Mapping[str, Any]) -> dict[str, Any]:
         "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
         "heads": trained_heads(settings),
         "max_tokens": settings.get("max_tokens"),
-        "teacher": public_name(teacher) if teacher else None,
+        "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
     }
 
 
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The template's values for tasks, data and settings."""
+    on_hub = hub_sources(results)
     rows = [data_row(name, results, settings) for name in results.get("leakage", {})]
+    names = dict.fromkeys(public_name(source, on_hub) for source in training_sources(settings))
     return {
         "run": results.get("run", {}),
         "tasks": task_lines(settings),
-        "data_rows": [row | {"license": _cell(row["license"])} for row in rows],
-        "sources": ", ".join(map(public_name, training_sources(settings))) or "not recorded",
-        "settings": {key: _cell(value) for key, value in published_settings(settings).items() if value is not None},
+        "data_rows": [{key: _cell(value) for key, value in row.items()} for row in rows],
+        "sources": _cell(list(names)) if names else "not recorded",
+        "settings": {
+            _cell(key): _cell(value) for key, value in published_settings(settings, on_hub).items() if value is not None
+        },
     }
 
 
@@ -126,9 +144,11 @@ def _evaluation(
     """The template's values for results; `examples` is a file with examples of errors, which may be missing."""
     return {
         "prediction": results.get("response_prediction", {}),
-        "score_rows": [score_row(score) for score in scores],
-        "full_precision": [score_row(score) for score in read_scores(results.get("full_precision", {}), settings)],
-        "seeds": [seed_row(path, values) for path, values in results.get("seeds", {}).items()],
+        "score_rows": [_cells(score_row(score)) for score in scores],
+        "full_precision": [
+            _cells(score_row(score)) for score in read_scores(results.get("full_precision", {}), settings)
+        ],
+        "seeds": [_cells(seed_row(path, values)) for path, values in results.get("seeds", {}).items()],
         "errors": results.get("stsb_errors", {}).get("dev", {}),
         "examples": examples.read_text(encoding="utf-8").strip() if examples.is_file() else "",
     }
@@ -188,10 +208,14 @@ def _export_row(form: str, measured: Mapping[str, Any], folder: Path) -> dict[st
     return row | {"measured_with": f"{threads} thread{'s' * (threads != 1)}, {texts:,} sentences{pairs}"}
 
 
+def _cells(row: Mapping[str, str]) -> dict[str, str]:
+    return {key: _cell(value) for key, value in row.items()}
+
+
 def _cell(value: Any) -> str:
-    """A setting as a cell of a table."""
+    """A value as a cell of a table."""
     if isinstance(value, list):
         return ", ".join(_cell(item) for item in value) or "none"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}: {_cell(item)}" for key, item in value.items()) or "none"
-    return str(value).replace("|", "\\|")
+        return ", ".join(f"{_cell(key)}: {_cell(item)}" for key, item in value.items()) or "none"
+    return escape_text(value)

@@ -1,13 +1,14 @@
 """The scores in results.json, as model cards and the Hub show them."""
 
 import dataclasses
+import re
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS, CardEntry
-from trainer.publish.sources import public_name
+from trainer.publish.sources import LOCAL, hub_sources, public_name
 
 
 class Score(NamedTuple):
@@ -50,7 +51,7 @@ def read_scores(results: Mapping[str, Any], settings: Mapping[str, Any]) -> Iter
         splits = {part["split"]: part} if "split" in part else part
         for split, scores in splits.items():
             subsets = {key: value for key, value in scores.items() if isinstance(value, Mapping)} or {"": scores}
-            card = _card_entry(name, split, subsets.get("all", scores).get("pairs"), settings)
+            card = _card_entry(name, split, subsets.get("all", scores).get("pairs"), settings, hub_sources(results))
             for subset, values in subsets.items():
                 for metric, value in values.items():
                     if metric in card.metrics:
@@ -58,13 +59,16 @@ def read_scores(results: Mapping[str, Any], settings: Mapping[str, Any]) -> Iter
                         yield Score(name, card, split, "" if subset == "all" else subset, metric, value, interval)
 
 
-def _card_entry(name: str, split: str, pairs: int | None, settings: Mapping[str, Any]) -> CardEntry:
+def _card_entry(
+    name: str, split: str, pairs: int | None, settings: Mapping[str, Any], on_hub: Collection[str]
+) -> CardEntry:
     """The evaluator's entry, with the dataset's name in the settings if its size is not that of the public dataset."""
     evaluator = EVALUATORS[name]
     if pairs is None or pairs == evaluator.card.public_sizes.get(split, pairs):
         return evaluator.card
-    own_name = public_name(settings.get(evaluator.dataset) or "own data")
-    return dataclasses.replace(evaluator.card, dataset_id=own_name.replace("/", "-"), dataset_name=own_name)
+    own_name = public_name(settings.get(evaluator.dataset) or LOCAL, on_hub)
+    own_id = re.sub(r"[^\w.-]", "-", own_name)
+    return dataclasses.replace(evaluator.card, dataset_id=own_id, dataset_name=own_name)
 
 
 def score_row(score: Score) -> dict[str, str]:

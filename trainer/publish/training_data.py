@@ -7,7 +7,8 @@ from typing import Any
 from huggingface_hub import try_to_load_from_cache
 
 from data_scripts.write.hub import read_licenses
-from trainer.publish.sources import hub_id, is_on_hub, public_name, sources_of
+from data_scripts.write.markdown import escape_text
+from trainer.publish.sources import LOCAL, find_hub_sources, hub_id, hub_sources, public_name, sources_of
 from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
@@ -30,14 +31,19 @@ def task_lines(settings: Mapping[str, Any]) -> list[str]:
     lines = []
     for task in trained_tasks(settings):
         line = TASKS[task].card_line if task in TASKS else ""
-        lines.append(line or _words(task))
+        lines.append(line or escape_text(_words(task)))
     return lines
 
 
 def training_sources(settings: Mapping[str, Any]) -> list[str]:
     """The sources of the datasets that the trained tasks read."""
     trained = trained_tasks(settings)
-    return [source for kind in _kinds() if set(_tasks_of(kind)) & set(trained) for source in sources_of(settings, kind)]
+    return [
+        source
+        for kind in dataset_kinds()
+        if set(_tasks_of(kind)) & set(trained)
+        for source in sources_of(settings, kind)
+    ]
 
 
 def find_licenses(settings: Mapping[str, Any]) -> dict[str, str]:
@@ -46,8 +52,11 @@ def find_licenses(settings: Mapping[str, Any]) -> dict[str, str]:
     A folder states its license in its card (`--license` of the `data_scripts` commands), a dataset of the Hub in the
     card that was downloaded with it. No request is sent to the Hub.
     """
-    sources = dict.fromkeys(source for kind in [*_kinds(), WORD_VECTOR_TEXTS] for source in sources_of(settings, kind))
-    licenses = {source: _license(source) for source in sources}
+    sources = dict.fromkeys(
+        source for kind in [*dataset_kinds(), WORD_VECTOR_TEXTS] for source in sources_of(settings, kind)
+    )
+    on_hub = find_hub_sources(settings)
+    licenses = {source: _license(source, source in on_hub) for source in sources}
     return {source: stated for source, stated in licenses.items() if stated}
 
 
@@ -66,10 +75,17 @@ def data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any])
     removed = results["leakage"][name]
     sources = [source for source in sources_of(settings, kind) if one in ("", source.rstrip("/").rpartition("/")[2])]
     licenses = find_licenses(settings) | results.get("licenses", {})
-    stated = {public_name(source): licenses.get(source, "not stated") for source in sources}
+    on_hub = hub_sources(results)
+    names = {source: public_name(source, on_hub) for source in sources}
+    stated: dict[str, str] = {}
+    for source, shown in names.items():  # local datasets share a name
+        license_id = licenses.get(source, "not stated")
+        stated[shown] = (
+            f"{stated[shown]} and {license_id}" if license_id != stated.get(shown, license_id) else license_id
+        )
     leaks = {other: count for other, count in removed.items() if other != "removed" and count}
     return {
-        "source": ", ".join(map(public_name, sources)) or name,
+        "source": ", ".join(dict.fromkeys(names.values())) or LOCAL,
         "license": next(iter(stated.values())) if len(set(stated.values())) == 1 else stated,
         "rows": _rows(kind, one, results.get("run", {}).get("rows", {})),
         "removed": f"{removed['removed']:,}",
@@ -81,14 +97,14 @@ def _rows(kind: str, one: str, rows: Mapping[str, int]) -> str:
     """The number of rows that each task trained on, of a dataset named `kind` or `kind/one`."""
     if kind == WORD_VECTOR_TEXTS:
         return "word vectors only"
-    if kind not in _kinds():  # of a task that this command does not know
+    if kind not in dataset_kinds():  # of a task that this command does not know
         return "not recorded"
     keys = {task: f"{task}/{one}" if one else kind for task in _tasks_of(kind)}
     counts = {task: rows[key] for task, key in keys.items() if key in rows}
     return ", ".join(f"{_words(task)} {count:,}" for task, count in counts.items()) or "none"
 
 
-def _kinds() -> list[str]:
+def dataset_kinds() -> list[str]:
     """The kinds of datasets that tasks read, which are also the options that name their sources."""
     return list(dict.fromkeys(kind for task in TASKS.values() for kind in task.datasets))
 
@@ -101,6 +117,6 @@ def _words(name: str) -> str:
     return name.replace("_", " ")
 
 
-def _license(source: str) -> str:
-    card = try_to_load_from_cache(hub_id(source), "README.md", repo_type="dataset") if is_on_hub(source) else None
+def _license(source: str, on_hub: bool) -> str:
+    card = try_to_load_from_cache(hub_id(source), "README.md", repo_type="dataset") if on_hub else None
     return " and ".join(read_licenses(Path(card) if isinstance(card, str) else Path(source, "README.md")))

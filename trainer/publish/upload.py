@@ -10,6 +10,7 @@ from transformers import AutoConfig
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
 from trainer.publish.model_card import write_card
+from trainer.publish.sources import example_id
 from trainer.publish.verify import verify_folder
 
 RUN_FILES = ("config.yaml", "results.json", "model/config.json")  # every finished run has these
@@ -33,7 +34,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
         settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
     except (ValueError, yaml.YAMLError) as error:
         raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
-    model_id = hub_model_id or settings.get("hub_model_id") or f"ORG/{run.resolve().name}"
+    model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     write_card(run / "model", results, settings, AutoConfig.from_pretrained(run / "model"), model_id)
     return run / "model"
 
@@ -65,6 +66,6 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         hub_model_id,
         failed=f"The trained model is in {folder}; push it later with: {command}",
         private=private,
-        commit_message=f"Publish {run.resolve().name}",
+        commit_message=f"Publish {hub_model_id}",
         delete_patterns=".eval_results/*",
     )

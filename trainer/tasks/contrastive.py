@@ -74,26 +74,32 @@ class ContrastiveTask(Task):
         return len(self._pairs)
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        """Pack first texts, second texts and hard negatives, in this order; add the `groups` (batch,) of the pairs."""
+        """Pack first texts, second texts and hard negatives, in this order, and add the groups of their texts.
+
+        `groups` (batch,) are those of the pairs, `negative_groups` (hard negatives,) those of the hard negatives.
+        """
         import numpy as np
         import torch
 
         from trainer.tasks.encoding import pack
 
-        negatives = self._pairs.negative[rows]
-        indices = np.concatenate([self._pairs.first[rows], self._pairs.second[rows], negatives[negatives >= 0]])
-        return pack(self._texts, indices) | {"groups": torch.from_numpy(self._pairs.groups[rows])}
+        first, second, negatives = self._pairs.first[rows], self._pairs.second[rows], self._pairs.negative[rows]
+        negatives = negatives[negatives >= 0]
+        groups = self._pairs.groups
+        return pack(self._texts, np.concatenate([first, second, negatives])) | {
+            "groups": torch.from_numpy(groups[first]),
+            "negative_groups": torch.from_numpy(groups[negatives]),
+        }
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         """Return InfoNCE in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
         import torch
-        import torch.nn.functional as F
 
         from trainer.distributed import gather_rows, rank
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import accuracy, in_batch_softmax, sum_over_dims, truncate
 
-        groups = batch.pop("groups")
+        groups, negative_groups = batch.pop("groups"), batch.pop("negative_groups")
         count = len(groups)
         vectors = embed_batch(model, batch, self._mini_batch_size)
         first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
@@ -101,12 +107,13 @@ class ContrastiveTask(Task):
         targets = torch.arange(start, start + count, device=vectors.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
         mask[torch.arange(count, device=mask.device), targets] = False
+        mask_with_negatives = torch.cat([mask, groups[:, None] == negative_groups], dim=1)
         sides = (first, second, negatives, gather_rows(first), gather_rows(second))
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
             u, v, hard, all_u, all_v = (truncate(vectors, dims) for vectors in sides)
             scores = torch.cat([self._scale * u @ all_v.T, self._scale * u @ hard.T], dim=1)
-            loss = in_batch_softmax(scores, targets, F.pad(mask, (0, len(hard))))
+            loss = in_batch_softmax(scores, targets, mask_with_negatives)
             loss = (loss + in_batch_softmax(self._scale * v @ all_u.T, targets, mask)) / 2
             return loss, accuracy(scores, targets)
 

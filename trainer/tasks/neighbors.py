@@ -80,7 +80,7 @@ class NeighboringSentences(Task):
         """Pack the sentences and, after them, the candidates of each: its two neighbors, then random sentences.
 
         `is_neighbor` and `is_candidate` (batch, 2 + negatives) classify the candidates. A missing neighbor is not a
-        candidate, nor is a random sentence that is the sentence itself or one of its neighbors.
+        candidate, nor is a random sentence that has the text of the sentence itself or of one of its neighbors.
         """
         import numpy as np
         import torch
@@ -93,7 +93,11 @@ class NeighboringSentences(Task):
         others = self._neighbors.others
         # Torch's generator, which the loop seeds for every step and process.
         sampled = others[torch.randint(len(others), (len(rows), self._negatives)).numpy()]  # (batch, negatives)
-        is_negative = (sampled != sentences) & (sampled[:, :, None] != neighbors[:, None, :]).all(axis=2)
+        keys = self._texts.keys
+        around = np.concatenate(
+            [keys[sentences], np.where(neighbors == NONE, keys[sentences], keys[neighbors])], axis=1
+        )
+        is_negative = (keys[sampled][:, :, None] != around[:, None, :]).all(axis=2)
         is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, self._negatives)))
         candidates = np.concatenate([np.where(neighbors == NONE, sentences, neighbors), sampled], axis=1)
         is_candidate = is_neighbor | np.pad(is_negative, ((0, 0), (2, 0)))

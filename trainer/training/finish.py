@@ -13,6 +13,7 @@ from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
+from trainer.publish.sources import HUB_SOURCES, find_hub_sources
 from trainer.publish.training_data import find_licenses
 from trainer.publish.upload import publish
 from trainer.training.checkpoints import checkpoint_of
@@ -49,6 +50,7 @@ def finish_run(
         _load_best(evaluator.model, context.folder, progress)
         results = _final_results(context, evaluator)
         results["run"] = _describe_run(context, evaluator, progress, rows)
+        results[HUB_SOURCES] = find_hub_sources(asdict(context.arguments))
         results["licenses"] = find_licenses(asdict(context.arguments))
         results["leakage"] = leakage
         _write(context, evaluator, results)

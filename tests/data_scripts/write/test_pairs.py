@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 
 import datasets
@@ -22,6 +23,7 @@ from huggingface_hub.utils import close_session
 
 from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
+from data_scripts.clean.masking_recall import read_recall
 from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import pairs as output
@@ -34,7 +36,14 @@ from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 Pair = tuple[str, str, str, str]
 
 
-def written(folder: Path, pairs: list[Pair], *arguments: str, settings: dict | None = None) -> dict:
+def written(
+    folder: Path,
+    pairs: list[Pair],
+    *arguments: str,
+    settings: dict | None = None,
+    sections: dict | None = None,
+    public_sources: bool = False,
+) -> dict:
     """Write some pairs with DuckDB; returns the report."""
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)
@@ -46,7 +55,10 @@ def written(folder: Path, pairs: list[Pair], *arguments: str, settings: dict | N
     columns = dict(zip(PAIR_SCHEMA.names, map(list, zip(*pairs, strict=True)), strict=True))
     pq.write_table(pa.table(columns, schema=PAIR_SCHEMA), scratch / "made.parquet")
     report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
-    write_pairs(ibis.duckdb.connect().read_parquet(scratch / "made.parquet"), folder, scratch, args, report)
+    report |= sections or {}
+    write_pairs(
+        ibis.duckdb.connect().read_parquet(scratch / "made.parquet"), folder, scratch, args, report, public_sources
+    )
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -145,11 +157,78 @@ def test_a_reply_that_occurs_twice_in_its_thread_counts_once_among_repeated_resp
 
 
 def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
-    pairs = [("ask @jane", "or call 555-123-4567", "t1", "s"), ("hello", "write to a@b.cd", "t1", "s")]
+    pairs = [("ask @jane", "or call 202-555-0123", "t1", "s"), ("hello", "write to a@b.cd", "t1", "s")]
     report = written(tmp_path / "out", pairs, "--mask")
     found = sorted(pair[:2] for split in rows(tmp_path / "out").values() for pair in split)
     assert found == [("ask [USER]", "or call [PHONE]"), ("hello", "write to [EMAIL]")]
-    assert report["masked"] == {"e-mail addresses": 1, "user names": 1, "phone numbers": 1}
+    masked = {kind: number for kind, number in report["masked"].items() if number}
+    assert masked == {"e-mail addresses": 1, "user names": 1, "phone numbers": 1}
+
+
+@pytest.mark.parametrize("batch", [1, 100_000])
+def test_threads_sources_and_names_of_files_are_masked_and_splits_stay(tmp_path, monkeypatch, batch):
+    monkeypatch.setattr(shards, "BATCH_ROWS", batch)
+    threads = [f"jane.doe{number}@example.org" for number in range(40)]
+    pairs = [(f"input {n}", f"response {m}", f"{thread}", f"Chat with Bob/{n % 3}")
+             for n, thread in enumerate(threads) for m in range(2)]  # fmt: skip
+    settings = {"files": ["Chat with Bob.csv"], "columns": ["text=Bob.text", "parent=jane@doe.org"], "gap": "1h"}
+    broken = {"first lines left out": ["Chat with Bob.csv:3: wrong time (jane)"], "messages left out": {"role Bob": 2}}
+    report = written(tmp_path / "out", pairs, "--mask", settings=settings, sections=broken)
+    found = rows(tmp_path / "out")
+    inputs = {split: {pair[0] for pair in part} for split, part in found.items()}
+    expected = {
+        split: {f"input {n}" for n, thread in enumerate(threads) if split_of(thread) == split} for split in found
+    }
+    assert inputs == expected
+    names = [pair[2:] for part in found.values() for pair in part]
+    assert {thread for thread, _ in names} == {f"thread-{number}" for number in range(1, 41)}
+    assert all(count == 2 for count in Counter(thread for thread, _ in names).values())
+    assert {source for _, source in names} == {"source-1", "source-2", "source-3"}
+    assert report["settings"]["files"] == ["1 (names withheld)"] and report["settings"]["gap"] == "1h"
+    assert report["messages left out"] == {"role (withheld)": 2}
+    published = (tmp_path / "out" / "report.json").read_text() + (tmp_path / "out" / "README.md").read_text()
+    assert not [name for name in ("jane", "Chat with", "wrong time") if name in published]
+
+
+def test_public_sources_keep_their_names_but_for_user_names(tmp_path):
+    pairs = [("one", "two", "t1", "u_jane"), ("one", "three", "t2", "AskReddit")]
+    settings = {"files": ["RC_2015-01.zst"]}
+    report = written(tmp_path / "out", pairs, "--mask", settings=settings, public_sources=True)
+    assert {pair[3] for part in rows(tmp_path / "out").values() for pair in part} == {"[USER]", "AskReddit"}
+    assert report["settings"]["files"] == ["RC_2015-01.zst"]
+
+
+def test_regions_of_phone_numbers_are_checked_and_used(tmp_path, chats, capsys):
+    for options in (["--mask", "--phone_regions", "US,XX"], ["--phone_regions", "US"]):
+        assert main(["conversations", str(chats), "--output", str(tmp_path / "out"), *options]) == 2
+        assert "--phone_regions" in capsys.readouterr().err
+    written(tmp_path / "german", [("hello", "030 901820", "t1", "s")], "--mask", "--phone_regions", "us,de")
+    assert [pair[1] for part in rows(tmp_path / "german").values() for pair in part] == ["[PHONE]"]
+
+
+def test_reports_name_files_without_their_folders_and_no_value_of_the_data(tmp_path):
+    lines = ["thread\ttext\ttime", *(f"t\tgood morning to you {n}\t{n}" for n in range(5)), "t\thello\tjane@doe.org"]
+    (tmp_path / "jane").mkdir()
+    (tmp_path / "jane" / "chats.tsv").write_text("\n".join(lines))
+    command = ["conversations", str(tmp_path / "jane" / "chats.tsv"), "--filters", "none", "-o", str(tmp_path / "out")]
+    assert main(command) == 0
+    text = (tmp_path / "out" / "report.json").read_text()
+    assert '"chats.tsv:7: wrong time (' in text and "jane" not in text
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\n# [a](http://evil.org) | *b* `c` www.evil.org &lt; ~~d~~ _e_ !"
+
+
+def test_names_are_no_markup_in_the_card(tmp_path):
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False}).enable("table")
+    written(tmp_path / "out", [("one", "two", "t1", HOSTILE)], settings={"files": [HOSTILE], HOSTILE: HOSTILE})
+    _, text = card(tmp_path / "out")
+    html = markdown.render(text)
+    shown = HOSTILE.replace("\n", " ")
+    assert html.count(escape(shown)) == 4 and "<img src=x" not in html and 'href="http://evil' not in html
+    assert f"<li>{escape(shown)}: 1 pairs</li>" in html
+    assert f"<td>{escape(shown)}</td>\n<td>{escape(shown)}</td>" in html
+    assert f"Read from <code>{escape(shown)}</code>" in html
 
 
 def card(folder: Path) -> tuple[dict, str]:
@@ -207,7 +286,13 @@ def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path
     assert "language" not in metadata and "- Language: not checked" in text and "data: not masked" in text
     written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
     metadata, text = card(tmp_path / "masked")
-    assert metadata["language"] == "de" and "another language than `de`" in text and "phone numbers were masked" in text
+    assert (
+        metadata["language"] == "de"
+        and "another language than `de`" in text
+        and "Names of people in the texts are not detected" in text
+    )
+    recall = read_recall()["phone numbers"]
+    assert f"| phone numbers | 0 | {recall['masked']} of {recall['forms']} (" in text
 
 
 @pytest.fixture

@@ -22,6 +22,13 @@ def rows_of(similar: PositivePairs) -> list[tuple[str, str, str | None]]:
     ]
 
 
+def groups_of(similar: PositivePairs, *texts: str) -> list[int]:
+    """The groups of some texts, numbered in the order of the texts."""
+    place = {text: index for index, text in enumerate(similar.texts["text"][:])}
+    numbers: dict[int, int] = {}
+    return [numbers.setdefault(int(similar.groups[place[text]]), len(numbers)) for text in texts]
+
+
 def paraphrases(*rows: tuple[str, str, float | None]) -> Dataset:
     sentence1, sentence2, score = zip(*rows, strict=True)
     return Dataset.from_dict({"sentence1": sentence1, "sentence2": sentence2, "score": score})
@@ -43,10 +50,9 @@ def test_a_caption_is_paired_only_with_captions_of_its_image():
         assert first[0] == second[0] and first != second and negative is None
         seen[first] += 1
     assert seen == {c: min(sizes[c[0]] - 1, PARTNERS) for c in captions if sizes[c[0]] > 1}
-    group_of = {
-        similar.texts["text"][place][0]: group for place, group in zip(similar.first, similar.groups, strict=True)
-    }
-    assert len(set(group_of.values())) == len(group_of) == 3
+    groups = similar.groups[similar.first].tolist()
+    pairs = {(first[0], group) for (first, *_), group in zip(rows_of(similar), groups, strict=True)}
+    assert len(pairs) == len(set(groups)) == 3
 
 
 def test_connected_paraphrases_are_one_group_and_pairs_with_lower_scores_are_hard_negatives():
@@ -54,7 +60,20 @@ def test_connected_paraphrases_are_one_group_and_pairs_with_lower_scores_are_har
         paraphrases(("a", "b", 1), ("b", "c", 1), ("d", "e", 1), ("d", "x", 0), ("f", "g", 0), ("h", "h", 1)), seed=0
     )
     assert rows_of(similar) == [("a", "b", None), ("b", "c", None), ("d", "e", "x")]
-    assert similar.groups[0] == similar.groups[1] != similar.groups[2]
+    assert groups_of(similar, "a", "b", "c", "d", "e", "x", "f") == [0, 0, 0, 1, 1, 2, 3]
+
+
+def test_images_with_the_same_caption_are_one_group():
+    captions = {"group": ["i", "i", "k", "k", "l", "l"], "caption": ["a", "b", "b", "c", "d", "e"]}
+    similar = caption_pairs(Dataset.from_dict(captions), seed=0)
+    assert groups_of(similar, "a", "b", "c", "d", "e") == [0, 0, 0, 1, 1]
+
+
+def test_premises_that_entail_the_same_are_one_group():
+    similar = entailment_pairs(
+        nli(("p", "e", 0), ("q", "e", 0), ("q", "p", 2), ("r", "q", 0), ("s", "t", 0), ("s", "e", 1), ("t", "s", 0)), 0
+    )
+    assert groups_of(similar, "p", "e", "q", "r", "s", "t") == [0, 0, 0, 0, 1, 1]
 
 
 def test_all_pairs_without_scores_are_paraphrases():
@@ -67,7 +86,7 @@ def test_an_entailed_hypothesis_is_the_positive_and_a_contradicting_one_the_hard
         nli(("p", "e1", 0), ("p", "n", 1), ("p", "c", 2), ("p", "e2", 0), ("q", "e3", 0)), seed=0
     )
     assert rows_of(similar) == [("p", "e1", "c"), ("p", "e2", "c"), ("q", "e3", None)]
-    assert similar.groups[0] == similar.groups[1] != similar.groups[2]
+    assert groups_of(similar, "p", "e1", "e2", "q", "e3", "c", "n") == [0, 0, 0, 1, 1, 2, 3]
 
 
 def test_scores_are_divided_by_the_highest():

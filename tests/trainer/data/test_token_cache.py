@@ -1,10 +1,13 @@
+import copy
 import itertools
-import multiprocessing
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
 from datasets import Dataset
 
+from data_scripts.errors import InputError
 from trainer.data.token_cache import token_columns
 
 TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see"]
@@ -49,6 +52,43 @@ def test_a_change_creates_a_new_entry(dataset, tiny_tokenizer, tmp_path, change)
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def damage_file(path: Path, damage: str) -> None:
+    content = path.read_bytes()
+    damaged = {"flip": content[:-1] + bytes([content[-1] ^ 1]), "truncate": content[:-2], "empty": b""}
+    if damage == "missing":
+        path.unlink()
+    else:
+        path.write_bytes(damaged[damage])
+
+
+@pytest.mark.parametrize("name", ["ids.uint16", "offsets.npy", "keys.npy", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "empty", "missing"])
+def test_a_damaged_entry_is_built_again(dataset, tiny_tokenizer, tmp_path, caplog, name, damage):
+    whole = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
+    ids, keys = whole.gather(np.arange(len(TEXTS)))[0].copy(), whole.keys.copy()
+    (folder,) = tmp_path.iterdir()
+    damage_file(folder / name, damage)
+    again = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
+    np.testing.assert_array_equal(again.gather(np.arange(len(TEXTS)))[0], ids)
+    np.testing.assert_array_equal(again.keys, keys)
+    assert f"{folder}: damaged (" in caplog.text and "its texts are tokenized again" in caplog.text
+    caplog.clear()
+    token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert not caplog.text and list(tmp_path.iterdir()) == [folder]
+
+
+def test_texts_that_are_divided_differently_have_entries_of_their_own(tiny_tokenizer, tmp_path):
+    for texts in (["we\x00", "walk"], ["we", "\x00walk"]):
+        token_columns(Dataset.from_dict({"a": texts}), ["a"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_cache_that_cannot_be_written_is_refused_in_one_line(dataset, tiny_tokenizer, tmp_path):
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InputError, match=r"cache/.*: cannot be written .*--cache_dir"):
+        token_columns(dataset, ["input"], tiny_tokenizer, tmp_path / "cache", max_tokens=5)
+
+
 def test_only_empty_texts(tiny_tokenizer, tmp_path):
     column = token_columns(Dataset.from_dict({"a": ["", ""]}), ["a"], tiny_tokenizer, tmp_path, max_tokens=5)["a"]
     ids, cu_seqlens = column.gather(np.array([0, 1]))
@@ -65,8 +105,7 @@ def _build(arguments):
 
 def test_two_runs_that_build_an_entry_at_once_read_the_same_tokens(tiny_tokenizer, tmp_path):
     texts = TEXTS * 3000
-    context = multiprocessing.get_context("fork")
-    with context.Pool(2) as pool:
-        first, second = pool.map(_build, [(texts, tiny_tokenizer, tmp_path)] * 2)
+    with ThreadPoolExecutor(2) as pool:  # not processes: forking one that has threads can crash the child
+        first, second = pool.map(_build, [(texts, copy.deepcopy(tiny_tokenizer), tmp_path) for _ in range(2)])
     assert first == second == _build((texts, tiny_tokenizer, tmp_path / "alone"))
     assert len([path for path in tmp_path.iterdir() if path.name != "alone"]) == 1

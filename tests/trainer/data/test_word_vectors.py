@@ -51,9 +51,29 @@ def test_vectors_depend_on_the_seed(column):
 
 def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
-    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
+    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path, seed=0)
     monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("the vectors were trained again"))
-    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
+    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path, seed=0), first)
+
+
+def test_runs_of_different_seeds_start_from_different_vectors(column, tmp_path, monkeypatch):
+    monkeypatch.setattr(skip_gram, "available_threads", lambda: 1)
+    first, other = (cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=seed) for seed in (0, 1))
+    assert (first != other).any()
+    for seed, vectors in enumerate((first, other)):
+        np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed), vectors)
+    np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path / "new", seed=1), other)
+
+
+def test_damaged_vectors_are_trained_again(column, tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(skip_gram, "available_threads", lambda: 1)
+    vectors = cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=0)
+    (path,) = tmp_path.iterdir()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=0), vectors)
+    assert f"{path}: damaged" in caplog.text and list(tmp_path.iterdir()) == [path]
 
 
 def test_a_corpus_above_the_limit_is_sampled_at_even_steps(column, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import re
+from html import escape
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from transformers import PretrainedConfig
 
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.scores import read_scores
+from trainer.publish.sources import example_id, find_hub_sources
 
 
 class SomeConfig(PretrainedConfig):
@@ -45,6 +47,7 @@ RESULTS = {
         "rows": {"pairs": 87654, "snli": 2345},
     },
     "leakage": {"pairs": {"stsb test": 12, "snli test": 0, "removed": 11}, "snli": {"removed": 0}},
+    "hub_sources": ["someone/talk-pairs", "stanfordnlp/snli"],
 }
 SETTINGS = {
     "pairs": ["someone/talk-pairs", "/home/someone/secret/chats"],
@@ -119,7 +122,10 @@ def test_every_number_in_data_and_results_sections_comes_from_the_results(card: 
 
 
 def test_leak_removals_are_shown_for_each_source(card: ModelCard):
-    assert "| someone/talk-pairs, chats | not stated | response prediction 87,654 | 11 | stsb test: 12 |" in card.text
+    assert (
+        "| someone/talk-pairs, local dataset | not stated | response prediction 87,654 | 11 | stsb test: 12 |"
+        in card.text
+    )
     assert "| stanfordnlp/snli | not stated | snli 2,345 | 0 |  |" in card.text
 
 
@@ -168,7 +174,7 @@ def test_a_dataset_of_another_size_does_not_get_the_public_name(tmp_path: Path):
     }
     write_card(tmp_path, own, {**SETTINGS, "snli": "data/sample/nli", "stsb": "data/sample/sts"}, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert {result.dataset_type for result in card.data.eval_results} == {"nli", "sts"}
+    assert {result.dataset_type for result in card.data.eval_results} == {"local-dataset"}
     assert (
         "STS Benchmark" not in card.text.partition("## Results")[2]
         and "SNLI" not in card.text.partition("## Results")[2]
@@ -186,10 +192,11 @@ def test_public_datasets_have_their_public_names(tmp_path: Path):
     assert types == {"stanfordnlp/snli", "mteb/stsbenchmark-sts"}
 
 
-def test_published_settings_have_no_paths_of_local_folders():
-    published = published_settings(SETTINGS)
-    assert published["pairs"] == ["someone/talk-pairs", "chats"] and published["snli"] == "stanfordnlp/snli"
-    assert "/home" not in str(published)
+def test_published_settings_say_nothing_of_where_folders_lie():
+    published = published_settings(SETTINGS | {"stsb": "jane", "extensions": ["bob.py"]}, RESULTS["hub_sources"])
+    assert published["pairs"] == ["someone/talk-pairs", "local dataset"] and published["snli"] == "stanfordnlp/snli"
+    assert not [name for name in ("/home", "jane", "bob") if name in str(published)]
+    assert published_settings({"word_vectors": "random"}, ())["word_vectors"] == "random"
 
 
 def test_each_dataset_of_the_other_tasks_has_a_row(tmp_path):
@@ -208,19 +215,21 @@ def test_each_dataset_of_the_other_tasks_has_a_row(tmp_path):
             "paraphrases/questions": {"removed": 0},
             "nli/anli": {"removed": 0},
         },
+        "hub_sources": ["someone/questions"],
     }
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
-    assert "| coco | not stated | captions 10 | 3 | stsb test: 3 |" in card.text
+    assert "| local dataset | not stated | captions 10 | 3 | stsb test: 3 |" in card.text
     assert "| someone/questions | not stated | paraphrases 20, ranking 30 | 0 |  |" in card.text
-    assert "| anli | not stated | entailment 40 | 0 |  |" in card.text
+    assert "| local dataset | not stated | entailment 40 | 0 |  |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
 
 def test_the_card_of_a_distilled_model_names_the_teacher(tmp_path, card):
     assert "Distilled" not in card.text
     settings = SETTINGS | {"teacher": "sentence-transformers/all-MiniLM-L6-v2", "tasks": {"distillation": 1}}
-    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")
+    results = RESULTS | {"hub_sources": [settings["teacher"]]}
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
 
@@ -257,5 +266,43 @@ def test_unknown_tasks_and_datasets_are_shown_by_their_names(tmp_path: Path):
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "## Training tasks\n\n- chess moves\n" in text
-    assert "| openings | not stated | not recorded | 2 |  |" in text
+    assert "| local dataset | not stated | not recorded | 2 |  |" in text
     assert "| chess | chess test | elo | 1500.0000 |" in text
+
+
+def test_a_local_folder_with_the_form_of_a_hub_id_is_not_published(tmp_path: Path):
+    settings = SETTINGS | {
+        "pairs": ["jane-doe/private-chats"],
+        "initialize_from": "jane-doe/model",
+        "teacher": "jane-doe/teacher",
+        "tasks": {"response_prediction": 1, "distillation": 1},
+    }
+    write_card(tmp_path, RESULTS, settings, SomeConfig(), "a/b")  # where the folder is no longer there
+    card = ModelCard.load(tmp_path / "README.md")
+    assert card.data.datasets is None and card.data.base_model is None
+    assert "jane-doe" not in card.content and "private-chats" not in card.content
+    assert "| local dataset | not stated | response prediction 87,654 |" in card.text
+
+
+def test_the_hub_sources_of_a_run_are_those_that_are_no_paths(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    settings = {"pairs": ["someone/talk:all@main", "data/chats", "./a/b", "plain"], "teacher": "org/model", "seed": 3}
+    assert find_hub_sources(settings) == ["someone/talk:all@main", "org/model"]
+
+
+HOSTILE = "<img src=x onerror=alert(1)>\n# [a](http://evil.org) | **b** `c`"
+
+
+def test_names_are_no_markup_in_the_card(tmp_path: Path):
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False})
+    settings = SETTINGS | {"model_type": HOSTILE, "tasks": {HOSTILE: 1, "snli": 1}, "teacher": HOSTILE}
+    results = RESULTS | {"hub_sources": [HOSTILE], "licenses": {"stanfordnlp/snli": HOSTILE}, "seeds": {HOSTILE: [1.0]}}
+    write_card(tmp_path, results, settings, SomeConfig(), "a/b")
+    html = markdown.render(ModelCard.load(tmp_path / "README.md").text)
+    assert "<img src=x" not in html and 'href="http://evil' not in html and "<strong>b" not in html
+    assert html.count(escape(HOSTILE.replace("\n", " "))) >= 4
+
+
+def test_a_run_folders_name_is_no_code_in_the_examples():
+    assert example_id(Path('runs/x"); import os #')) == "ORG/x-import-os"

@@ -59,7 +59,7 @@ def test_metadata_are_read_and_written_back_without_loss(tmp_path):
 
 def test_tasks_and_names_have_the_forms_of_the_hub(tmp_path):
     settings = SETTINGS | {"pairs": ["someone/talk:english@refs/convert/parquet", "someone/talk:french"]}
-    data = card_of(tmp_path, settings=settings).data
+    data = card_of(tmp_path, RESULTS | {"hub_sources": [*settings["pairs"], settings["snli"]]}, settings).data
     assert {data.pipeline_tag, *(result.task_type for result in data.eval_results)} <= TASKS
     assert data.datasets == ["someone/talk", "stanfordnlp/snli"]
     assert all(re.fullmatch(r"[\w.-]+(/[\w.-]+)?", result.dataset_type) for result in data.eval_results)
@@ -110,13 +110,16 @@ def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
     assert prepare(command) == 0
     settings = SETTINGS | {"tasks": {"paraphrases": 1}, "paraphrases": [str(tmp_path / "quora")]}
     results = RESULTS | {"leakage": {"paraphrases": {"removed": 0}}}
-    assert "| quora | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
+    assert "| local dataset | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
 
 
 def test_the_cards_table_names_the_licenses_and_keeps_those_of_the_run(tmp_path):
     results = RESULTS | {"licenses": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
     text = card_of(tmp_path, results).text
-    assert "| someone/talk-pairs, chats | someone/talk-pairs: cc-by-4.0, chats: not stated | response" in text
+    assert (
+        "| someone/talk-pairs, local dataset | someone/talk-pairs: cc-by-4.0, local dataset: not stated | response"
+        in text
+    )
     assert "| stanfordnlp/snli | cc-by-sa-4.0 | snli 2,345 |" in text
 
 

@@ -86,12 +86,14 @@ def test_contrastive_tasks_add_the_loss_of_truncated_embeddings():
     model, similar, task = build_model("dan").eval(), positive_pairs(), build_task("contrastive", SIZES)
     loss, metrics = task.loss(model, task.batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
-    negatives = vectors_of(model, similar.negative[similar.negative >= 0])
+    hard = similar.negative[similar.negative >= 0]
+    negatives = vectors_of(model, hard)
     masked = (similar.groups[:, None] == similar.groups) & ~np.eye(ROWS, dtype=bool)
+    masked_hard = np.concatenate([masked, similar.groups[:, None] == similar.groups[hard]], axis=1)
     expected = 0.0
     for size in (12, *SIZES):
         u, v, others = unit(first[:, :size]), unit(second[:, :size]), unit(negatives[:, :size])
-        forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, np.pad(masked, ((0, 0), (0, len(others)))))
+        forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, masked_hard)
         expected += (forth + cross_entropy(20 * v @ u.T, masked)) / 2
     np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
     assert set(metrics) == {"accuracy", "accuracy_7", "accuracy_3"}

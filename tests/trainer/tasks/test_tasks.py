@@ -40,6 +40,7 @@ def positive_pairs() -> PositivePairs:
     generator = np.random.default_rng(4)
     first, second = np.arange(ROWS), generator.permutation(ROWS)
     negative = np.where(generator.random(ROWS) < 0.5, generator.permutation(ROWS), -1)
+    # The groups are random instead of connected components, so that few of them are equal.
     return PositivePairs(Dataset.from_dict({}), first, second, negative, generator.integers(0, 15, ROWS))
 
 
@@ -171,12 +172,14 @@ def test_contrastive_loss_against_a_loop():
     model, similar = build_model("dan").eval(), positive_pairs()
     loss, metrics = build_task("contrastive", None).loss(model, build_task("contrastive", None).batch(np.arange(ROWS)))
     first, second = vectors_of(model, similar.first), vectors_of(model, similar.second)
-    negatives = vectors_of(model, similar.negative[similar.negative >= 0])
+    hard = similar.negative[similar.negative >= 0]
+    negatives = vectors_of(model, hard)
     expected, right = [], 0
     for i in range(ROWS):
         others = [j for j in range(ROWS) if similar.groups[j] != similar.groups[i]]
         true = 20 * first[i] @ second[i]
-        forth = np.array([20 * first[i] @ second[j] for j in others] + [20 * first[i] @ each for each in negatives])
+        unlike = negatives[similar.groups[hard] != similar.groups[i]]
+        forth = np.array([20 * first[i] @ second[j] for j in others] + [20 * first[i] @ each for each in unlike])
         back = np.array([20 * second[i] @ first[j] for j in others])
         expected += [np.log(np.exp(scores).sum() + np.exp(true)) - true for scores in (forth, back)]
         right += true > max(20 * first[i] @ each for each in [*np.delete(second, i, axis=0), *negatives])
@@ -259,7 +262,8 @@ def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_average
     for row, negatives in zip(chosen, drawn, strict=True):
         sentence = rows.sentences[row]
         around = [place for place in (rows.before[row], rows.after[row]) if place >= 0]
-        others = [place for place in negatives if place != sentence and place not in around]
+        known = texts.keys[[sentence, *around]]
+        others = [place for place in negatives if texts.keys[place] not in known]
         scores = [scale * cosine(sentence, place) for place in [*around, *others]]
         total = np.exp(scores).sum()
         losses.append(-np.mean([np.log(np.exp(score) / total) for score in scores[: len(around)]]))

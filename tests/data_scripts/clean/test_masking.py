@@ -1,0 +1,118 @@
+import re
+import time
+
+import pyarrow as pa
+import pytest
+
+from data_scripts.clean.masking import mask_personal_data, mask_text
+from data_scripts.clean.masking_recall import RECORDED
+from data_scripts.clean.personal_data import KINDS
+from tests.data_scripts.clean import personal_data
+
+LENGTH = 3_000  # characters
+
+
+@pytest.mark.parametrize(
+    ("text", "masked", "kind"),
+    [
+        ("write to jane.doe+news@mail.example.org today", "write to [EMAIL] today", "e-mail addresses"),
+        ("*jane@bücher.example*, please", "*[EMAIL]*, please", "e-mail addresses"),
+        ('"jane doe"@example.org.', "[EMAIL].", "e-mail addresses"),
+        ("jane (at) example dot org", "[EMAIL]", "e-mail addresses"),
+        ("it is jane at example dot org!", "it is [EMAIL]!", "e-mail addresses"),
+        ("उपयोगकर्ता@उदाहरण.भारत", "[EMAIL]", "e-mail addresses"),
+        ("as @jane_doe said", "as [USER] said", "user names"),
+        ("as @bob.smith.jr. He", "as [USER]. He", "user names"),
+        ("ask u/jane or me", "ask [USER] or me", "user names"),
+        ("ask /u/jane-doe, please", "ask [USER], please", "user names"),
+        ("<@U024BE7LH> knows", "[USER] knows", "user names"),
+        ("<@U01|bob> and me", "[USER] and me", "user names"),
+        ("<@12345>", "[USER]", "user names"),
+        ("see reddit.com/user/bob/comments", "see reddit.com/user/[USER]/comments", "user names"),
+        ("call +44 20 7946 0958 now", "call [PHONE] now", "phone numbers"),
+        ("call (202) 555-0143 now", "call [PHONE] now", "phone numbers"),
+        ("اتصل ٢٠٢-٥٥٥-٠١٤٣", "اتصل [PHONE]", "phone numbers"),
+        ("＋４４２０７９４６０９５８", "[PHONE]", "phone numbers"),
+        ("card 4111 1111 1111 1111 123", "card [CARD] 123", "card numbers"),
+        ("pay DE89 3704 0044 0532 0130 00 NOW", "pay [IBAN] NOW", "IBANs"),
+        ("from 203.0.113.77.", "from [IP].", "IP addresses"),
+        ("at 2001:db8::8a2e:370:7334", "at [IP]", "IP addresses"),
+        ("(https://a.org/x?page=2&token=abcd1234).", "([URL]).", "URLs with credentials"),
+        ("ssh://jane:secret@a.org/x", "[URL]", "URLs with credentials"),
+        ("key AKIAIOSFODNN7EXAMPLE!", "key [KEY]!", "keys of services"),
+        ("ghp_" + "aB3" * 12, "[KEY]", "keys of services"),
+    ],
+)
+def test_personal_data_are_masked_and_counted(text, masked, kind):
+    texts, counts = mask_personal_data(pa.array(["nothing to hide", None, text]))
+    assert texts.to_pylist() == ["nothing to hide", None, masked]
+    assert {name: number for name, number in counts.items() if number} == {kind: 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["in 1984 or 2001", "on 2015-01-02", "3.14159265", "meet @ noon", "meet @5pm", "me/you/us", "10,000,000 people",
+     "a @ b", "elm/http@2.0.0", "order 4155550132", "#4155550132", "http://y.be/4155550132", "4111 1111 1111 1112",
+     "DE89 3704 0044 0532 0130 01", "version 2.6.38.1", "at 10:20:30", "std::vec", "127.0.0.1", "look at example.com",
+     "http://a.org/?sid=180016&cid=14905337", "sk-learn-with-a-long-name"],
+)  # fmt: skip
+def test_what_is_no_personal_data_stays(text):
+    texts, counts = mask_personal_data(pa.array([text]))
+    assert texts.to_pylist() == [text] and not any(counts.values())
+
+
+def test_several_in_one_text_are_all_masked():
+    texts, counts = mask_personal_data(pa.array(["@a_b and u/cd: 202-555-0143, 202-555-0144, x@y.zz"]))
+    assert texts.to_pylist() == ["[USER] and [USER]: [PHONE], [PHONE], [EMAIL]"]
+    assert {kind: n for kind, n in counts.items() if n} == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}
+
+
+def test_what_overlaps_becomes_one_mask():
+    assert mask_text("https://a.org/?email=jane@a.org&token=abcdef") == "[URL]"
+    assert mask_text("@bob@social.example.org") == "[EMAIL]"
+
+
+def test_national_numbers_are_those_of_the_regions_that_are_named():
+    assert mask_text("ruf 030 901820 an") == "ruf 030 901820 an"
+    assert mask_text("ruf 030 901820 an", ("US", "DE")) == "ruf [PHONE] an"
+
+
+def test_every_form_that_is_masked_is_suspected_by_the_filter_before_it():
+    texts = [text for kind, forms in personal_data.POSITIVES.items() for text, *_ in personal_data.texts(forms, kind)]
+    masked, _ = mask_personal_data(pa.array(texts), personal_data.REGIONS)
+    assert masked.to_pylist() == [mask_text(text, personal_data.REGIONS) for text in texts]
+
+
+def test_the_recorded_recall_is_that_of_the_rules_as_they_are():
+    measured = personal_data.measure()
+    remedy = "run python -m tests.data_scripts.clean.personal_data --write"
+    assert RECORDED.read_text(encoding="utf-8") == personal_data.serialize(measured), remedy
+    assert set(measured["recall"]) == {kind.name for kind in KINDS}
+    assert all(row["masked"] / row["texts"] < 0.1 for row in measured["false positives"].values())
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["a", "1", "1 ", "a.", "@", "a@", "a(at)b ", "http://a?", "tokentoken=", "&token=", "/u/a", "1.", "1:", "DE89 ",
+     "eyJ", '"', "at a dot ", "sk-", "<@a|", "www.", "'", "(2", "4111 ", "-----BEGIN PRIVATE KEY-----"],
+)  # fmt: skip
+def test_the_time_grows_linearly_with_a_text(unit):
+    def seconds(length: int) -> float:
+        text = "@1111111 https://?a=b " + unit * (length // len(unit))
+        times = []
+        for _ in range(3):
+            start = time.process_time()
+            mask_text(text)
+            times.append(time.process_time() - start)
+        return min(times)
+
+    mask_text("202-555-0143")  # loads the numbers of the region
+    # A quadratic time would be 16 times as long.
+    assert seconds(4 * LENGTH) < 8 * seconds(LENGTH) + 0.02
+
+
+def test_digits_of_every_script_are_seen():
+    number = "+442079460958"
+    for zero in "٠۰०০０":
+        written = re.sub(r"\d", lambda match, zero=zero: chr(ord(zero) + int(match[0])), number)
+        assert mask_text(f"call {written}") == "call [PHONE]"
