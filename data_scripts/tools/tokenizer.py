@@ -6,7 +6,6 @@ Large libraries are imported where they are used, so that the options are printe
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from tqdm import tqdm
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources.nli import load_nli
+from data_scripts.write.folders import check_replaceable, new_folder
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 COMMANDS = ("tokenizer",)
 
 Kind = Literal["word", "bare_word", "wordpiece"]
+OUTPUT_KIND = "tokenizer"
 SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
 MAX_ALPHABET = 1000  # characters in a WordPiece vocabulary, as in BERT's trainer
 
@@ -153,12 +154,13 @@ def _alphabet(texts: list[str], tokenizer: Tokenizer, limit: int, min_count: int
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
-    """Write tokenizer.json and tokenizer_config.json into `output`; each appears complete or not at all."""
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=output, prefix=".writing-") as folder:
+    """Write tokenizer.json and tokenizer_config.json into the folder `output`, replacing an earlier tokenizer.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be written.
+    """
+    with new_folder(output, overwrite=True, kind=OUTPUT_KIND) as (folder, _):
         tokenizer.save_pretrained(folder)
-        for file in Path(folder).iterdir():
-            file.replace(output / file.name)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -207,8 +209,7 @@ def _texts(columns: list[Dataset]) -> Iterator[str]:
 def run(args: argparse.Namespace) -> None:
     """Train on the train splits, save the tokenizer, and print its size."""
     _check_options(args.kind, args.vocab_size, args.min_count)
-    if args.output.exists() and not args.output.is_dir():
-        raise InputError(f"--output {args.output}: a file, expected a folder; name another one")
+    check_replaceable(args.output, overwrite=True, kind=OUTPUT_KIND)
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
     if args.snli is not None:
         sources.append((load_nli(args.snli), ["premise", "hypothesis"], args.snli))

@@ -22,6 +22,8 @@ from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.errors import InputError
 from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, holds_submissions, parse_lines
 from data_scripts.read.files import BrokenLines, read_blocks
+from data_scripts.write.files import remove_temporary_files
+from data_scripts.write.locks import lock_inside, locked
 from data_scripts.write.parquet import parquet_writer
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
@@ -98,12 +100,41 @@ def convert_dumps(
 ) -> int:
     """`write_comments` for many dumps, `workers` at a time; existing files of the same dumps are reused.
 
+    The outputs are in one folder, which is locked.
+
     Returns:
         The number of reused files.
 
     Raises:
-        InputError: as `write_comments` does, for the first dump that fails; finished files stay.
+        InputError: as `write_comments` does, for the first dump that fails; finished files stay. Or another process
+            writes to the folder, or a file there is not one of comments.
     """
+    if not outputs:
+        return 0
+    folder = outputs[0].parent
+    with locked(folder, lock_inside(folder)):
+        for output in outputs:
+            _check_own(output)
+        remove_temporary_files(folder)
+        return _convert(dumps, outputs, broken, workers, filters)
+
+
+def _check_own(output: Path) -> None:
+    """Reject an existing file that `write_comments` did not write."""
+    if not output.exists():
+        return
+    try:
+        is_own = MADE_FROM.encode() in (pq.read_metadata(output).metadata or {})
+    except (OSError, pa.ArrowInvalid):
+        is_own = False
+    if not is_own:
+        raise InputError(
+            f"--comments: {output} would be replaced, but is not a file that this command wrote; move it away, or name "
+            "another folder"
+        )
+
+
+def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters) -> int:
     left_out = {dump: _finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)}
     todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
     total = sum(dump.stat().st_size for dump, _ in todo)

@@ -1,44 +1,117 @@
 """Creates the output folder of a command, which appears only when it is complete."""
 
+import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import (
+    cannot_write,
+    describe,
+    is_temporary_of,
+    make_folder,
+    report_write_errors,
+    temporary_path,
+)
+from data_scripts.write.locks import lock_beside, locked
+from data_scripts.write.records import RECORD, has_record, list_files, unrecorded_files, write_record
+from data_scripts.write.replacement import replace_folder
+
+TEMPORARY_KIND = "temporary folder"
 
 
 @contextmanager
-def new_folder(output: Path, overwrite: bool) -> Iterator[tuple[Path, Path]]:
+def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator[tuple[Path, Path]]:
     """Yield an empty folder that becomes `output` if the block succeeds, and a folder for temporary files.
 
-    Both are in `OUTPUT.partial`; the files that an interrupted run left there are removed first.
+    Both are inside a temporary folder beside the output. What killed runs left of theirs is removed first. The output
+    is locked until the end.
+
+    Args:
+        output: the folder.
+        overwrite: replace an earlier output of the same kind, in which all files are recorded as written by a command.
+        kind: what the folder holds; part of its record.
 
     Raises:
-        InputError: `output` exists and `overwrite` is false, it is not a dataset that a command wrote, or it cannot be
-            written.
+        InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
+            writes it, or it cannot be written.
     """
     output = output.resolve()
-    if output.exists() and not (output.is_dir() and not any(output.iterdir())):
-        if not (output / "report.json").is_file():
-            raise InputError(
-                f"--output {output}: exists and is not a dataset that a command wrote; name another folder"
-            )
-        if not overwrite:
-            raise InputError(f"--output {output}: exists already; name another folder, or replace it with --overwrite")
-    partial = output.with_name(f"{output.name}.partial")
-    folder, scratch = partial / "pairs", partial / "scratch"
-    try:
-        if partial.exists():
-            shutil.rmtree(partial)
-        folder.mkdir(parents=True)
-        scratch.mkdir()
-    except OSError as error:
-        raise InputError(f"--output {output}: cannot be written ({error})") from error
-    try:
+    check_replaceable(output, overwrite, kind)
+    with staged_folder(output) as (folder, scratch):
+        check_replaceable(output, overwrite, kind)
         yield folder, scratch
-        if output.exists():
-            output.replace(partial / "replaced")
-        folder.replace(output)
-    finally:
+        write_record(folder, kind, list_files(folder))
+        # The output may have changed since the command was started.
+        check_replaceable(output, overwrite, kind)
+
+
+@contextmanager
+def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
+    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours."""
+    output = output.resolve()
+    make_folder(output.parent)
+    with locked(output, lock_beside(output)):
+        _clean_up(output)
+        partial = temporary_path(output)
+        folder, scratch = partial / "new", partial / "scratch"
+        try:
+            with report_write_errors(output, partial):
+                partial.mkdir()
+                write_record(partial, TEMPORARY_KIND)
+                folder.mkdir()
+                scratch.mkdir()
+                yield folder, scratch
+                _replace(folder, output, partial / "replaced")
+        finally:
+            _remove(partial, output)
+
+
+def _replace(new: Path, output: Path, replaced: Path) -> None:
+    try:
+        replace_folder(new, output, replaced)
+    except OSError as error:
+        raise InputError(cannot_write(output, describe(error))) from error
+
+
+def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> None:
+    """Check that an output may be written.
+
+    Raises:
+        InputError: it exists, and `overwrite` is not given, or it is not what a command wrote, or more than that.
+    """
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not has_record(output, kind):
+        raise InputError(
+            f"--output {output}: exists and is not a {kind} that a command wrote (no {RECORD} there); name another "
+            "folder, or delete this one yourself"
+        )
+    if not overwrite:
+        raise InputError(f"--output {output}: exists already; name another folder, or replace it with --overwrite")
+    if others := unrecorded_files(output):
+        raise InputError(
+            f"--output {output}: holds {others[0]}, which the command did not write there; move it away, or name "
+            "another folder"
+        )
+
+
+def _clean_up(output: Path) -> None:
+    """Remove the temporary folders that killed processes left beside an output, which is locked."""
+    for folder in output.parent.iterdir():
+        if is_temporary_of(output, folder) and folder.is_dir():
+            is_empty = not {path.name for path in folder.iterdir()} - {RECORD}  # killed before its record was complete
+            if is_empty or has_record(folder, TEMPORARY_KIND):
+                _remove(folder, output)
+
+
+def _remove(partial: Path, output: Path) -> None:
+    """Remove a temporary folder, but not the old output, if the process was killed between two renames."""
+    if (partial / "replaced").exists() and not output.exists():
+        os.replace(partial / "replaced", output)
+    for name in ("new", "scratch", "replaced"):  # the record last, so that what a kill leaves can still be removed
+        shutil.rmtree(partial / name, ignore_errors=True)
+    with suppress(OSError):
         shutil.rmtree(partial)

@@ -10,6 +10,8 @@ from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEn
 from huggingface_hub.utils import validate_repo_id
 
 from data_scripts.errors import InputError
+from data_scripts.write.locks import LOCK
+from data_scripts.write.records import RECORD
 
 
 def check_repository_id(repository_id: str) -> None:
@@ -71,6 +73,7 @@ def upload(
     problem = f"nothing was pushed to {repository_id}: "
     if get_token() is None:
         raise InputError(f"{problem}no Hub token was found; set HF_TOKEN or run `hf auth login`. {failed}")
+    options["ignore_patterns"] = [*options.get("ignore_patterns", ()), f"*{RECORD}", f"*{LOCK}"]
     api = HfApi()
     sdk = "gradio" if repo_type == "space" else None
     try:

@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data_scripts.write.files import new_file
+
 BATCH_BYTES = 1 << 25  # of text in a row group
 
 
@@ -57,15 +59,13 @@ def parquet_writer(
     output: Path, schema: pa.Schema, compression: str = "zstd", use_dictionary: bool | list[str] = True
 ) -> Iterator[BatchWriter]:
     """Open a Parquet file for rows, with options of `pq.ParquetWriter`; the file is renamed when it is complete."""
-    partial = output.with_name(f"{output.name}.partial")
-    try:
-        with pq.ParquetWriter(partial, schema, compression=compression, use_dictionary=use_dictionary) as file:
-            writer = BatchWriter(file, schema)
-            yield writer
-            writer.flush()
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with (
+        new_file(output) as partial,
+        pq.ParquetWriter(partial, schema, compression=compression, use_dictionary=use_dictionary) as file,
+    ):
+        writer = BatchWriter(file, schema)
+        yield writer
+        writer.flush()
 
 
 def write_rows(rows: Iterable[tuple], schema: pa.Schema, path: Path, size: Callable[[tuple], int]) -> int:

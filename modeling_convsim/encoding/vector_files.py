@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from modeling_convsim.encoding.new_files import new_file
 from modeling_convsim.encoding.text_files import import_parquet
 
 
@@ -20,6 +21,9 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
 
     Returns:
         The number of vectors.
+
+    Raises:
+        OSError: The file cannot be written; an old one then stays.
     """
     pending: deque[str] = deque()  # texts that were read, but whose vectors are not written yet
 
@@ -28,8 +32,6 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             pending.append(text)
             yield text
 
-    # Written under another name and then renamed, so that a file with the final name is always complete.
-    temporary = output.with_name(f".{output.name}.partial")
     write = _write_parquet if output.suffix == ".parquet" else _write_npy
     count = 0
 
@@ -39,11 +41,8 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             count += len(vectors)
             yield [pending.popleft() for _ in vectors], vectors
 
-    try:
+    with new_file(output) as temporary:
         write(temporary, parts())
-        temporary.replace(output)
-    finally:
-        temporary.unlink(missing_ok=True)
     return count
 
 

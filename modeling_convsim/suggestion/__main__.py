@@ -194,20 +194,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _build(options: argparse.Namespace) -> None:
     from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
     from modeling_convsim.suggestion.reply_index import ReplyIndex
-    from modeling_convsim.suggestion.storage import check_index_folder
 
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
-    index = ReplyIndex.build(
-        Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
-        _texts(options.files, options.column or options.side, ": choose one with --column"),
-        options.side,
-        _texts(options.files, options.answers, ": choose one with --answers") if options.answers else None,
-        show_progress=True,
-        processes=options.processes,
-    )
-    index.save(options.output)
+    with lock_index(options.output):  # a second process should not find out only when it has encoded everything
+        index = ReplyIndex.build(
+            Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
+            _texts(options.files, options.column or options.side, ": choose one with --column"),
+            options.side,
+            _texts(options.files, options.answers, ": choose one with --answers") if options.answers else None,
+            show_progress=True,
+            processes=options.processes,
+        )
+        index.save(options.output)
     kind = "replies" if options.side == "response" else "questions"
     print(f"{options.output}: {len(index):,} distinct {kind} of {index.replies.counts.sum():,}")
 

@@ -6,8 +6,7 @@ It holds index.json (settings), replies.parquet (text, count and, for questions,
 
 import hashlib
 import json
-import shutil
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,9 +14,11 @@ import numpy as np
 import torch
 from torch import nn
 
+from modeling_convsim.encoding.new_files import new_file
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
+from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
 from modeling_convsim.suggestion.options import IndexSide
 from modeling_convsim.suggestion.search import needs_int8, quantize
 
@@ -53,43 +54,46 @@ def hash_weights(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def check_index_folder(folder: Path) -> None:
-    """Raises ValueError if writing an index to a folder would replace something else."""
-    if folder.is_file() or (folder.is_dir() and any(folder.iterdir()) and not (folder / "index.json").is_file()):
-        raise ValueError(f"{folder} exists and is not an index: choose another folder")
-
-
 def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray) -> None:
     """Writes an index's folder, replacing an existing index.
 
     Raises:
-        ValueError: The folder holds something else, or pyarrow is not installed.
+        ValueError: The folder holds something else, another process writes to it, or pyarrow is not installed.
+        OSError: The folder cannot be written; an index that was there stays.
     """
-    check_index_folder(folder)
     parquet, pyarrow = (import_extra(name, "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
-    partial = folder.with_name(f".{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    try:
+    with new_index_folder(folder) as new:
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
         if replies.answers:
             columns["answer"] = replies.answers
-        parquet.write_table(pyarrow.table(columns), partial / "replies.parquet")
-        np.save(partial / "vectors.npy", vectors.astype(np.float16, copy=False))
+        parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
+        np.save(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if needs_int8(len(vectors)):
-            np.save(partial / "int8.npy", quantize(vectors))
-        write_settings(partial, settings)
-        shutil.rmtree(folder, ignore_errors=True)
-        partial.rename(folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+            np.save(new / "int8.npy", quantize(vectors))
+        _write_settings(new, settings)
 
 
 def write_settings(folder: Path, settings: IndexSettings) -> None:
-    """Writes index.json alone."""
-    temporary = folder / ".index.json.partial"
-    temporary.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
-    temporary.replace(folder / "index.json")
+    """Writes index.json alone, of an index that is in the folder.
+
+    Raises:
+        ValueError: The folder holds another index by now, or another process writes to it.
+        OSError: It cannot be written; the old settings stay.
+    """
+    with lock_index(folder):
+        try:
+            current = _read_settings(folder)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ValueError(f"{folder} is not an index any more ({error}): rebuild it") from error
+        # The model may have been moved.
+        if replace(current, model=settings.model, calibration=None) != replace(settings, calibration=None):
+            raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
+        _write_settings(folder, settings)
+
+
+def _write_settings(folder: Path, settings: IndexSettings) -> None:
+    with new_file(folder / "index.json") as file:
+        file.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
 
 
 def read_index(folder: Path) -> SavedIndex:

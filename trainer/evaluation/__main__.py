@@ -12,7 +12,7 @@ from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.results import format_table, merge_results, read_results, write_results
+from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
 from trainer.evaluation.stsb import EVALUATOR as STSB
 
 if TYPE_CHECKING:
@@ -209,9 +209,12 @@ def run(args: Namespace) -> dict[str, Any]:
         print(format_table(results))
     if STSB_ERRORS in args.tasks:  # prints its own table
         results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity)
-    if destination := args.output or args.update:
-        write_results(destination, merge_results(earlier, results))
-        print(f"saved in {destination}")
+    if args.output:
+        write_results(args.output, merge_results(earlier, results))
+    elif args.update:
+        update_results(args.update, results)  # which another process may have changed since
+    if args.output or args.update:
+        print(f"saved in {args.output or args.update}")
     return results
 
 

@@ -1,17 +1,19 @@
 """The file results.json, and its table for people."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import write_text
+from data_scripts.write.locks import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
 
 # Counts; every other number is a proportion or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
+UPDATE_SECONDS = 60  # how long to wait for another process that updates the same file
 
 
 def read_results(path: Path) -> dict[str, Any]:
@@ -53,12 +55,17 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    temporary = path.with_name(f".{path.name}.partial")
-    try:
-        temporary.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path}: cannot be written ({error})") from error
+    write_text(path, json.dumps(results, indent=2) + "\n")
+
+
+def update_results(path: Path, results: Mapping[str, Any]) -> None:
+    """Merge results into those of a file. Processes that do so at the same time wait for one another.
+
+    Raises:
+        InputError: the file cannot be read or written.
+    """
+    with locked(path, lock_beside(path), seconds=UPDATE_SECONDS):
+        write_results(path, merge_results(read_results(path), results))
 
 
 def format_table(results: Mapping[str, Any]) -> str:

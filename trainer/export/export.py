@@ -1,10 +1,7 @@
 """Exports a saved model: writes it, compares it with the model in torch, and reports what was measured."""
 
-import contextlib
 import json
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +11,7 @@ from datasets import Dataset
 
 from data_scripts.errors import InputError
 from data_scripts.sources.stsb import load_stsb
+from data_scripts.write.folders import new_folder
 from modeling_convsim.encoding import Encoder
 from trainer.evaluation.evaluators import Split
 from trainer.evaluation.stsb import EVALUATOR as STSB
@@ -55,7 +53,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
         import_extra(package)
     splits = _load_stsb(options)
     encoder = load_model(options.model)
-    with _new_folder(options.output) as folder:
+    with new_folder(options.output, overwrite=False, kind="export") as (folder, _):
         form.write(encoder, folder, precision)
         report = {
             "model": options.model,
@@ -95,24 +93,6 @@ def _load_stsb(options: ExportOptions) -> dict[str, Dataset]:
     if not splits:
         raise InputError(f"--stsb {options.stsb}: has no {split} split; name another with --split")
     return splits
-
-
-@contextlib.contextmanager
-def _new_folder(output: Path) -> Iterator[Path]:
-    """A temporary folder that becomes `output` at the end, or is deleted after an error."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix=f".{output.name}-", dir=output.parent))
-    except OSError as error:
-        raise InputError(f"--output {output}: cannot be written ({error})") from error
-    try:
-        folder.chmod(0o755)
-        yield folder
-        if output.exists():
-            output.rmdir()
-        folder.replace(output)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _measure(

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from modeling_convsim.encoding import Encoder
-from trainer.evaluation.results import read_results, write_results
+from trainer.evaluation.results import read_results, update_results
 from trainer.publish.upload import RUN_FILES, write_run_card
 
 # The keys of export.json that results.json has for each format under `export`.
@@ -63,11 +63,9 @@ def record(report: dict[str, Any], run: Path, output: Path) -> None:
     Raises:
         InputError: the run's files cannot be read or written.
     """
-    results = read_results(run / "results.json")
     measured = {name: report[name] for name in RECORDED if name in report}
     model, output = (run / "model").resolve(), output.resolve()
     if output.is_relative_to(model):
         measured["folder"] = output.relative_to(model).as_posix()
-    exports = results.get("export", {}) | {_form(report): measured}
-    write_results(run / "results.json", results | {"export": exports})
+    update_results(run / "results.json", {"export": {_form(report): measured}})
     write_run_card(run)

@@ -3,7 +3,6 @@
 import copy
 import json
 import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,8 +15,10 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
+from data_scripts.write.folders import staged_folder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.publish.model_card import published_settings, write_card
+from trainer.publish.model_files import find_other_files
 from trainer.publish.sources import example_id, hub_sources
 from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
 
@@ -39,17 +40,17 @@ def build_folder(
         results: the content of results.json (see `write_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
 
+    Files of an earlier folder that no run writes stay.
+
     Returns:
         The folder.
 
     Raises:
-        InputError: a reader of the folder gives other vectors than the model; an earlier folder then stays.
+        InputError: a reader of the folder gives other vectors than the model, or it cannot be written; an earlier
+            folder then stays.
     """
     model = copy.deepcopy(model).cpu().float().eval()
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", dir=folder.parent))
-    try:
-        new.chmod(0o755)
+    with staged_folder(folder) as (new, _):
         half = {name: value.half() for name, value in model.state_dict().items()}
         # The config still says float32, which is the dtype that the weights are loaded as.
         model.save_pretrained(new, state_dict=half if settings.get("half_precision") else None)
@@ -62,10 +63,9 @@ def build_folder(
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer))
-        shutil.rmtree(folder, ignore_errors=True)
-        new.replace(folder)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
+        for name in find_other_files(folder):
+            (new / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(folder / name, new / name, follow_symlinks=False)
     return folder
 
 

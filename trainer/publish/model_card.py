@@ -1,6 +1,5 @@
 """Writes the model card: README.md and `.eval_results/` of a model folder, with every number from results.json."""
 
-import shutil
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from transformers import MODEL_MAPPING, PretrainedConfig
 
+from data_scripts.write.files import new_file, write_text
 from data_scripts.write.markdown import escape_text
 from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.evaluators import EVALUATORS
@@ -61,9 +61,8 @@ def write_card(
         **_evaluation(scores, results, settings, examples=TEMPLATE.parent / name / "errors.md"),
         exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
     )
-    temporary = folder / "README.md.new"
-    card.save(temporary)
-    temporary.replace(folder / "README.md")
+    with new_file(folder / "README.md") as temporary:
+        card.save(temporary)
     _write_eval_results(folder / ".eval_results", scores)
 
 
@@ -178,9 +177,12 @@ def _eval_result(score: Score) -> EvalResult:
 
 
 def _write_eval_results(folder: Path, scores: list[Score]) -> None:
-    """Write one file for each evaluator whose dataset is on the Hub (its id has a `/`), with its scores on test."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Write one file for each evaluator whose dataset is on the Hub (its id has a `/`), with its scores on test.
+
+    A file of an evaluator that has no such scores any more is deleted.
+    """
     for name in EVALUATORS:
+        path = folder / f"{name}.yaml"
         entries = [
             EvalResultEntry(
                 dataset_id=score.card.dataset_id, task_id=score.metric, value=score.value, notes=score.card.note
@@ -190,8 +192,9 @@ def _write_eval_results(folder: Path, scores: list[Score]) -> None:
         ]
         if entries:
             folder.mkdir(exist_ok=True)
-            text = yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False)
-            (folder / f"{name}.yaml").write_text(text, encoding="utf-8")
+            write_text(path, yaml.safe_dump(eval_result_entries_to_yaml(entries), sort_keys=False))
+        else:
+            path.unlink(missing_ok=True)
 
 
 def _export_row(form: str, measured: Mapping[str, Any], folder: Path) -> dict[str, str]:

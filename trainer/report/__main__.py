@@ -16,9 +16,11 @@ import yaml
 
 from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
+from data_scripts.write.files import check_own_text
 from trainer.report.plan import read_plan, run_plan
 
 DATASETS = ("stsb", "snli", "cqa", "sts")
+TITLE = "The papers' results beside ours"
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
@@ -57,6 +59,7 @@ def report(args: Namespace) -> int:
         raise InputError(f"--jobs {args.jobs}: only a plan trains runs; name one with --plan, or drop --jobs")
     if not args.runs and not args.plan:
         raise InputError("name RUNS, or a --plan that trains them")
+    check_own_text(args.output / "README.md", f"# {TITLE}\n")
     failures: dict[str, str] = {}
     folders = list(args.runs)
     if args.plan:
@@ -102,7 +105,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
         options["pairs"] = [sources["pairs"]]  # the trainer's option is a list
     page, measurements = Page(output), Measurements(data, options, output / ".measured")
     published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
-    page.heading(1, "The papers' results beside ours")
+    page.heading(1, TITLE)
     write_runs(page, systems, sweeps, failures)
     write_yang(page, measurements, systems, sweeps, published["yang2018"])
     write_siamese(page, measurements, systems, sweeps, published["kenter2016"])

@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from data_scripts.write.files import make_folder, new_file, write_text
 from trainer.evaluation.bootstrap import INTERVAL
 
 Cell = str | int | float | None
@@ -23,7 +24,7 @@ class Page:
         self.folder = folder
         self.values: dict[str, Any] = {}
         self._lines: list[str] = []
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
 
     def heading(self, level: int, text: str) -> None:
         """Add a heading of level 1 to 6."""
@@ -44,14 +45,14 @@ class Page:
 
     def plot(self, name: str, figure: Figure, caption: str) -> None:
         """Add a plot with its caption; it is saved as NAME.png."""
-        figure.savefig(self.folder / f"{name}.png", dpi=90)
+        with new_file(self.folder / f"{name}.png") as file:
+            figure.savefig(file, dpi=90, format="png")
         self._lines += [f"![{caption}]({name}.png)", "", f"*{caption}*", ""]
 
     def save(self) -> None:
         """Write README.md and report.json."""
-        (self.folder / "README.md").write_text("\n".join(self._lines), encoding="utf-8")
-        text = json.dumps(self.values, indent=1, ensure_ascii=False)
-        (self.folder / "report.json").write_text(text + "\n", encoding="utf-8")
+        write_text(self.folder / "README.md", "\n".join(self._lines))
+        write_text(self.folder / "report.json", json.dumps(self.values, indent=1, ensure_ascii=False) + "\n")
 
 
 def format_score(scores: Mapping[str, Any] | None, name: str, second: str | None = None) -> str:

@@ -1,7 +1,5 @@
 """Trains a baseline of word vectors and saves it in the form of a run."""
 
-import os
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,6 +15,7 @@ from gensim.models import Word2Vec
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from data_scripts.write.folders import new_folder
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns
@@ -143,14 +142,11 @@ def _train_vectors(options: BaselineOptions, texts: TokenColumn, tokenizer: PreT
 @contextmanager
 def _new_run(options: BaselineOptions) -> Iterator[Path]:
     """A temporary folder with config.yaml and an empty model/, which becomes the output when all is written."""
-    options.output.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=options.output.parent, prefix=f".{options.output.name}-") as temporary:
-        folder = Path(temporary, "run")
-        (folder / "model").mkdir(parents=True)
+    with new_folder(options.output, overwrite=False, kind="baseline") as (folder, _):
+        (folder / "model").mkdir()
         settings = yaml.safe_dump(options.settings(), sort_keys=False, allow_unicode=True)
         (folder / "config.yaml").write_text(settings, encoding="utf-8")
         yield folder
-        os.replace(folder, options.output)
 
 
 def save_averages(matrix: np.ndarray, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

@@ -17,6 +17,8 @@ from tqdm import tqdm
 
 from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.errors import InputError
+from data_scripts.write.files import check_own_text, make_folder, write_text
+from data_scripts.write.records import has_record
 from trainer.command_line import arguments_class
 from trainer.evaluation.results import read_results
 from trainer.sweep.comparison import make_rows, read_metrics
@@ -25,7 +27,9 @@ from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
 from trainer.sweep.scoring import save_dev_scores
 from trainer.sweep.table import format_metrics, format_table, plot_differences
 from trainer.sweep.variations import expand_variations, parse_variation
+from trainer.training.run_folder import KIND
 
+COMMAND = "python -m trainer.sweep"
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
 
 
@@ -89,15 +93,13 @@ def sweep(argv: list[str]) -> int:
     reference = _find_reference(runs, args.reference)
     for run in runs:
         run.check_settings()
-    try:
-        args.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"-o {args.output}: the folder cannot be created ({error})") from error
+    make_folder(args.output)
+    check_own_text(args.output / "table.md", f"`{COMMAND} ")
     own_runs = [] if args.table_only else runs[index - 1 :: parts]
     threads = threads_per_job(args.jobs)
     failures = train_runs(args.preset, [run for run in own_runs if not run.is_finished], args.jobs, threads)
     rows = make_rows(runs, reference, failures, threads)
-    write_comparison(args.output, rows, reference.name, f"python -m trainer.sweep {shlex.join(argv)}")
+    write_comparison(args.output, rows, reference.name, f"{COMMAND} {shlex.join(argv)}")
     return int(any(row["run"] in [run.name for run in own_runs] and "note" in row for row in rows))
 
 
@@ -144,19 +146,19 @@ def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads:
 
 
 def _training_job(preset: str, run: PlannedRun) -> Job:
-    if not run.can_resume:
+    if not run.can_resume and has_record(run.folder, KIND):  # else the log may be a file of the user's
         run.log.unlink(missing_ok=True)
     return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *run.resume_options()], run.log)
 
 
 def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference: str, command: str) -> None:
     """Write rows.jsonl, table.md and sweep.png, and print the table."""
-    (folder / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    write_text(folder / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
     table = format_table(rows, reference)
-    (folder / "table.md").write_text(
+    write_text(
+        folder / "table.md",
         f"`{command}`\n\n{table}\nEvaluated on dev. Differences with 95 % intervals by paired bootstrap (1,000 "
         "resamples of the items, seed 0); * where the interval excludes zero.\n",
-        encoding="utf-8",
     )
     plot_differences(rows, reference, folder / "sweep.png")
     print(table, end="")

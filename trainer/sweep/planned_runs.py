@@ -10,7 +10,7 @@ import yaml
 
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments
-from trainer.training.run_folder import MAY_CHANGE
+from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,7 +48,7 @@ class PlannedRun:
     @property
     def can_resume(self) -> bool:
         """Whether it has a checkpoint."""
-        return (self.folder / "config.yaml").is_file() and any(self.folder.glob("checkpoint-*"))
+        return (self.folder / "config.yaml").is_file() and bool(list_checkpoints(self.folder))
 
     def resume_options(self) -> list[str]:
         """Options that resume the run from its checkpoint, or start it over where there is none."""

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import new_file
 from trainer.evaluation.results import read_results
 from trainer.sweep.planned_runs import PlannedRun
 
@@ -22,11 +22,11 @@ def dev_scores_path(run: PlannedRun) -> Path:
 def save_dev_scores(run: PlannedRun, threads: int) -> str:
     """Compute and save the run's dev scores unless they are there; returns an error message, or ""."""
     path = dev_scores_path(run)
-    partial = path.with_name(".dev_scores.partial.npz")
     try:
         if not path.is_file():
-            np.savez(partial, **score_items(run, threads))  # type: ignore[arg-type]
-            os.replace(partial, path)
+            scores = score_items(run, threads)
+            with new_file(path) as temporary, temporary.open("wb") as file:
+                np.savez(file, **scores)  # type: ignore[arg-type]
     except InputError as error:
         return f"not scored: {error}"
     return ""

@@ -13,7 +13,7 @@ import yaml
 
 from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from trainer.evaluation.results import read_results, write_results
+from trainer.evaluation.results import read_results, update_results
 from trainer.publish.scores import read_scores
 from trainer.training.run_folder import MAY_CHANGE
 
@@ -75,8 +75,7 @@ def main(argv: list[str]) -> int:
 
     try:
         test_scores = collect_test_scores(runs)
-        results = read_results(runs[0] / "results.json") | {"seeds": test_scores}
-        write_results(runs[0] / "results.json", results)
+        update_results(runs[0] / "results.json", {"seeds": test_scores})
         write_run_card(runs[0])
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)

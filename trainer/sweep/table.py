@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_scripts.write.files import new_file
 from trainer.sweep.comparison import COMPARED, METRICS, excludes_zero
 
 
@@ -58,4 +59,5 @@ def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Pa
         panel.set_xlabel(f"difference to {reference}, 95 % interval")
     panels[0].set_yticks(range(len(rows)), [row["run"] for row in rows])
     panels[0].set_ylim(len(rows) - 0.5, -0.5)
-    figure.savefig(path, dpi=150)
+    with new_file(path) as file:
+        figure.savefig(file, dpi=150, format="png")

@@ -3,7 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import torch
@@ -40,8 +41,10 @@ class TrainingLoop:
         self._metrics = MetricsLog(context)
         self._progress = Progress(mixed_precision=context.accelerator.mixed_precision)
 
-    def run(self, evaluator: ModelEvaluator) -> Progress:
+    def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
+
+        `begin` prepares the folder of a new run; the main process calls it once the settings are known to be right.
 
         Raises:
             InputError: the loss is not finite, or the dev results lack `best_metric`.
@@ -49,10 +52,11 @@ class TrainingLoop:
         arguments, progress = self._arguments, self._progress
         if arguments.resume:
             self._resume()
+        # A mistake in the settings of the evaluation shows now, before an earlier run is deleted.
+        results = self._evaluate(evaluator) if progress.step == 0 else None
+        self._begin(begin)
         self._metrics.start_trackers()
-        if progress.step == 0:
-            # A mistake in the settings of the evaluation is reported now, not after the first thousand steps.
-            self._evaluate(evaluator)
+        self._record(results)
         started = time.monotonic() - progress.seconds
         self.choose_threads()
         self._log_traffic()
@@ -72,7 +76,7 @@ class TrainingLoop:
 
                 # less often: evaluate on dev and save a checkpoint
                 if progress.step % arguments.eval_every == 0 or is_last:
-                    self._evaluate(evaluator)
+                    self._record(self._evaluate(evaluator))
                     save_checkpoint(self._context, self._model, progress)
                     progress.seconds = time.monotonic() - started
         return progress
@@ -169,13 +173,26 @@ class TrainingLoop:
         self._metrics.write({"step": step, "pairs": self._progress.pairs, "learning_rate": rate, **means})
         bar.set_postfix({task: f"{loss:.3f}" for task, loss in _mean_losses(means).items()}, refresh=False)
 
-    def _evaluate(self, evaluator: ModelEvaluator) -> None:
-        """Evaluate on dev; after the first step, update the best score."""
+    def _begin(self, begin: Callable[[], None]) -> None:
+        self._accelerator.wait_for_everyone()
+        if self._accelerator.is_main_process and not self._arguments.resume:
+            begin()
+        self._accelerator.wait_for_everyone()
+
+    def _evaluate(self, evaluator: ModelEvaluator) -> dict[str, Any] | None:
+        """Evaluate on dev; None on the other processes than the main one."""
         self._model.update_full()
         if not self._accelerator.is_main_process:
+            return None
+        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
+        select_score(results, self._arguments.best_metric, self._progress.step)
+        return results
+
+    def _record(self, results: dict[str, Any] | None) -> None:
+        """Log results on dev; after the first step, update the best score."""
+        if results is None:
             return
         arguments, progress = self._arguments, self._progress
-        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
         self._metrics.write({"step": progress.step, "dev": results})
         score = select_score(results, arguments.best_metric, progress.step)
         if progress.step and (progress.best is None or score > progress.best):

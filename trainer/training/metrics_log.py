@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from data_scripts.write.files import write_text
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 
@@ -28,7 +29,7 @@ class MetricsLog:
         if self._accelerator.is_main_process:
             lines = self._file.read_text(encoding="utf-8").splitlines()
             rows = [line for line in lines if json.loads(line)["step"] <= step]
-            self._file.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+            write_text(self._file, "".join(f"{row}\n" for row in rows))
 
     def add(self, task: str, metrics: dict[str, Tensor]) -> None:
         """Collect the metrics, scalars, of one step of a task on this process."""

@@ -1,13 +1,21 @@
-"""The folder of a run: created, or checked before the run is resumed or overwritten."""
+"""A run's folder: check that it can be used, lock it, and replace an earlier run by the new one."""
 
+import os
+import re
 import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 import yaml
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import make_folder, remove_temporary_files, write_text
+from data_scripts.write.locks import LOCK, lock_inside, locked
+from data_scripts.write.records import RECORD, has_record, write_record
 from trainer.arguments import Arguments
+from trainer.publish.model_files import find_other_files
 
 # Options that a resumed run may change, because they do not affect training.
 MAY_CHANGE = {
@@ -21,26 +29,75 @@ MAY_CHANGE = {
     "hub_model_id",
     "cache_dir",
 }
+KIND = "run"
+NEW = ".convsim-new"  # what a run writes before it replaces an earlier one
+# What a run writes; nothing else in its folder is ever deleted. The record is last: it proves that the rest is ours.
+RUN_ENTRIES = re.compile(
+    r"results\.json|dev_scores\.npz|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
+)
 
 
-def prepare_folder(folder: Path, arguments: Arguments) -> None:
-    """Create the folder with its `config.yaml`, or check that its run can be resumed; an overwritten run is deleted.
+@contextmanager
+def open_folder(folder: Path, arguments: Arguments) -> Iterator[None]:
+    """Check that the folder is a new one, one to resume or one to overwrite, and lock it; nothing is deleted yet.
 
     Raises:
-        InputError: the folder has no run to resume, or a run that may not be overwritten.
+        InputError: the folder does not fit what the arguments ask for, or another run writes to it.
     """
+    _check_folder(folder, arguments)
+    is_new = not folder.exists()
+    make_folder(folder)
+    try:
+        with locked(folder, lock_inside(folder)):
+            _check_folder(folder, arguments)
+            _remove_unfinished(folder)
+            try:
+                yield
+            finally:
+                shutil.rmtree(folder / NEW, ignore_errors=True)
+    finally:
+        if is_new:
+            with suppress(OSError):  # only if it is empty: the run has failed before it wrote anything
+                folder.rmdir()
+
+
+def begin_run(folder: Path, arguments: Arguments) -> None:
+    """Delete what an earlier run left in the folder, and write `config.yaml`; what no run wrote stays.
+
+    Call it in `open_folder`, when data and settings are known to be right.
+
+    Raises:
+        InputError: the folder has changed and does not fit any more, or cannot be written.
+    """
+    _check_folder(folder, arguments)  # it may have changed meanwhile
+    _delete_earlier_run(folder)
+    write_record(folder, KIND)
+    settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
+    write_text(_config(folder), yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+    for path in sorted((folder / NEW).glob("*")):
+        os.replace(path, folder / path.name)
+
+
+def list_checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run's folder, the last one last."""
+    paths = (path for path in folder.glob("checkpoint-*") if RUN_ENTRIES.fullmatch(path.name) and path.is_dir())
+    return sorted(paths, key=lambda path: int(path.name.split("-")[1]))
+
+
+def tokenizer_folder(folder: Path, arguments: Arguments) -> Path:
+    """The folder in which the run saves a tokenizer that it trains; `begin_run` moves it into the run's folder."""
+    return (folder if arguments.resume else folder / NEW) / "tokenizer"
+
+
+def _check_folder(folder: Path, arguments: Arguments) -> None:
     if arguments.resume:
         _check_resumable(folder, arguments)
-        return
-    if folder.is_dir() and any(folder.iterdir()):
-        _delete_earlier_run(folder, arguments.overwrite)
-    folder.mkdir(parents=True, exist_ok=True)
-    settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
-    _config(folder).write_text(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    elif folder.is_dir() and any(path.name not in (LOCK, NEW) for path in folder.iterdir()):
+        _check_replaceable(folder, arguments.overwrite)
 
 
 def _check_resumable(folder: Path, arguments: Arguments) -> None:
-    if not (_config(folder).is_file() and any(folder.glob("checkpoint-*"))):
+    if not (_config(folder).is_file() and list_checkpoints(folder)):
         raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
     # A config.yaml that is older than an option lacks it: the run used the default.
     before = asdict(type(arguments)()) | yaml.safe_load(_config(folder).read_text(encoding="utf-8"))
@@ -51,18 +108,47 @@ def _check_resumable(folder: Path, arguments: Arguments) -> None:
         raise InputError(f"resume: settings differ from those of the interrupted run ({differences}): use the same")
 
 
-def _delete_earlier_run(folder: Path, overwrite: bool) -> None:
-    is_run = _config(folder).is_file()
-    # A run that failed before its first checkpoint has no results.
-    is_unfinished = is_run and not any(folder.glob("checkpoint-*"))
+def _check_replaceable(folder: Path, overwrite: bool) -> None:
+    # A run that failed before its first checkpoint holds nothing worth keeping.
+    kept = [*list_checkpoints(folder), *(name for name in ("model", "results.json") if (folder / name).exists())]
+    is_unfinished = has_record(folder, KIND) and not kept
     if not overwrite and not is_unfinished:
         raise InputError(
             f"output_dir {folder} is not empty: resume the run with --resume true, delete and replace it with "
             "--overwrite true, or name another folder with --output_dir"
         )
-    if not is_run:
-        raise InputError(f"overwrite: {folder} is not the folder of a run (no config.yaml); delete it yourself")
-    shutil.rmtree(folder)
+    if not has_record(folder, KIND):
+        raise InputError(
+            f"overwrite: {folder} does not look like a run's folder (no {RECORD} of a run); name another folder with "
+            "--output_dir, or delete this one yourself"
+        )
+    for name in ("model", "tokenizer"):
+        if others := find_other_files(folder / name):
+            raise InputError(
+                f"overwrite: {folder / name / others[0]} is not a file that a run writes, and would be deleted with "
+                f"{name}/; move it away"
+            )
+
+
+def _remove_unfinished(folder: Path) -> None:
+    """Remove what a killed run was writing."""
+    shutil.rmtree(folder / NEW, ignore_errors=True)
+    remove_temporary_files(folder)
+    for path in folder.glob(".checkpoint-*"):
+        if RUN_ENTRIES.fullmatch(path.name):
+            shutil.rmtree(path)
+
+
+def _delete_earlier_run(folder: Path) -> None:
+    if not has_record(folder, KIND):
+        return
+    for path in folder.iterdir():
+        if not RUN_ENTRIES.fullmatch(path.name):
+            continue
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
 
 
 def _config(folder: Path) -> Path:

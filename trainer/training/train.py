@@ -1,5 +1,7 @@
 """A run from its settings to its results: data, tokenizer, tasks, model, training, evaluation, publication."""
 
+import contextlib
+import functools
 import math
 import time
 from collections.abc import Mapping
@@ -25,7 +27,7 @@ from trainer.training.initialization import initialize_embeddings
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import build_model, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
-from trainer.training.run_folder import prepare_folder
+from trainer.training.run_folder import begin_run, open_folder, tokenizer_folder
 from trainer.training.schedule import Schedule
 from trainer.training.setup import build_tasks
 from trainer.training.tokenizer import build_tokenizer
@@ -42,21 +44,22 @@ def train(arguments: Arguments) -> dict[str, Any]:
         check_repository_id(arguments.hub_model_id)
     validate_model(arguments)
     disable_progress_bar()  # transformers shows one for every file it loads
-    context = _start(arguments)
-    results = _train(context)
-    # The DDP model, a local variable of `_train`, must be deleted before its process group is destroyed, or a rank can
-    # hang at exit.
-    context.accelerator.free_memory()
-    context.accelerator.end_training()
+    with contextlib.ExitStack() as exit_stack:
+        context = _start(arguments, exit_stack)
+        results = _train(context)
+        # The DDP model, a local variable of `_train`, must be deleted before its process group is destroyed, or a rank
+        # can hang at exit.
+        context.accelerator.free_memory()
+        context.accelerator.end_training()
     return results
 
 
-def _start(arguments: Arguments) -> RunContext:
-    """Start Accelerate and prepare the run's folder."""
+def _start(arguments: Arguments, exit_stack: contextlib.ExitStack) -> RunContext:
+    """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
     accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
     if accelerator.is_main_process:
-        prepare_folder(folder, arguments)
+        exit_stack.enter_context(open_folder(folder, arguments))
     accelerator.wait_for_everyone()
     return RunContext(arguments, accelerator, folder, started)
 
@@ -64,11 +67,12 @@ def _start(arguments: Arguments) -> RunContext:
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = _load_data(context)
     model = _build_model(context, data, tokenizer, tasks)
+    begin = functools.partial(begin_run, context.folder, context.arguments)
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, evaluators_to_skip(tasks), context.threads)
-    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator)
+    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
 
@@ -78,7 +82,7 @@ def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, d
     # The main process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
         data = load_run_data(arguments)
-        tokenizer = build_tokenizer(arguments, data, context.folder)
+        tokenizer = build_tokenizer(arguments, data, tokenizer_folder(context.folder, arguments))
         tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
     return data, tokenizer, tasks
 

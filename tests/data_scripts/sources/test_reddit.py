@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
+from data_scripts.errors import InputError
 from data_scripts.join.engines import memory_bytes
+from data_scripts.read.files import BrokenLines
 from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.sources import reddit
 from data_scripts.write import comments
@@ -434,3 +436,20 @@ def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, c
     assert len(errors) == 1
     assert message in errors[0]
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_user_s_file_in_the_folder_of_comments_is_not_replaced(tmp_path):
+    dump = tmp_path / "RC_2001-01.jsonl"
+    dump.write_text("")
+    output = tmp_path / "comments" / "RC_2001-01.parquet"
+    output.parent.mkdir()
+    for content in (b"years of work", None):
+        if content is None:
+            pq.write_table(pa.table({"text": ["years of work"]}), output)
+        else:
+            output.write_bytes(content)
+        before = output.read_bytes()
+        with pytest.raises(InputError, match=r"RC_2001-01\.parquet would be replaced, but is not a file that this"):
+            comments.convert_dumps([dump], [output], BrokenLines(), workers=1)
+        assert output.read_bytes() == before
+    assert [path.name for path in output.parent.iterdir()] == [output.name]

@@ -16,6 +16,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from data_scripts.tools import tokenizer as command
 from data_scripts.tools.tokenizer import save_tokenizer, train_tokenizer
+from data_scripts.write.records import RECORD
 
 TEXTS = [
     "Where did the cat go?",
@@ -115,7 +116,11 @@ def test_retraining_gives_the_same_tokenizer_for_any_order_of_the_texts(kind: st
 def test_saved_folder_loads_with_auto_tokenizer_without_our_packages(kind: str, tmp_path: Path) -> None:
     tokenizer = train_tokenizer(TEXTS, kind, vocab_size=100, min_count=1, max_length=7)
     save_tokenizer(tokenizer, tmp_path / "saved")
-    assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == ["tokenizer.json", "tokenizer_config.json"]
+    assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == [
+        RECORD,
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
     root = str(Path(__file__).resolve().parents[3])
     script = f"""
 import json, sys

@@ -1,16 +1,34 @@
+import errno
 import json
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from data_scripts.errors import InputError
+from data_scripts.write import replacement
 from data_scripts.write.folders import new_folder
+from data_scripts.write.locks import lock_beside, locked
+from data_scripts.write.records import RECORD
+from tests.killing import kill_at_each_call
 
 
-def write_folder(folder: Path) -> None:
-    folder.mkdir()
-    (folder / "train-00000-of-00001.parquet").write_text("rows")
-    (folder / "report.json").write_text("{}")
+def write(output: Path, text: str, overwrite: bool = True) -> None:
+    with new_folder(output, overwrite) as (folder, scratch):
+        (folder / "report.json").write_text(text)
+        (folder / "nli").mkdir()
+        (folder / "nli" / "train.parquet").write_text(text)
+        (scratch / "spill").write_text("spill")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+def expected(text: str) -> dict[str, str]:
+    record = {"kind": "dataset", "files": ["nli/train.parquet", "report.json"]}
+    return {"report.json": text, "nli/train.parquet": text, RECORD: json.dumps(record, indent=1) + "\n"}
 
 
 def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
@@ -19,39 +37,191 @@ def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
         (folder / "report.json").write_text("{}")
         (scratch / "spill").write_text("")
         assert not output.exists()
-    assert [file.name for file in output.iterdir()] == ["report.json"]
+    assert sorted(file.name for file in output.iterdir()) == [RECORD, "report.json"]
     assert [file.name for file in output.parent.iterdir()] == ["pairs"]
 
 
-def test_a_failure_leaves_only_the_old_folder(tmp_path):
-    write_folder(tmp_path / "pairs")
-    before = sorted(file.read_bytes() for file in (tmp_path / "pairs").iterdir())
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
+    write(tmp_path / "pairs", "old")
     with pytest.raises(RuntimeError), new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
         (folder / "half").write_text("half")
         raise RuntimeError
-    assert sorted(file.read_bytes() for file in (tmp_path / "pairs").iterdir()) == before
+    assert contents(tmp_path / "pairs") == expected("old")
     assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
 
 
-def test_files_of_an_interrupted_run_are_removed(tmp_path):
-    (tmp_path / "pairs.partial" / "pairs").mkdir(parents=True)
-    (tmp_path / "pairs.partial" / "pairs" / "half.parquet").write_text("half")
-    with new_folder(tmp_path / "pairs", overwrite=False) as (folder, _):
-        (folder / "report.json").write_text("{}")
-    assert [file.name for file in (tmp_path / "pairs").iterdir()] == ["report.json"]
-
-
 def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
-    write_folder(tmp_path / "pairs")
+    write(tmp_path / "pairs", "old")
     with pytest.raises(InputError, match="exists already; name another folder, or replace it with --overwrite"):
-        new_folder(tmp_path / "pairs", overwrite=False).__enter__()
-    with new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
-        (folder / "report.json").write_text(json.dumps({"new": 1}))
-    assert json.loads((tmp_path / "pairs" / "report.json").read_text()) == {"new": 1}
+        write(tmp_path / "pairs", "new", overwrite=False)
+    write(tmp_path / "pairs", "new")
+    assert contents(tmp_path / "pairs") == expected("new")
 
 
-def test_a_folder_of_other_files_is_never_replaced(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(InputError, match="is not a dataset that a command wrote"):
-        new_folder(tmp_path, overwrite=True).__enter__()
-    assert (tmp_path / "thesis.tex").exists()
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["thesis.tex"], "is not a dataset that a command wrote"),
+        (["report.json", "thesis.tex"], "is not a dataset that a command wrote"),  # a report of the user's
+        ([RECORD], "is not a dataset that a command wrote"),  # not a record of ours
+    ],
+)
+def test_a_folder_that_no_command_wrote_is_never_replaced(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).write_text("years of work")
+    with pytest.raises(InputError, match=message):
+        write(tmp_path, "new")
+    assert contents(tmp_path) == dict.fromkeys(files, "years of work")
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "nli/notes.txt", "new/deep.txt"])
+def test_a_file_of_the_user_s_among_those_of_a_command_is_not_lost(tmp_path, name):
+    write(tmp_path / "pairs", "old")
+    (tmp_path / "pairs" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "pairs" / name).write_text("years of work")
+    with pytest.raises(InputError, match=f"holds {name}, which the command did not write there; move it away"):
+        write(tmp_path / "pairs", "new")
+    assert contents(tmp_path / "pairs") == {**expected("old"), name: "years of work"}
+
+
+def test_a_file_that_comes_while_the_command_runs_is_not_lost(tmp_path):
+    write(tmp_path / "pairs", "old")
+    with (
+        pytest.raises(InputError, match=r"holds thesis\.tex"),
+        new_folder(tmp_path / "pairs", overwrite=True),
+    ):
+        (tmp_path / "pairs" / "thesis.tex").write_text("years of work")
+    assert contents(tmp_path / "pairs") == {**expected("old"), "thesis.tex": "years of work"}
+
+
+def test_an_output_of_another_kind_is_not_replaced(tmp_path):
+    write(tmp_path / "out", "old")
+    with (
+        pytest.raises(InputError, match="is not a tokenizer that a command wrote"),
+        new_folder(tmp_path / "out", overwrite=True, kind="tokenizer"),
+    ):
+        pass
+
+
+def test_folders_with_names_like_temporary_ones_stay(tmp_path):
+    # What earlier versions deleted, a name like ours without a record, and the folder of another output.
+    for name in ("pairs.partial", ".pairs.0123456789ab.partial", ".pairs.x.0123456789ab.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.tex").write_text("years of work")
+    write(tmp_path / "pairs", "new")
+    assert len(list(tmp_path.glob("*/thesis.tex"))) == 3
+
+
+def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
+    with (
+        new_folder(tmp_path / "pairs", overwrite=False),
+        pytest.raises(InputError, match="pairs: another process is writing there; wait until it has finished"),
+    ):
+        write(tmp_path / "pairs", "second")
+    write(tmp_path / "pairs", "third")  # the first process has ended
+
+
+def test_the_lock_of_a_dead_process_does_not_block(tmp_path):
+    output = tmp_path / "pairs"
+    child = os.fork()
+    if child == 0:
+        with locked(output, lock_beside(output)):
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert lock_beside(output).exists()
+    write(output, "new")
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path, monkeypatch, can_exchange):
+    if not can_exchange:
+        monkeypatch.setattr(replacement, "_exchange", lambda new, old: False)
+    output = tmp_path / "pairs"
+    write(output, "old")
+    seen = set()
+    for calls in kill_at_each_call(lambda: write(output, "new")):
+        if can_exchange:
+            assert contents(output) in (expected("old"), expected("new")), calls
+            seen.add((output / "report.json").read_text())
+        assert contents(output) if output.exists() else any(tmp_path.glob(".pairs.*/replaced/report.json"))
+        with pytest.raises(RuntimeError), new_folder(output, overwrite=True):  # it begins by putting things in order
+            assert contents(output) in (expected("old"), expected("new")), calls
+            raise RuntimeError
+        assert [file.name for file in tmp_path.iterdir()] == ["pairs"], calls
+        write(output, "old")
+    assert not can_exchange or seen == {"old", "new"}
+
+
+@pytest.mark.parametrize("can_exchange", [True, False])
+def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, can_exchange):
+    write(tmp_path / "pairs", "old")
+    if can_exchange:
+        monkeypatch.setattr(replacement.ctypes, "get_errno", lambda: errno.EBUSY)
+        monkeypatch.setattr(replacement.ctypes, "CDLL", lambda *_, **__: type("", (), {"renameat2": lambda *_: -1}))
+        with pytest.raises(InputError, match="pairs: cannot be written"):
+            write(tmp_path / "pairs", "new")
+        assert contents(tmp_path / "pairs") == expected("old")
+        return
+    monkeypatch.setattr(replacement, "_exchange", lambda new, old: False)
+    rename = Path.rename
+    for failing in (1, 2):
+        calls = []
+
+        def fail(self: Path, target: Path, failing: int = failing, calls: list = calls) -> Path:
+            calls.append(target)
+            if len(calls) == failing:
+                raise OSError(errno.EIO, "broken", str(self))
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "rename", fail)
+        with pytest.raises(InputError, match="pairs: cannot be written"):
+            write(tmp_path / "pairs", "new")
+        assert contents(tmp_path / "pairs") == expected("old")
+        assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+def test_readers_always_find_a_folder(tmp_path):
+    write(tmp_path / "pairs", "old")
+    child = os.fork()
+    if child == 0:
+        for number in range(30):
+            write(tmp_path / "pairs", str(number))
+        os._exit(0)
+    missing = 0
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        missing += not (tmp_path / "pairs").exists()
+    assert not missing and contents(tmp_path / "pairs") == expected("29")
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.ENOSPC, r"\(No space left on device\); free some disk space"), (errno.EROFS, r"\(Read-only file system\)")],
+)
+def test_a_disk_that_cannot_be_written_is_one_line(tmp_path, code, remedy):
+    write(tmp_path / "pairs", "old")
+    with (
+        pytest.raises(InputError, match=f"pairs: cannot be written {remedy}"),
+        new_folder(tmp_path / "pairs", overwrite=True),
+    ):
+        raise OSError(code, os.strerror(code))
+    assert contents(tmp_path / "pairs") == expected("old")
+
+
+def test_an_error_of_reading_is_not_one_of_writing(tmp_path):
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "pairs", overwrite=True):
+        (tmp_path / "nothing").read_text()
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_parent_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: cannot be written"):
+        write(tmp_path / "file" / "pairs", "new")
+
+
+def test_a_moved_output_can_still_be_replaced(tmp_path):
+    write(tmp_path / "pairs", "old")
+    shutil.move(tmp_path / "pairs", tmp_path / "moved")
+    write(tmp_path / "moved", "new")
+    assert contents(tmp_path / "moved") == expected("new")

@@ -357,7 +357,7 @@ def wrong_commands(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple
             ["build", folder, pairs, "--side", "input", "--answers", "x", "-o", tmp_path / "i"],
             "only input, response: choose one with --answers",
         ),
-        "other folder": (["build", folder, pairs, "-o", tmp_path], "exists and is not an index: choose another folder"),
+        "other folder": (["build", folder, pairs, "-o", tmp_path], "exists and is not an index"),
         "no index": (["suggest", tmp_path / "nowhere", "hello"], "holds no index.json"),
         "k": (["suggest", index, "hello", "--k", 0], "k is 0, expected 1 or more"),
         "allowed": (["suggest", index, "hello", "--allowed", text], "not in the index: 'hello', 'zebra'"),

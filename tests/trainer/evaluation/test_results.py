@@ -1,11 +1,12 @@
 """The results file is read, merged and written atomically; the table."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from data_scripts.errors import InputError
-from trainer.evaluation.results import format_table, merge_results, read_results, write_results
+from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
 
 
 @pytest.mark.parametrize(
@@ -80,3 +81,18 @@ def test_table_has_a_line_for_each_sts_set_and_the_mean_of_each_year() -> None:
         ["2014", "OnWN", "-0.5000", "0.7500", "7"],
         ["2014", "mean", "-0.5000", "0.7500", "7"],
     ]
+
+
+def test_processes_that_update_a_file_at_the_same_time_lose_nothing(tmp_path):
+    path = tmp_path / "results.json"
+    write_results(path, {"first": {"score": 1}})
+    children = []
+    for number in range(3):
+        child = os.fork()
+        if child == 0:
+            for part in range(10):
+                update_results(path, {f"{number} {part}": {"score": number}})
+            os._exit(0)
+        children.append(child)
+    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
+    assert len(read_results(path)) == 31 and [file.name for file in tmp_path.iterdir()] == ["results.json"]

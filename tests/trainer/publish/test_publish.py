@@ -217,6 +217,15 @@ def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer,
     assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
 
 
+def test_a_user_s_file_in_the_model_s_folder_stays(dan_run: Path, tiny_tokenizer):
+    (dan_run / "model" / "notes").mkdir()
+    (dan_run / "model" / "notes" / "thesis.tex").write_text("years of work")
+    model = make_model("dan", len(tiny_tokenizer))
+    publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
+    assert (dan_run / "model" / "notes" / "thesis.tex").read_text() == "years of work"
+    assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
+
+
 # -- the command ------------------------------------------------------------------------------------------------------
 
 

@@ -30,11 +30,13 @@ import json, os, sys, time
 from pathlib import Path
 import numpy as np
 from trainer.command_line import parse_arguments
-from trainer.training.run_folder import prepare_folder
+from trainer.training.run_folder import begin_run, open_folder
 
 arguments = parse_arguments(sys.argv[1:])
 folder = Path(arguments.output_dir)
-prepare_folder(folder, arguments)
+opened = open_folder(folder, arguments)
+opened.__enter__()
+begin_run(folder, arguments)
 print("begun")
 with (folder.parent / "calls.txt").open("a") as calls:
     print(os.getpid(), os.environ["OMP_NUM_THREADS"], *sys.argv[1:], file=calls)

@@ -58,6 +58,18 @@ def test_an_earlier_run_is_overwritten_only_on_request(run_trainer, refused, pre
     assert (tmp_path / "run" / "results.json").read_bytes() == before
 
 
+def test_a_mistake_in_the_settings_or_the_data_deletes_nothing(run_trainer, refused, preset, tmp_path):
+    assert run_trainer(preset(max_steps=1)) == 0
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    for changes in ({"batch_size": 500}, {"pairs": ["nowhere/at/all"]}, {"best_metric": "stsb.dev.all.pearsn"}):
+        refused(preset(vocab_size=20, **changes), "--overwrite", "true")
+        assert before == {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert run_trainer(preset(max_steps=1, vocab_size=20), "--overwrite", "true") == 0
+    assert (tmp_path / "run" / "tokenizer" / "tokenizer.json").stat().st_size < len(
+        before[tmp_path / "run" / "tokenizer" / "tokenizer.json"]
+    )
+
+
 def test_a_run_that_failed_before_its_first_checkpoint_can_be_started_again(run_trainer, refused, preset):
     assert "fewer than a batch" in refused(preset(batch_size=500))
     assert run_trainer(preset(max_steps=1)) == 0

@@ -1,0 +1,194 @@
+"""A run deletes what an earlier run wrote, and nothing else, and only when it is sure to train."""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.write.records import RECORD, write_record
+from tests.killing import kill_at_each_call
+from trainer.arguments import Arguments
+from trainer.training import checkpoints
+from trainer.training.run_folder import NEW, begin_run, list_checkpoints, open_folder
+
+RUN_FILES = [
+    "config.yaml",
+    "metrics.jsonl",
+    "results.json",
+    "dev_scores.npz",
+    "checkpoint-4/model.safetensors",
+    "checkpoint-12/model.safetensors",
+    "model/config.json",
+    "model/README.md",
+    "model/1_Router/router_config.json",
+    "model/.eval_results/stsb.yaml",
+    "tokenizer/tokenizer.json",
+    "tensorboard/events",
+]
+
+
+def arguments(folder: Path, **changes) -> Arguments:
+    return Arguments(output_dir=str(folder), **changes)
+
+
+def start(folder: Path, **changes) -> None:
+    with open_folder(folder, arguments(folder, **changes)):
+        begin_run(folder, arguments(folder, **changes))
+
+
+def add(folder: Path, *names: str) -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("old")
+
+
+def files(folder: Path) -> list[str]:
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def run(tmp_path) -> Path:
+    """The folder of a finished run."""
+    start(tmp_path / "run")
+    add(tmp_path / "run", *RUN_FILES[1:])
+    return tmp_path / "run"
+
+
+def test_an_overwritten_run_leaves_nothing(run):
+    start(run, overwrite=True, seed=7)
+    assert files(run) == [RECORD, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["config.yaml", "thesis.tex"],  # a user's folder of experiments
+        ["config.yaml", "config.json", "model.safetensors", "README.md"],  # a published model
+        RUN_FILES,  # a run's files without its record
+        ["thesis.tex"],
+    ],
+)
+def test_a_folder_that_no_run_has_begun_is_refused(tmp_path, names, overwrite):
+    add(tmp_path, *names)
+    message = "does not look like a run's folder" if overwrite else "is not empty: resume the run with --resume true"
+    with pytest.raises(InputError, match=message):
+        start(tmp_path, overwrite=overwrite)
+    assert files(tmp_path) == sorted(names)
+
+
+def test_the_record_of_another_folder_is_not_that_of_a_run(tmp_path):
+    add(tmp_path, "results.json")
+    write_record(tmp_path, "dataset", ["results.json"])
+    with pytest.raises(InputError, match="does not look like a run's folder"):
+        start(tmp_path, overwrite=True)
+
+
+def test_what_the_run_did_not_write_stays(run):
+    others = ["replies/index.json", "notes.txt", "checkpoint-best/model.safetensors", "old/model/config.json"]
+    add(run, *others)
+    start(run, overwrite=True)
+    assert files(run) == sorted([RECORD, "config.yaml", *others])
+
+
+@pytest.mark.parametrize("name", ["model/notes.txt", "tokenizer/words.txt", "model/onnx/encoder.onnx"])
+def test_a_user_s_file_in_a_folder_of_the_run_is_not_lost(run, name):
+    add(run, name)
+    before = files(run)
+    with pytest.raises(InputError, match=f"{name} is not a file that a run writes, and would be deleted with"):
+        start(run, overwrite=True)
+    assert files(run) == before
+
+
+def test_an_export_is_replaced_with_its_model(run):
+    add(run, "model/onnx/encoder.onnx")
+    write_record(run / "model" / "onnx", "export", ["encoder.onnx"])
+    start(run, overwrite=True)
+    assert files(run) == [RECORD, "config.yaml"]
+
+
+def test_a_linked_model_is_unlinked_and_not_deleted(run, tmp_path):
+    shutil.move(run / "model", tmp_path / "elsewhere")
+    (run / "model").symlink_to(tmp_path / "elsewhere")
+    start(run, overwrite=True)
+    assert (tmp_path / "elsewhere" / "config.json").exists() and not (run / "model").exists()
+
+
+def test_nothing_is_deleted_before_the_run_begins(run):
+    before = files(run)
+    with pytest.raises(RuntimeError), open_folder(run, arguments(run, overwrite=True)):
+        add(run, f"{NEW}/tokenizer/tokenizer.json")
+        raise RuntimeError
+    assert files(run) == before
+
+
+def test_a_run_that_fails_before_it_begins_leaves_no_folder(tmp_path):
+    with pytest.raises(RuntimeError), open_folder(tmp_path / "run", arguments(tmp_path / "run")):
+        raise RuntimeError
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_run_without_a_checkpoint_is_replaced_unasked(tmp_path):
+    start(tmp_path / "run")
+    add(tmp_path / "run", "metrics.jsonl", ".checkpoint-4/model.safetensors", f"{NEW}/tokenizer/tokenizer.json")
+    start(tmp_path / "run")
+    assert files(tmp_path / "run") == [RECORD, "config.yaml"]
+    add(tmp_path / "run", "checkpoint-4/model.safetensors")
+    with pytest.raises(InputError, match="is not empty"):
+        start(tmp_path / "run")
+
+
+def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
+    with open_folder(run, arguments(run, overwrite=True)):
+        add(run, f"{NEW}/tokenizer/tokenizer.json")
+        (run / NEW / "tokenizer" / "tokenizer.json").write_text("new")
+        begin_run(run, arguments(run, overwrite=True))
+    assert files(run) == [RECORD, "config.yaml", "tokenizer/tokenizer.json"]
+    assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_second_run_in_the_same_folder_is_refused(run, resume):
+    with (
+        open_folder(run, arguments(run, overwrite=True)),
+        pytest.raises(InputError, match="run: another process is writing there; wait until it has finished"),
+        open_folder(run, arguments(run, overwrite=not resume, resume=resume)),
+    ):
+        pass
+
+
+def test_the_lock_of_a_killed_run_does_not_block(run):
+    child = os.fork()
+    if child == 0:
+        with open_folder(run, arguments(run, resume=True)):
+            os._exit(0)
+    os.waitpid(child, 0)
+    with open_folder(run, arguments(run, resume=True)):
+        pass
+    assert files(run) == sorted([RECORD, *RUN_FILES])
+
+
+def test_killed_at_any_call_the_run_can_be_started_again(tmp_path):
+    run = tmp_path / "run"
+    for calls in kill_at_each_call(lambda: start(run, overwrite=True)):
+        start(run, overwrite=True)
+        assert files(run) == [RECORD, "config.yaml"], calls
+        add(run, "results.json", "model/config.json")
+
+
+def test_only_folders_with_a_number_are_checkpoints(tmp_path):
+    add(tmp_path, "checkpoint-10/x", "checkpoint-9/x", "checkpoint-best/x", "checkpoint-8")
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-9", "checkpoint-10"]
+
+
+def test_a_checkpoint_replaces_others_but_no_folder_of_the_user_s(tmp_path):
+    add(tmp_path, ".checkpoint-12/new", "checkpoint-12/old", "checkpoint-4/best", "checkpoint-8/x", "checkpoint-mine/x")
+    checkpoints.place_checkpoint(tmp_path / ".checkpoint-12", tmp_path / "checkpoint-12", tmp_path / "checkpoint-4")
+    assert files(tmp_path) == ["checkpoint-12/new", "checkpoint-4/best", "checkpoint-mine/x"]
+
+
+def test_the_record_says_what_it_is(run):
+    assert json.loads((run / RECORD).read_text()) == {"kind": "run", "files": []}

@@ -1,0 +1,25 @@
+"""Tells the files of a published folder from others that lie there."""
+
+import re
+from pathlib import Path
+
+from data_scripts.write.records import RECORD, has_record, list_files, unrecorded_files
+
+# What `build_folder`, and later cards, write to a folder, relative to it.
+MODEL_FILES = re.compile(
+    r"README\.md|config\.(json|yaml)|[^/]+\.safetensors(\.index\.json)?|modeling_\w+\.py|configuration_\w+\.py"
+    r"|[^/]*token[^/]*\.json|vocab\.(txt|json)|merges\.txt|[^/]+\.model|chat_template\.jinja|modules\.json"
+    r"|sentence_bert_config\.json|config_sentence_transformers\.json|1_Router/.+|\.eval_results/[^/]+\.yaml"
+)
+
+
+def find_other_files(folder: Path) -> list[str]:
+    """The files in a model or tokenizer folder, relative to it, that neither a run nor an export writes there."""
+    exports = [path.parent for path in folder.rglob(RECORD) if has_record(path.parent, "export")]
+    own = {path.relative_to(folder).as_posix() for export in exports for path in _recorded_files(export)}
+    return [name for name in list_files(folder) if name not in own and not MODEL_FILES.fullmatch(name)]
+
+
+def _recorded_files(export: Path) -> list[Path]:
+    others = set(unrecorded_files(export))
+    return [export / RECORD, *(export / name for name in list_files(export) if name not in others)]
