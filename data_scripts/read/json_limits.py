@@ -4,6 +4,7 @@ ijson takes memory that grows with the square of the depth, and crashes on integ
 a file are therefore checked before ijson reads them.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,13 @@ class LimitedStream:
         stream: bytes in UTF-8.
         location: begins the messages.
         depth: of the arrays and objects that contain the records; a record is held in memory.
+        progress: called after each chunk.
     """
 
-    def __init__(self, stream: Any, location: str, depth: int) -> None:
+    def __init__(self, stream: Any, location: str, depth: int, progress: Callable[[], object] = lambda: None) -> None:
         self.stream, self.location, self.record_depth = stream, location, depth
         self.depth = self.record_bytes = 0
+        self.progress = progress
         self.in_string = False
         self.rest = b""  # a backslash at the end of the last chunk
         self.tail = b""  # the end of the last chunk, unless it is in a string
@@ -44,6 +47,7 @@ class LimitedStream:
         chunk = self.stream.read(size)
         if chunk:
             self._check(chunk)
+        self.progress()
         return chunk
 
     def _check(self, chunk: bytes) -> None:

@@ -300,8 +300,9 @@ def _elements(path: Path, prefix: str) -> Iterator[Any]:
             _opened(path) as (raw, stream),
             tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
         ):
-            for value in ijson.items(LimitedStream(stream, str(path), prefix.count(".") + 1), prefix):
-                bar.update(raw.tell() - bar.n)
+            depth = prefix.count(".") + 1
+            limited = LimitedStream(stream, str(path), depth, lambda: bar.update(raw.tell() - bar.n))
+            for value in ijson.items(limited, prefix):
                 number += 1
                 yield value
     except ijson.JSONError as error:

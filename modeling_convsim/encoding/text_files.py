@@ -48,7 +48,10 @@ def _parquet_texts(file: str, column: str, remedy: str) -> Iterator[str]:
     from modeling_convsim.encoding.parquet_files import bounded_batches  # needs pyarrow
 
     for batch in bounded_batches(Path(file), [column]):
-        texts = batch.column(0).to_pylist()
+        try:
+            texts = batch.column(0).to_pylist()
+        except (ValueError, OverflowError) as error:  # bytes that are not UTF-8, or times after the year 9999
+            raise ValueError(f"{file}: column {column!r} holds values that are not text ({error})") from error
         if not all(isinstance(text, str) for text in texts):
             raise ValueError(f"{file}: column {column!r} holds values that are not text")
         yield from texts

@@ -170,3 +170,14 @@ def test_rows_that_python_cannot_represent_are_counted(tmp_path):
         f"{path}: row 2: not UTF-8",
         f"{path}: row 3: wrong value",
     ]
+
+
+@pytest.mark.parametrize("kind", ["text", "time"])
+@pytest.mark.parametrize("command", ["paraphrases", "nli", "captions"])
+def test_datasets_with_values_that_python_cannot_represent_are_refused(tmp_path, capsys, command, kind):
+    column = {"text": pa.array([b"ok", b"caf\xe9"]).view(pa.string())}
+    column["time"] = pa.array([1, 1 << 61], pa.int64()).view(pa.timestamp("us"))
+    names = ("sentence1", "sentence2", "premise", "hypothesis", "label", "captions", "group")
+    pq.write_table(pa.table(dict.fromkeys(names, column[kind])), tmp_path / "train.parquet")
+    assert main([command, str(tmp_path / "train.parquet"), "-o", str(tmp_path / "out")]) == 2
+    assert "train.parquet, split train: one of the rows after row 0 cannot be read" in capsys.readouterr().err
