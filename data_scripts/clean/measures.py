@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from data_scripts.clean.filters import MAX_CHARACTERS, MIN_LETTERS_PERCENT, PAPER, PLACEHOLDERS, Filters
+from data_scripts.clean.filters import MAX_CHARACTERS, MIN_LETTERS_PERCENT, PAPER, Filters, is_placeholder
 from data_scripts.clean.text import strip_markdown
 
 _ASCII_LETTERS = np.array([byte < 128 and chr(byte).isalpha() for byte in range(256)])
@@ -49,7 +49,7 @@ def measure_language(text: str, characters: int, alphabetic: int, filters: Filte
     from data_scripts.clean.language import detect_language
 
     removed = filters.paper and (characters >= MAX_CHARACTERS or alphabetic * 100 <= characters * MIN_LETTERS_PERCENT)
-    return "" if removed or text in PLACEHOLDERS else detect_language(text)
+    return "" if removed or is_placeholder(text) else detect_language(text)
 
 
 def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Callable[[str], str]) -> pa.StringArray:

@@ -59,6 +59,7 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
 @contextmanager
 def _spark(master: str | None, memory: int) -> Iterator[Database]:
     try:
+        from py4j.protocol import Py4JJavaError
         from pyspark import SparkConf
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
@@ -84,6 +85,15 @@ def _spark(master: str | None, memory: int) -> Iterator[Database]:
     try:
         session.sparkContext.setLogLevel("ERROR")
         yield ibis.pyspark.connect(session)
+    except (PySparkException, Py4JJavaError) as error:
+        reason = str(error)
+        if "FileNotFound" not in reason and "PATH_NOT_FOUND" not in reason and "FILE_NOT_EXIST" not in reason:
+            raise
+        line = next((line.strip() for line in reason.splitlines() if "NOT" in line or "NotFound" in line), "")
+        raise InputError(
+            f"--engine spark: a machine cannot read a file ({line[:300]}); all machines of Spark must share the folder "
+            "of --output, and of --comments or the sources: choose folders on a file system that they share"
+        ) from error
     finally:
         if existing is None:
             session.stop()
@@ -186,9 +196,29 @@ def stream_rows(table: ir.Table, folder: Path, label: str, rows: int) -> Iterato
 
 def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
     """Let Spark write a table as Parquet; returns the files in the table's order."""
-    session = table.get_backend()._session
-    session.sql(ibis.to_sql(table, dialect="pyspark")).write.parquet(str(folder.resolve()))
-    return sorted(folder.glob("part-*.parquet"))
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
+
+    session, observation = table.get_backend()._session, Observation()
+    rows = session.sql(ibis.to_sql(table, dialect="pyspark")).observe(observation, count(lit(1)).alias("rows"))
+    rows.write.parquet(str(folder.resolve()))
+    return written_files(folder, observation.get["rows"])
+
+
+def written_files(folder: Path, rows: int) -> list[Path]:
+    """The files that Spark wrote, in order.
+
+    Raises:
+        InputError: they hold fewer than `rows` rows, because a machine wrote its files to its own disk.
+    """
+    files = sorted(folder.glob("part-*.parquet"))
+    found = sum(pq.read_metadata(file).num_rows for file in files)
+    if found != rows:
+        raise InputError(
+            f"--engine spark: wrote {rows:,} rows to {folder}, but {found:,} are there; all machines of Spark must "
+            "share this folder: choose an --output on a file system that they share"
+        )
+    return files
 
 
 @contextmanager

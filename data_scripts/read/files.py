@@ -1,7 +1,7 @@
 """Reads plain and compressed text files, by block or by line, and counts the lines that cannot be read.
 
-Memory does not grow with the file: it holds a block of text or the longest line, and the window of Zstandard (2 GiB in
-Pushshift's files).
+Memory does not grow with the file: it holds a block of text or the longest line (`MAX_LINE_BYTES` at most), and the
+window of Zstandard (2 GiB in Pushshift's files).
 """
 
 import bz2
@@ -31,7 +31,10 @@ NEWLINE = b"\n"
 UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # with EOFError, what reading a damaged file raises
 CHUNK_BYTES = 1 << 18
 BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor's caches
+MAX_LINE_BYTES = 1 << 26  # of a line or a record, which are held in memory; a few hundred bytes can unpack to gigabytes
+CONVERT = "convert the file to UTF-8 (such as iconv -f UTF-16 -t UTF-8, or -f CP1252)"
 EXAMPLES = 5  # broken lines of each kind that are reported
+_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class BrokenLines:
@@ -61,6 +64,12 @@ class BrokenLines:
 
 class BrokenLineError(Exception):
     """A line that cannot be read; the arguments are the kind of problem and the detail."""
+
+
+def line_too_long(location: str) -> InputError:
+    """The error for a line of more than `MAX_LINE_BYTES`."""
+    limit = f"{MAX_LINE_BYTES >> 20} MiB"
+    return InputError(f"{location}: a line of more than {limit}, which is the limit; split the line, or remove it")
 
 
 def unpacked(raw: BinaryIO, suffix: str) -> Any:
@@ -128,6 +137,9 @@ def read_blocks(
         try:
             stream = unpacked(raw, suffix)
             while True:
+                if held > MAX_LINE_BYTES:
+                    line = number + buffer.count(NEWLINE, 0, held)
+                    raise line_too_long(f"{path}:{line}")
                 if held == len(buffer):  # a line is longer than the buffer
                     buffer.extend(bytes(len(buffer)))
                 with memoryview(buffer) as view:
@@ -138,6 +150,8 @@ def read_blocks(
                 if not read:
                     end = held
                 if end:
+                    if number == 1 and buffer.startswith(_UTF16):
+                        raise InputError(f"{path}: UTF-16, expected UTF-8; {CONVERT}")
                     start = len(codecs.BOM_UTF8) if number == 1 and buffer.startswith(codecs.BOM_UTF8) else 0
                     with memoryview(buffer) as view:
                         lines = int(np.count_nonzero(np.frombuffer(view[:end], np.uint8) == NEWLINE[0]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,6 +34,28 @@ def is_path(source: str) -> bool:
     return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
 
 
+def check_parquet(files: Iterable[Path]) -> None:
+    """Refuse Parquet files that exceed the limits of `parquet_files`, because `datasets` has no limits.
+
+    Raises:
+        InputError: a file exceeds a limit. Whoever reads the files reports those that cannot be read.
+    """
+    # Imported here, so that --help does not wait for it.
+    import pyarrow as pa
+
+    from data_scripts.read.parquet_files import ParquetSizeError, check_row_groups
+
+    for file in files:
+        if file.suffix != ".parquet":
+            continue
+        try:
+            check_row_groups(file)
+        except ParquetSizeError as error:
+            raise InputError(str(error)) from error
+        except (OSError, pa.ArrowException):
+            continue
+
+
 def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     """Load a folder of Parquet, JSON lines or CSV, a Parquet file, or a dataset on the Hub, and check its columns.
 
@@ -54,6 +77,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     arguments: list[Any] = [source]
     options: dict[str, Any] = {}
     if is_path(source):
+        check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
         reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
         if files := _parquet_files(path):
             arguments, options = ["parquet"], {"data_files": files}
@@ -110,6 +134,7 @@ def load_pairs(source: str) -> DatasetDict:
         existing_folder(source)
     try:
         if folder.is_dir():
+            check_parquet(sorted(folder.glob("*.parquet")))
             pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
         else:
             pairs = datasets.load_dataset(source)

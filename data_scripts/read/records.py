@@ -9,12 +9,13 @@ import csv
 import io
 import json
 import tarfile
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 import ijson
 import pyarrow as pa
@@ -23,19 +24,24 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import (
+    CONVERT,
+    MAX_LINE_BYTES,
     UNPACK,
     UNREADABLE,
     BrokenLineError,
     BrokenLines,
     check_file,
     decode,
+    line_too_long,
     read_lines,
     unpacked,
 )
+from data_scripts.read.json_limits import LimitedStream
+from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
 FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
-PARQUET_ROWS = 1_000
+CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
@@ -98,7 +104,7 @@ def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = No
     """
     form = form_of(path)
     if form == ".parquet":
-        return _parquet(path)
+        return _parquet(path, broken)
     if form in (".tsv", ".csv"):
         lines = _tsv_lines(path, broken) if form == ".tsv" else _csv_lines(path, broken)
         location, columns = next(lines, ("", []))
@@ -128,61 +134,100 @@ def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], bro
 
 
 def _tsv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    for location, line in read_lines(path, FORMS):
+    for number, (location, line) in enumerate(read_lines(path, FORMS)):
         try:
             yield location, decode(line.removesuffix(b"\r")).split("\t")
         except BrokenLineError as error:
+            if not number:
+                raise _not_utf8(location, error.args[1]) from error
             broken.add(error.args[0], location, error.args[1])
 
 
 def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    read = 0
+    """The fields of each record; if a quote is not closed, only the line in which it opens is left out."""
+    unread = read_lines(path, FORMS)
+    again: deque[tuple[str, bytes]] = deque()
+    record: list[tuple[str, bytes]] = []  # the lines of the record that is read
 
     def lines() -> Iterator[str]:
-        nonlocal read
-        for _, line in read_lines(path, FORMS):
-            read += 1
-            yield line.decode("utf-8", "surrogateescape") + "\n"
+        while line := again.popleft() if again else next(unread, None):
+            record.append(line)
+            if len(record) > CSV_LINES:
+                raise csv.Error(f"a record of more than {CSV_LINES:,} lines")
+            yield line[1].decode("utf-8", "surrogateescape") + "\n"
 
-    # A field has at most csv.field_size_limit() characters (131,072), which detects a quote that is never closed.
-    reader = csv.reader(lines(), strict=True)
+    # A field has at most csv.field_size_limit() characters (131,072).
+    reader, width = csv.reader(lines(), strict=True), 0
     while True:
-        location = f"{path}:{read + 1}"
+        record.clear()
         try:
             fields = next(reader, None)
             if fields is None:
                 return
+            if width and len(fields) != width and len(record) > 1:
+                raise csv.Error(f"{len(fields)} fields, expected {width}")
             "".join(fields).encode()
         except csv.Error as error:
-            until = f", read to line {read}" if f"{path}:{read}" != location else ""
-            broken.add("not CSV", location, f"{error}{until}")
+            opens = len(record) > 1 or (b'"' in record[0][1] and "field limit" in str(error))
+            reason = f"{error}; a quote opens here that is not closed" if opens else str(error)
+            if not width:
+                raise InputError(f"{record[0][0]}: not CSV ({reason}); correct this line") from error
+            broken.add("not CSV", record[0][0], reason)
+            again.extendleft(reversed(record[1:]))
+            reader = csv.reader(lines(), strict=True)
             continue
         except UnicodeEncodeError as error:
-            broken.add("not UTF-8", location, f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}")
+            byte = f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}"
+            if not width:
+                raise _not_utf8(record[0][0], byte) from error
+            broken.add("not UTF-8", record[0][0], byte)
             continue
         if fields:  # a blank line is not a record
-            yield location, fields
+            width = width or len(fields)
+            yield record[0][0], fields
 
 
-def _parquet(path: Path) -> Records:
+def _not_utf8(location: str, byte: str) -> InputError:
+    return InputError(f"{location}: the names of the columns are not UTF-8 ({byte}); {CONVERT}")
+
+
+def _parquet(path: Path, broken: BrokenLines) -> Records:
     try:
-        file = pq.ParquetFile(path)
-    except (OSError, pa.ArrowInvalid) as error:
-        raise InputError(f"{path}: not a readable Parquet file ({error})") from error
+        with pq.ParquetFile(path) as file:
+            names, number = file.schema_arrow.names, file.metadata.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(f"{path}: not a readable Parquet file ({error}); download it again") from error
 
     def rows(columns_needed: set[str]) -> Rows:
-        row, columns = 0, [name for name in file.schema_arrow.names if name in columns_needed]
+        row, columns = 0, [name for name in names if name in columns_needed]
         try:
-            with tqdm(total=file.metadata.num_rows, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
-                for batch in file.iter_batches(batch_size=PARQUET_ROWS, columns=columns):
-                    for record in batch.to_pylist():
-                        row += 1
-                        yield f"{path}: row {row}", record
+            with tqdm(total=number, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
+                for batch in bounded_batches(path, columns):
+                    yield from _batch_records(batch, path, row, broken)
+                    row += len(batch)
                     bar.update(len(batch))
+        except ParquetSizeError as error:
+            raise InputError(str(error)) from error
         except (OSError, pa.ArrowException) as error:
             raise InputError(f"{path}: not readable after {row:,} rows ({error}); download it again") from error
 
-    return Records(str(path), file.schema_arrow.names, True, rows)
+    return Records(str(path), names, True, rows)
+
+
+def _batch_records(batch: pa.RecordBatch, path: Path, before: int, broken: BrokenLines) -> Rows:
+    """The records of a batch that follows `before` rows; rows with a value that Python cannot represent are counted."""
+    try:
+        records = batch.to_pylist()
+    except (ValueError, OverflowError):  # not UTF-8, or a time after the year 9999
+        for row in range(len(batch)):
+            location = f"{path}: row {before + row + 1}"
+            try:
+                yield location, batch.slice(row, 1).to_pylist()[0]
+            except (ValueError, OverflowError) as error:
+                broken.add("not UTF-8" if isinstance(error, UnicodeError) else "wrong value", location, str(error))
+        return
+    for row, record in enumerate(records, start=before + 1):
+        yield f"{path}: row {row}", record
 
 
 def _json_object(line: bytes) -> Record:
@@ -234,7 +279,7 @@ def _document(path: Path, streamed: Streamed) -> Record:
     document: Record = {}
     try:
         with _opened(path) as (_, stream):
-            for key, value in ijson.kvitems(stream, ""):
+            for key, value in ijson.kvitems(LimitedStream(stream, str(path), 0), ""):
                 document[key] = value
                 for name, preceding in streamed.items():
                     if document.keys() >= preceding:
@@ -255,8 +300,9 @@ def _elements(path: Path, prefix: str) -> Iterator[Any]:
             _opened(path) as (raw, stream),
             tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
         ):
-            for value in ijson.items(stream, prefix):
-                bar.update(raw.tell() - bar.n)
+            depth = prefix.count(".") + 1
+            limited = LimitedStream(stream, str(path), depth, lambda: bar.update(raw.tell() - bar.n))
+            for value in ijson.items(limited, prefix):
                 number += 1
                 yield value
     except ijson.JSONError as error:
@@ -282,6 +328,15 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
         raise InputError(f"{path}: not readable to its end ({error}); download it again") from error
 
 
+def _member_lines(file: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
+    number = 0
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        number += 1
+        if len(line) > MAX_LINE_BYTES:
+            raise line_too_long(f"{name}:{number}")
+        yield f"{name}:{number}", line
+
+
 def _tar(path: Path, broken: BrokenLines) -> Rows:
     """The JSON lines of every .json or .jsonl file in a tar archive."""
 
@@ -289,14 +344,16 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
         with tarfile.open(path, "r|*") as archive, tqdm(delay=1, unit="file", desc=path.name) as bar:
             for member in archive:
                 bar.update()
-                file = archive.extractfile(member)
-                if file is None:  # a folder or a link
+                if not member.isfile():
+                    if not member.isdir():  # what a link names may be outside of the archive
+                        broken.add("link or device", f"{path}/{member.name}", "unpack the archive to read it")
                     continue
+                file = archive.extractfile(member)
+                assert file is not None
                 if Path(member.name).suffix not in (*JSON_LINES, ".json"):
                     broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
                     continue
-                for number, line in enumerate(file, start=1):
-                    yield f"{path}/{member.name}:{number}", line
+                yield from _member_lines(file, f"{path}/{member.name}")
 
     try:
         yield from _objects(lines(), broken)

@@ -126,6 +126,8 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
         try:
             if not records.complete:  # half of a surrogate pair is valid JSON but not valid Unicode
                 "".join(_texts(values.values())).encode()
+        except RecursionError:
+            broken.add("not JSON", location, "too many arrays within each other")
         except UnicodeEncodeError:
             broken.add("not UTF-8", location, "half of a surrogate pair")
         else:
@@ -160,7 +162,7 @@ def _dataset_rows(
     labels = {name: rows.features[name] for name in columns if isinstance(rows.features[name], ClassLabel)}
     number = 0
     with tqdm(total=len(rows), delay=1, unit="row", unit_scale=True, desc=split) as bar:
-        for batch in rows.select_columns(columns).iter(1000):
+        for batch in _batches(rows.select_columns(columns), location):
             for values in zip(*(batch[name] for name in columns), strict=True):
                 number += 1
                 fields = dict(zip(columns, values, strict=True))
@@ -170,3 +172,24 @@ def _dataset_rows(
                             fields[name] = label.int2str(fields[name])
                 yield f"{location}, row {number}", {role: _role_value(fields, chosen.get(role)) for role in names}
             bar.update(len(batch[columns[0]]))
+
+
+def _batches(rows: Dataset, location: str) -> Iterator[dict[str, list[Any]]]:
+    """The rows in batches.
+
+    Raises:
+        InputError: Python cannot represent a value: a text is not UTF-8, or a time is after the year 9999.
+    """
+    batches, number = rows.iter(1000), 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except (ValueError, OverflowError) as error:
+            raise InputError(
+                f"{location}: one of the rows after row {number:,} cannot be read ({error}); expected texts in UTF-8 "
+                "and times until the year 9999: correct the row, or leave it out"
+            ) from error
+        if batch is None:
+            return
+        number += len(next(iter(batch.values())))
+        yield batch

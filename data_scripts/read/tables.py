@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from data_scripts.clean.filters import PLACEHOLDERS
+from data_scripts.clean.filters import is_placeholder
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
@@ -140,4 +140,4 @@ def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
 
 def _speaker(values: Record) -> str | None:
     name = label(values, "speaker")
-    return None if name in PLACEHOLDERS else name  # different deleted users have the same name
+    return None if is_placeholder(name) else name  # different deleted users have the same name

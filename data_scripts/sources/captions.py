@@ -27,6 +27,7 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.json_limits import LimitedStream
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import split_from_name, text_lines
@@ -61,7 +62,9 @@ def _coco_captions(path: Path) -> Iterator[Caption]:
     number = 0
     try:
         with path.open("rb") as file, tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True) as bar:
-            for number, annotation in enumerate(ijson.items(file, "annotations.item"), start=1):
+            for number, annotation in enumerate(
+                ijson.items(LimitedStream(file, str(path), 2), "annotations.item"), start=1
+            ):
                 image, caption = (annotation.get(name) for name in ("image_id", "caption"))
                 if not isinstance(caption, str) or image is None:
                     raise InputError(f"{path}: annotation {number} has no image_id and caption: {annotation}")

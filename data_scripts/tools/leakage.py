@@ -33,7 +33,7 @@ from tqdm import tqdm
 from data_scripts.clean.text import normalize_text
 from data_scripts.commands import find_commands
 from data_scripts.errors import InputError, refuse_options
-from data_scripts.read.hub_datasets import existing_folder, load_columns
+from data_scripts.read.hub_datasets import check_parquet, existing_folder, load_columns
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import write_report
 
@@ -122,7 +122,7 @@ def _letter_sums(texts: pa.LargeStringArray) -> np.ndarray:
 
 
 def remove_leaked(
-    dataset: Dataset, columns: list[str], evaluation: Mapping[str, Iterable[str]]
+    dataset: Dataset, columns: list[str], evaluation: Mapping[str, Iterable[str]], group_column: str = ""
 ) -> tuple[Dataset, dict[str, int]]:
     """Remove the rows in which a text of a column equals an evaluation sentence, both normalized.
 
@@ -130,6 +130,8 @@ def remove_leaked(
         dataset: the rows to train on.
         columns: the columns of text to check.
         evaluation: as for `EvaluationTexts`.
+        group_column: a column; the rows that share its value with a removed row are removed too, such as the other
+            captions of an image.
 
     Returns:
         The remaining rows in their order, and the number of rows that leak from each evaluation dataset (a row may leak
@@ -144,10 +146,13 @@ def remove_leaked(
             table = tables[start : start + BATCH]
             for row, names in _names_by_row(texts.find_rows(table, columns)).items():
                 remaining[start + row] = False
-                counts["removed"] += 1
                 for name in names:
                     counts[name] += 1
             bar.update(len(table))
+    if group_column:
+        groups = dataset.with_format("arrow")[:][group_column]
+        remaining &= ~pc.is_in(groups, groups.filter(pa.array(~remaining))).to_numpy()
+    counts["removed"] = int(len(remaining) - remaining.sum())
     return dataset.select(np.flatnonzero(remaining)), counts
 
 
@@ -244,6 +249,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and args.output.resolve() == args.folder.resolve():
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
+    check_parquet(files)
     evaluation = load_evaluation_texts(args.against)
     leaks = _Leaks(EvaluationTexts(evaluation))
     if args.output is None:

@@ -1,6 +1,7 @@
 """Writes the card (README.md) of a dataset: the metadata that `datasets` needs to load it, and its description."""
 
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -71,12 +72,7 @@ def _metadata(
         "size_categories": [next((name for name, end in SIZES.items() if statistics.pairs < end), "100B<n<1T")],
         "task_categories": ["sentence-similarity"],
         "tags": ["convsim", "conversations"],
-        "configs": [
-            {
-                "config_name": "default",
-                "data_files": [{"split": name, "path": f"{name}-*.parquet"} for name in sizes],
-            }
-        ],
+        "configs": _configs(sizes),
         "dataset_info": {
             "features": [{"name": name, "dtype": "string"} for name in PAIR_SCHEMA.names],
             "splits": [{"name": name, "num_bytes": size, "num_examples": rows} for name, (rows, size) in sizes.items()],
@@ -84,6 +80,12 @@ def _metadata(
             "dataset_size": sum(size for _, size in sizes.values()),
         },
     }
+
+
+def _configs(splits: Iterable[str]) -> list[dict[str, Any]]:
+    """The files of each split; without them `datasets` guesses, and joins `test2016` and `test2017` to one split."""
+    files = [{"split": name, "path": f"{name}-*.parquet"} for name in splits]
+    return [{"config_name": "default", "data_files": files}]
 
 
 def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
@@ -97,8 +99,12 @@ def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
     splits: Counter[str] = Counter()
     for path in sorted(folder.glob("*.parquet")):
         splits[path.name.partition("-")[0]] += pq.read_metadata(path).num_rows
+    metadata = {
+        "license": licenses[0] if len(licenses) == 1 else licenses or "unknown",
+        "configs": _configs(splits),
+    }
     lines = [
-        f"---\nlicense: {licenses[0] if len(licenses) == 1 else licenses or 'unknown'}\n---\n",
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
         f"# {escape_text(source)}\n",
         "Written by `python -m data_scripts` of convsim; `report.json` says what was read and what was left out.\n",
         "| split | rows |",

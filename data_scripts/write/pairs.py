@@ -33,12 +33,13 @@ if TYPE_CHECKING:
 def cap_repeats(pairs: ir.Table, most: int) -> ir.Table:
     """Keep at most `most` pairs with the same response, ignoring case (of a to z), punctuation and spaces.
 
-    The first pairs by thread and text stay, which does not depend on the order of the files.
+    The first pairs by thread and text stay, which does not depend on the order of the files. Equal pairs in a thread,
+    such as a reply that its author posted twice, are one pair.
     """
     upper, lower = "ABCDEFGHIJKLMNOPQRSTUVWXYZ", "abcdefghijklmnopqrstuvwxyz"
     words = pairs.response.translate(upper, lower).re_replace(r"[^\p{L}\p{N}]+", "")
     key = ibis.ifelse(words == "", pairs.response, words)  # a response without letters and digits is its own key
-    rank = ibis.row_number().over(ibis.window(group_by=key, order_by=["thread", "input", "response", "source"]))
+    rank = ibis.dense_rank().over(ibis.window(group_by=key, order_by=["thread", "input", "response", "source"]))
     return pairs.mutate(rank=rank).filter(ibis._.rank < most).drop("rank")
 
 

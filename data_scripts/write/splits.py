@@ -1,4 +1,4 @@
-"""Assigns threads or pairs to splits by a hash, so that new data do not move a thread or pair to another split."""
+"""Assigns threads or pairs to splits by a hash, so that new data move none whose name stays the same."""
 
 import hashlib
 

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from html import escape
 from itertools import islice
@@ -18,6 +18,7 @@ from modeling_convsim.suggestion import ReplyIndex
 
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
+MAX_CHARACTERS = 20_000_000  # of an uploaded list, which may be compressed: a small file can hold gigabytes
 UPLOADS = "GRADIO_TEMP_DIR"  # names the folder of uploaded files
 UPLOAD_SECONDS = 600  # an uploaded file that was never read is deleted after this time
 LIST_HOURS = 1  # an uploaded list is deleted after this time
@@ -114,7 +115,7 @@ def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, s
         return None, ""
     name = Path(file).name
     try:
-        lines = list(islice(read_texts(file), MAX_LIST + 1))
+        lines = list(islice(_limit_characters(read_texts(file), name), MAX_LIST + 1))
         if len(lines) > MAX_LIST:
             raise ValueError(f"{name} holds more than {MAX_LIST:,} sentences: upload it in parts")
         uploaded = ReplyIndex.build(index.encoder, lines, "input", duplicate_cosine=1)
@@ -126,6 +127,16 @@ def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, s
         f"<p>{len(uploaded):,} sentences of {escape(name)}, without {blank:,} blank lines and {duplicates:,} "
         "duplicates (ignoring case and punctuation).</p>"
     )
+
+
+def _limit_characters(texts: Iterable[str], name: str) -> Iterator[str]:
+    """The texts of an upload; raises ValueError when they exceed the limit."""
+    characters = 0
+    for text in texts:
+        characters += len(text)
+        if characters > MAX_CHARACTERS:
+            raise ValueError(f"{name} holds more than {MAX_CHARACTERS:,} characters: upload it in parts")
+        yield text
 
 
 def read_upload(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:

@@ -42,25 +42,27 @@ def _lines(file: str) -> Iterator[str]:
 
 
 def _parquet_texts(file: str, column: str, remedy: str) -> Iterator[str]:
-    row = 0
     with _open_parquet(file) as parquet:
         names = parquet.schema_arrow.names
-        if column not in names:
-            raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
-        for texts in _column_values(file, parquet, column):
-            for text in texts:
-                row += 1
-                if not isinstance(text, str):
-                    raise ValueError(
-                        f"{file}, row {row}: column {column!r} holds {repr(text)[:60]}, which is not text: choose "
-                        "another column, or remove the row"
-                    )
-                yield text
+    if column not in names:
+        raise ValueError(f"{file} has no column {column!r}, only {', '.join(names)}{remedy}")
+    row = 0
+    for texts in _column_values(file, column):
+        for text in texts:
+            row += 1
+            if not isinstance(text, str):
+                raise ValueError(
+                    f"{file}, row {row}: column {column!r} holds {repr(text)[:60]}, which is not text: choose "
+                    "another column, or remove the row"
+                )
+            yield text
 
 
-def _column_values(file: str, parquet: Any, column: str) -> Iterator[list]:
-    """Yields the values of a column, many at a time."""
-    batches = parquet.iter_batches(columns=[column])
+def _column_values(file: str, column: str) -> Iterator[list]:
+    """Yields the values of a column, in batches of bounded size."""
+    from modeling_convsim.encoding.parquet_files import bounded_batches  # needs pyarrow
+
+    batches = bounded_batches(Path(file), [column])
     while True:
         with _naming_file(file):
             batch = next(batches, None)
@@ -83,7 +85,7 @@ def _naming_file(file: str) -> Iterator[None]:
 
     try:
         yield
-    except (ArrowException, OSError, UnicodeDecodeError) as error:
+    except (ArrowException, OSError, OverflowError, UnicodeDecodeError) as error:  # overflow: times after the year 9999
         reason = " ".join(str(error).split())
         raise ValueError(f"{file} cannot be read as a Parquet file ({reason}): write it again") from error
 

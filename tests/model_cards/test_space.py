@@ -362,6 +362,15 @@ def test_uploaded_parquet_file_needs_a_column_of_texts(functions, model, index_f
     assert uploaded is None and message == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 
 
+def test_an_upload_of_more_characters_than_the_limit_is_refused(functions, index_folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(functions, "MAX_CHARACTERS", 1_000)
+    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 200_000, pyarrow.int32()), ["the dog"])
+    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "bomb.parquet")
+    uploaded, message = functions.read_list(ReplyIndex.load(index_folder), str(tmp_path / "bomb.parquet"))
+    assert uploaded is None
+    assert message == "<p>bomb.parquet holds more than 1,000 characters: upload it in parts</p>"
+
+
 def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(SPACE)
     app = load("app")

@@ -38,6 +38,8 @@ class DatasetKind:
             training dataset.
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
             Conversations have none: their splits separate threads.
+        group_column: a column of the prepared rows; if a row has an evaluation sentence, all rows of its group are
+            removed.
         prepare: transforms the training rows of a source.
         subsample: selects the training rows that the options ask for, after the removal of leaked rows.
     """
@@ -47,6 +49,7 @@ class DatasetKind:
     text_columns: tuple[str, ...] | None = None
     is_joined: bool = False
     evaluation_columns: tuple[str, ...] = ()
+    group_column: str = ""
     prepare: Callable[[Dataset], Dataset] = lambda rows: rows
     subsample: Callable[[Dataset, Any], Dataset] = lambda rows, arguments: rows
 
@@ -103,6 +106,7 @@ DATASET_KINDS: dict[str, DatasetKind] = {
             "captions",
             lambda source: load_columns(source, ("group", "captions")),
             ("caption",),
+            group_column="group",
             prepare=_one_caption_a_row,
         ),
         DatasetKind(
@@ -205,7 +209,8 @@ def _remove_leaked(data: RunData) -> None:
     """Remove the training rows with an evaluation sentence, and count them in `data.leakage`."""
     evaluation = _evaluation_sentences(data.evaluation)
     for name, columns in training_text_columns(data).items():
-        data.training[name], counts = remove_leaked(data.training[name], columns, evaluation)
+        group_column = DATASET_KINDS[name.partition("/")[0]].group_column
+        data.training[name], counts = remove_leaked(data.training[name], columns, evaluation, group_column)
         data.leakage[name] = counts
         if counts.get("removed"):
             where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")

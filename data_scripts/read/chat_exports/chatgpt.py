@@ -3,6 +3,8 @@
 A tree branches where the user edited a message or asked for another answer.
 """
 
+import hashlib
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -12,10 +14,13 @@ from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, label, required_text
 from data_scripts.read.records import Record, Records
 
+ID_FIELDS = ("conversation_id", "id")
+
 
 def _read(log: ChatLog, records: Records) -> Items:
-    for number, (location, record) in enumerate(records.rows({"mapping"}), start=1):
+    for location, record in records.rows({"mapping", *ID_FIELDS}):
         try:
+            conversation = next(filter(None, (label(record, name) for name in ID_FIELDS)), "")
             parents, messages = _parse_tree(record.get("mapping"))
         except BrokenLineError as error:
             log.broken.add(error.args[0], location, error.args[1])
@@ -26,10 +31,13 @@ def _read(log: ChatLog, records: Records) -> Items:
                 log.left_out[left_out] += 1
             else:
                 texts[node] = role, text
+        if not conversation:  # named after its content, so that the name does not depend on the other records
+            content = json.dumps(sorted(texts.items())).encode()
+            conversation = hashlib.sha256(content).hexdigest()[:16]
         for node, (answered, role, text) in _join_runs(parents, texts).items():
-            parent = f"{number}/{answered}" if answered else ""
-            thread = f"{log.name}/{number}"
-            yield location, Message(f"{number}/{node}", parent, thread, role, None, text, log.name, None)
+            parent = f"{conversation}/{answered}" if answered else ""
+            thread = f"{log.name}/{conversation}"
+            yield location, Message(f"{conversation}/{node}", parent, thread, role, None, text, log.name, None)
 
 
 def _parse_tree(nodes: Any) -> tuple[dict[str, str], dict[str, tuple[str, str, str]]]:

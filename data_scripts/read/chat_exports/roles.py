@@ -3,6 +3,8 @@
 Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
+import hashlib
+import json
 from functools import partial
 from typing import Any
 
@@ -15,8 +17,12 @@ SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "obs
 
 
 def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str) -> Items:
-    """The messages of each record, whose field `key` is a list of messages with a role and a content."""
-    for number, (location, record) in enumerate(records.rows({key}), start=1):
+    """The messages of each record, whose field `key` is a list of messages with a role and a content.
+
+    A conversation is named after its content, so that its name does not depend on the other records of the file; of
+    equal conversations, the first is used.
+    """
+    for location, record in records.rows({key}):
         try:
             messages = [
                 (required_text(message, role_key), content_text(message.get(text_key)))
@@ -25,15 +31,16 @@ def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str
         except BrokenLineError as error:
             log.broken.add(error.args[0], location, error.args[1])
             continue
+        content = json.dumps(messages, ensure_ascii=False)  # half of a surrogate pair is refused later
+        name = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         for position, (role, text) in enumerate(messages):
             if role in SILENT_ROLES:
                 log.left_out[f"role {role}"] += 1
             elif text is None:  # an assistant that calls a tool
                 log.left_out["no content"] += 1
             else:
-                thread = f"{log.name}/{number}"
-                name = f"{number}/{position}"
-                yield location, Message(name, None, thread, speaker_of_role(role), None, text, log.name, None)
+                thread, speaker = f"{log.name}/{name}", speaker_of_role(role)
+                yield location, Message(f"{name}/{position}", None, thread, speaker, None, text, log.name, None)
 
 
 def speaker_of_role(role: str) -> str:

@@ -1,6 +1,7 @@
 """A Slack export, as a folder or .zip: a folder for each channel, with a JSON file for the messages of each day."""
 
 import json
+import lzma
 import re
 import zipfile
 import zlib
@@ -26,6 +27,7 @@ from data_scripts.read.records import Record
 
 SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of other subtypes are notices
 USERS_FILE = "users.json"
+MAX_FILE_BYTES = 1 << 28  # of a file, which holds the messages of a day
 CHANNEL_FILES = ("channels.json", "groups.json", "dms.json", "mpims.json")
 _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
@@ -89,8 +91,13 @@ def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
     if not file.exists():
         return []
     try:
-        return list_of_objects(json.loads(file.read_bytes()), file.name)
-    except (ValueError, RecursionError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise BrokenLineError("file that is too large", f"the limit is {MAX_FILE_BYTES >> 20} MiB")
+        return list_of_objects(json.loads(content), file.name)
+    # RuntimeError is that of an encrypted file, NotImplementedError that of an unknown compression.
+    except (ValueError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         log.broken.add("file that is not JSON", str(file), str(error))
     except BrokenLineError as error:
         log.broken.add(error.args[0], str(file), error.args[1])

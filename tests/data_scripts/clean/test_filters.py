@@ -14,6 +14,7 @@ from data_scripts.clean.filters import (
     add_filter_arguments,
     count_values,
     first_rule,
+    is_placeholder,
     read_filters,
     removal_rules,
 )
@@ -74,9 +75,24 @@ def test_other_authors_are_kept():
     assert removed_by(["an ordinary text"], ["bo_t"]) == [KEPT]
 
 
-@pytest.mark.parametrize("text", ["", "[deleted]", "[removed]"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", " ", "\n\t ", "[deleted]", "[removed]", "[Deleted]", "[ REMOVED ]", " [removed]\n", "[deleted by user]"),
+        *("[ Removed by Reddit ]", "[Removed by reddit in response to a copyright notice.]", "[removed by moderator]"),
+    ],
+)
 def test_deleted_and_empty_texts_are_always_removed(text):
     assert removed_by([text], filters=NONE) == ["deleted or empty"]
+    assert is_placeholder(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["deleted", "[deleted] why?", "[removed](x)", "it was [removed]", "[deleted][x]", "[undeleted]"]
+)
+def test_texts_about_deleted_ones_are_kept(text):
+    assert removed_by([text], filters=NONE) == [KEPT]
+    assert not is_placeholder(text)
 
 
 def test_without_the_papers_rules_all_other_texts_are_kept():

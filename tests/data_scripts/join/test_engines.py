@@ -14,6 +14,7 @@ import sqlglot
 
 from data_scripts.__main__ import main
 from data_scripts.clean.measures import measure
+from data_scripts.errors import InputError
 from data_scripts.join import engines
 from data_scripts.join.replies import measure_comments
 from data_scripts.schemas import COMMENT_TEXTS
@@ -143,3 +144,12 @@ def test_pairs_from_bigquerys_tables_are_those_of_duckdb(real_dumps, by_duckdb, 
 def test_an_engine_that_is_not_installed_is_named_with_its_extra(capsys, tmp_path):
     assert main(["reddit", "a.b.c", "--engine", "bigquery", "--output", str(tmp_path / "out")]) == 2
     assert "pip install 'convsim[bigquery]'" in capsys.readouterr().err
+
+
+def test_rows_that_spark_wrote_elsewhere_are_missed(tmp_path):
+    for part, rows in enumerate((3, 2)):
+        pq.write_table(pa.table({"key": list(range(rows))}), tmp_path / f"part-0000{part}.parquet")
+    assert len(engines.written_files(tmp_path, 5)) == 2
+    (tmp_path / "part-00001.parquet").unlink()
+    with pytest.raises(InputError, match=rf"wrote 5 rows to {tmp_path}, but 3 are there; all machines"):
+        engines.written_files(tmp_path, 5)

@@ -1,3 +1,4 @@
+import hashlib
 import json
 import tarfile
 import zipfile
@@ -107,11 +108,27 @@ def test_each_list_of_messages_with_roles_is_a_thread(tmp_path, ending):
     else:
         write(path, rows) if ending == ".json" else write(path, *rows)
     chats = log(path)
+    content = json.dumps([("user", "What is this?"), ("assistant", None), ("chatbot", "A heron.")])
+    name = hashlib.sha256(content.encode()).hexdigest()[:16]
     assert read(chats) == [
-        Message("2/0", None, "chats/2", "user", None, "What is this?", "chats", None),
-        Message("2/2", None, "chats/2", "assistant", None, "A heron.", "chats", None),
+        Message(f"{name}/0", None, f"chats/{name}", "user", None, "What is this?", "chats", None),
+        Message(f"{name}/2", None, f"chats/{name}", "assistant", None, "A heron.", "chats", None),
     ]
     assert chats.left_out == {"role system": 1, "no content": 1}
+
+
+@pytest.mark.parametrize("kind", ["messages", "conversations", "mapping"])
+def test_the_thread_of_a_conversation_without_an_id_does_not_depend_on_other_records(tmp_path, kind):
+    def record(text: str) -> dict:
+        if kind == "mapping":
+            return {"mapping": {"a": node(None, "user", text), "b": node("a", "assistant", "Yes")}}
+        keys = ("role", "content") if kind == "messages" else ("from", "value")
+        return {kind: [dict(zip(keys, values, strict=True)) for values in (("user", text), ("assistant", "Yes"))]}
+
+    before = read(log(write(tmp_path / "a" / "chats.jsonl", record("One?"), record("Two?"))))
+    after = read(log(write(tmp_path / "b" / "chats.jsonl", record("Zero?"), record("Two?"), record("One?"))))
+    assert len({message.thread for message in before}) == 2
+    assert set(before) == {message for message in after if message.thread in {m.thread for m in before}}
 
 
 def test_sharegpt_conversations(tmp_path):
@@ -140,7 +157,7 @@ def test_all_branches_of_a_chatgpt_tree_are_answers(tmp_path):
         "answer": node("thought", "assistant", "It is Lima."),
         "thanks": node("answer", "user", "Thanks"),
     }
-    chats = log(write(tmp_path / "conversations.json", [{"title": "Peru", "mapping": mapping}]))
+    chats = log(write(tmp_path / "conversations.json", [{"id": "1", "title": "Peru", "mapping": mapping}]))
     assert {(m.id, m.parent, m.speaker, m.text) for m in read(chats)} == {
         ("1/ask", "", "user", "What is the capital of Peru?"),
         ("1/again", "1/ask", "assistant", "Lima, since 1821."),
@@ -152,7 +169,7 @@ def test_all_branches_of_a_chatgpt_tree_are_answers(tmp_path):
 
 def test_a_cycle_in_a_chatgpt_tree_is_read(tmp_path):
     mapping = {"a": node("b", "user", "x"), "b": node("a", "assistant", "y"), "c": node("c", "user", "z")}
-    messages = read(log(write(tmp_path / "conversations.json", [{"mapping": mapping}])))
+    messages = read(log(write(tmp_path / "conversations.json", [{"id": "1", "mapping": mapping}])))
     assert {(message.id, message.parent) for message in messages} == {("1/a", "1/b"), ("1/b", "1/a"), ("1/c", "")}
 
 
@@ -354,12 +371,62 @@ def test_broken_records_are_counted_with_their_locations_and_the_others_are_read
         assert expected in example
 
 
-def test_an_unclosed_csv_quote_does_not_swallow_the_file(tmp_path):
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('"a,b', "a record of more than 1,000 lines"),
+        ('"' + "a" * 200_000, "field larger than field limit (131072)"),
+        ('a,"b', "a record of more than 1,000 lines"),
+    ],
+)
+def test_an_unclosed_csv_quote_loses_only_its_line(tmp_path, line, reason):
     path = tmp_path / "c.csv"
-    path.write_text('input,response\n"a,b\n' + "c,d\n" * 50_000, encoding="utf-8")
+    path.write_text(f"input,response\n{line}\n" + "c,d\n" * 5_000, encoding="utf-8")
     pairs = log(path)
-    assert read(pairs)[-1] == Pair("c", "d", None, "c")
-    assert "c.csv:2: not CSV (field larger than field limit (131072), read to line " in pairs.broken.examples[0]
+    assert read(pairs) == [Pair("c", "d", None, "c")] * 5_000
+    assert pairs.broken.examples == [f"{path}:2: not CSV ({reason}; a quote opens here that is not closed)"]
+
+
+def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
+    path = tmp_path / "c.csv"
+    rows = ['"a,b', "c,d", 'e,"f"', "g,h", '"i', 'j,k",l', 'm,"n\no"', '"p', "q,r"]
+    path.write_text("input,response\n" + "\n".join(rows), encoding="utf-8")
+    pairs = log(path)
+    assert [tuple(pair[:2]) for pair in read(pairs)] == [
+        ("c", "d"), ("e", "f"), ("g", "h"), ("i\nj,k", "l"), ("m", "n\no"), ("q", "r")
+    ]  # fmt: skip
+    assert [example.partition(": ")[0] for example in pairs.broken.examples] == [f"{path}:2", f"{path}:10"]
+
+
+def test_an_unclosed_quote_in_the_names_of_the_columns_is_refused(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text('input,"response\n' + "c,d\n" * 2_000, encoding="utf-8")
+    with pytest.raises(InputError, match=r"c.csv:1: not CSV \(.*a quote opens here that is not closed\); correct"):
+        read(log(path))
+
+
+@pytest.mark.parametrize("ending", [".csv", ".tsv"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "cp1252"])
+def test_a_table_in_another_encoding_is_refused_with_the_remedy(tmp_path, ending, encoding):
+    path, text = tmp_path / f"c{ending}", "input,réponse\na,é\n".replace(",", "," if ending == ".csv" else "\t")
+    path.write_bytes(("\ufeff" if encoding == "utf-16-be" else "").encode(encoding) + text.encode(encoding))
+    with pytest.raises(InputError, match=r"UTF-16.*convert the file to UTF-8|not UTF-8.*convert the file to UTF-8"):
+        read(log(path))
+
+
+def test_links_in_a_tar_are_counted_and_not_read(tmp_path):
+    write(tmp_path / "a.jsonl", {"input": "a", "response": "b"})
+    path = tmp_path / "logs.tar"
+    with tarfile.open(path, "w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo(f"{kind.decode()}.jsonl")
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+        archive.add(tmp_path / "a.jsonl", "a.jsonl")
+    logs = log(path)
+    assert read(logs) == [Pair("a", "b", None, "logs")]
+    assert logs.broken.counts == {"link or device": 3}
+    assert f"{path}/2.jsonl: link or device (unpack the archive to read it)" in logs.broken.examples
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,13 @@ def test_removed_rows_equal_those_of_a_brute_force_comparison():
     assert 0 < counts["removed"] < 300
 
 
+def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
+    rows = Dataset.from_dict({"group": list("abacb"), "caption": ["A dog.", "One.", "A cat.", "Two.", "Three."]})
+    left, counts = remove_leaked(rows, ["caption"], {"dev": ["a cat"], "test": ["two", "A CAT"]}, "group")
+    assert left["caption"] == ["One.", "Three."]
+    assert counts == {"dev": 1, "test": 2, "removed": 3}
+
+
 def test_only_the_named_columns_are_checked():
     rows = Dataset.from_dict({"input": ["so it is"], "source": ["leaked"]})
     assert len(remove_leaked(rows, ["input"], {"set": ["leaked"]})[0]) == 1

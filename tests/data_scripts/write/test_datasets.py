@@ -31,7 +31,7 @@ def test_the_card_states_the_license_and_the_folder_still_loads(tmp_path: Path, 
     source, rows = write(tmp_path, command)
     assert main([command, str(source), "-o", str(tmp_path / "out"), "--license", "cc-by-sa-4.0"]) == 0
     card = DatasetCard.load(tmp_path / "out" / "README.md", ignore_metadata_errors=False)
-    assert card.data.to_dict() == {"license": "cc-by-sa-4.0"}
+    assert set(card.data.to_dict()) == {"license", "configs"} and card.data.license == "cc-by-sa-4.0"
     assert f"# {source.name}" in card.text and str(tmp_path) not in card.text
     assert all(f"| {split} | {count} |" in card.text for split, count in rows.items())
     loaded = load_dataset(str(tmp_path / "out"), cache_dir=str(tmp_path / "cache"))
@@ -74,3 +74,14 @@ def test_files_of_one_split_are_counted_together(tmp_path: Path) -> None:
     assert "| train | 3 |" in card.text and card.data.license == ["mit", "cc0-1.0"] == read_licenses(
         tmp_path / "README.md"
     )
+
+
+@pytest.mark.parametrize(
+    "names", [("train", "validation_matched", "validation_mismatched"), ("test2016", "test2017", "train", "validation")]
+)
+def test_load_dataset_gives_the_splits_that_the_files_are_named_after(tmp_path: Path, names: tuple[str, ...]) -> None:
+    for rows, split in enumerate(names, start=1):
+        Dataset.from_dict({"text": ["A."] * rows}).to_parquet(tmp_path / f"{split}-00000-of-00001.parquet")
+    write_dataset_card(tmp_path, [], "somebody/texts")
+    loaded = load_dataset(str(tmp_path), cache_dir=str(tmp_path / "cache"))
+    assert {split: len(loaded[split]) for split in loaded} == {split: rows for rows, split in enumerate(names, start=1)}

@@ -148,6 +148,14 @@ def test_repeated_responses_are_capped_ignoring_case_and_punctuation(tmp_path):
     assert report["pairs"] == {"repeated in their thread": 0, "response already in 2 pairs": 3, "written": 5}
 
 
+def test_a_reply_that_occurs_twice_in_its_thread_counts_once_among_repeated_responses(tmp_path):
+    pairs = [("one", "Thanks!", "t1", "s")] * 3 + [("two", "thanks", "t2", "s"), ("three", "thanks", "t3", "s")]
+    report = written(tmp_path / "out", pairs, "--max_repeats", "2")
+    found = [pair for split in rows(tmp_path / "out").values() for pair in split]
+    assert sorted(pair[2] for pair in found) == ["t1", "t2"]
+    assert report["pairs"] == {"repeated in their thread": 2, "response already in 2 pairs": 1, "written": 2}
+
+
 def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
     pairs = [("ask @jane", "or call 202-555-0123", "t1", "s"), ("hello", "write to a@b.cd", "t1", "s")]
     report = written(tmp_path / "out", pairs, "--mask")

@@ -55,13 +55,13 @@ def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pai
     assert run_trainer(distilled, "--overwrite", "true") == 0
 
 
-def test_a_caption_in_the_evaluation_data_is_removed_but_not_its_image(run_trainer, preset, positive_pairs, tmp_path):
+def test_an_image_with_a_caption_in_the_evaluation_data_is_removed(run_trainer, preset, positive_pairs, tmp_path):
     settings = {"captions": positive_pairs["captions"], "tasks": {"captions": 1}, "pairs": None}
     assert run_trainer(preset(**settings, best_metric="stsb.dev.all.pearson", max_steps=1)) == 0
     results = read_results(tmp_path / "run")
     # Dev and test contain "a COLOR THING" of the last three things.
-    assert results["leakage"]["captions/captions"]["removed"] == 10 * 3
-    assert results["run"]["rows"]["captions/captions"] == 90 * 3 * 2 + 30 * 2 * 1
+    assert results["leakage"]["captions/captions"]["removed"] == 10 * 3 * 3
+    assert results["run"]["rows"]["captions/captions"] == 90 * 3 * 2
 
 
 def test_siamese_cbow_trains_for_one_epoch_and_keeps_its_last_step(siamese_cbow, tmp_path):
