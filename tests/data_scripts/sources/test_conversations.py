@@ -315,7 +315,10 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
         (lambda at: raw(at / "c.parquet", b"not Parquet"), "c.parquet: not a readable Parquet file"),
         (lambda at: write_tsv(at / "c.tsv", "input\tresponse"), "c.tsv: contains no message and no pair"),
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
-        (lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"), "c.tsv: contains no message and no pair"),
+        (
+            lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"),
+            "c.tsv:1: the names of the columns are not UTF-8 (byte 0xfc at 4)",
+        ),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
         (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: unknown kind of file"),
         (
