@@ -9,6 +9,8 @@ from transformers import AutoConfig
 
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
+from trainer.evaluation.results import read_results
+from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card
 from trainer.publish.sources import example_id
 from trainer.publish.verify import verify_folder
@@ -56,6 +58,7 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
     """
     check_repository_id(hub_model_id)
     folder = write_run_card(run, hub_model_id)
+    _check_matrix(run)
     verify_folder(folder)
     if dry_run:
         return str(folder)
@@ -69,3 +72,17 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         commit_message=f"Publish {hub_model_id}",
         delete_patterns=".eval_results/*",
     )
+
+
+def _check_matrix(run: Path) -> None:
+    """Check that a run with tuned scores has the matrix that gives them.
+
+    Raises:
+        InputError: it has none.
+    """
+    results = run / "results.json"
+    if "stsb_tuned" in read_results(results) and not has_route(run / "model"):
+        raise InputError(
+            f"{run / 'model'} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
+            f"trainer.evaluation {run / 'model'} --tasks stsb_tuned --stsb FOLDER --update {results}"
+        )

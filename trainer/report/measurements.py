@@ -71,6 +71,32 @@ class Measurements:
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
 
+    def response_hits(self, system: System) -> np.ndarray:
+        """1 for each query of response prediction whose true response ranks first, else 0 (queries,)."""
+
+        def measure() -> list[int]:
+            splits = EVALUATORS["response_prediction"].splits_in(self.data, "both")
+            pairs = list(splits.values())[-1]
+            scores = score_candidates(self.encoder(system), build_queries(pairs["input"][:], pairs["response"][:]))
+            return (true_ranks(scores, np.zeros(len(scores), dtype=np.int64)) == 1).astype(int).tolist()
+
+        return np.asarray(self.cached(system, "response_hits", measure))
+
+    def stsb_tuned_scores(self, system: System) -> np.ndarray:
+        """The tuned score (pairs,) of STS-B's test pairs, with the published matrix if there is one."""
+        stsb = self.data["stsb"]
+
+        def measure() -> list[float]:
+            encoder, test = self.encoder(system), {"test": stsb["test"]}
+            matrix = None
+            if system.settings.get("stsb") == self.sources["stsb"]:
+                matrix = read_sts_matrix(system.model)
+            if matrix is None:
+                matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
+            return score_with_matrix(encoder, matrix, test["test"]).tolist()
+
+        return np.asarray(self.cached(system, "stsb_tuned_test_angles", measure))
+
     def stsb_scores(self, system: System, split: str) -> np.ndarray:
         """The untuned score -arccos(cos) (pairs,) of STS-B's dev or test pairs."""
         pairs = self.data["stsb"]["validation" if split == "dev" else split]
