@@ -90,6 +90,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
 
     from trainer.data.datasets import load_evaluation_data
     from trainer.report.claims import write_claims
+    from trainer.report.item_scores import ItemScores
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
@@ -109,7 +110,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     write_runs(page, systems, sweeps, failures)
     write_yang(page, measurements, systems, sweeps, published["yang2018"])
     write_siamese(page, measurements, systems, sweeps, published["kenter2016"])
-    write_claims(page)
+    write_claims(page, ItemScores(measurements, systems, sweeps))
     page.save()
 
 

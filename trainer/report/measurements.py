@@ -12,9 +12,13 @@ from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
+from trainer.evaluation.response_prediction import build_queries, score_candidates
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
+from trainer.evaluation.sts_matrix import read_matrix
 from trainer.evaluation.sts_sets import sts_set_scores
+from trainer.evaluation.sts_tuning import score_with_matrix, tune_on_stsb
 from trainer.report.systems import System
 from trainer.tasks import TASKS
 
@@ -83,17 +87,15 @@ class Measurements:
         return np.asarray(self.cached(system, "response_hits", measure))
 
     def stsb_tuned_scores(self, system: System) -> np.ndarray:
-        """The tuned score (pairs,) of STS-B's test pairs, with the published matrix if there is one."""
-        stsb = self.data["stsb"]
+        """The tuned score (pairs,) of STS-B's test pairs, with the matrix of the run if its folder has it."""
 
         def measure() -> list[float]:
-            encoder, test = self.encoder(system), {"test": stsb["test"]}
-            matrix = None
-            if system.settings.get("stsb") == self.sources["stsb"]:
-                matrix = read_sts_matrix(system.model)
+            stsb, encoder = self.data["stsb"], self.encoder(system)
+            same_data = system.settings.get("stsb") == self.sources["stsb"]
+            matrix = read_matrix(system.model) if same_data else None
             if matrix is None:
                 matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
-            return score_with_matrix(encoder, matrix, test["test"]).tolist()
+            return score_with_matrix(encoder, matrix, stsb["test"]).tolist()
 
         return np.asarray(self.cached(system, "stsb_tuned_test_angles", measure))
 
