@@ -42,7 +42,7 @@ def build_folder(
         folder: its path, `RUN/model`.
         results: the content of results.json (see `write_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
-        sts_matrix: the matrix W (dimensions, dimensions) that gives the scores `stsb_tuned`, published as the route `sts`.
+        sts_matrix: the matrix W (dimensions, dimensions) that gives the scores `stsb_tuned`; the route `sts`.
 
     Files of an earlier folder that no run writes stay.
 
