@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from trainer.data.datasets import EvaluationData
+    from trainer.encoders.protocol import SentenceEncoder
 
 # These print texts for people, and the training loop does not run them.
 SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
@@ -198,6 +199,7 @@ def run(args: Namespace) -> dict[str, Any]:
     if STSB_ERRORS in args.tasks and not stsb_splits:
         raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to evaluate on")
     encoder = load_encoder(args.model)
+    _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
     matrices: dict[str, np.ndarray] = {}
     if names := [name for name in args.tasks if name in EVALUATORS]:
@@ -230,6 +232,18 @@ def run(args: Namespace) -> dict[str, Any]:
     if args.output or args.update:
         print(f"saved in {args.output or args.update}")
     return results
+
+
+def _check_vectors(encoder: SentenceEncoder, model: str) -> None:
+    """Refuse a model with damaged weights, all of whose scores would be wrong.
+
+    Raises:
+        InputError: a vector is not finite.
+    """
+    import numpy as np
+
+    if not np.isfinite(encoder.encode(["How are you?"])).all():
+        raise InputError(f"{model}: its vectors are not finite numbers: the weights are damaged; train or download it")
 
 
 def _is_model_of_run(model: Path, results: Path) -> bool:

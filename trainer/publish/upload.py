@@ -1,15 +1,13 @@
 """Uploads a finished run's model folder to the Hub, with a card of its newest results."""
 
-import json
 import shlex
 from pathlib import Path
 
-import yaml
 from transformers import AutoConfig
 
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
-from trainer.evaluation.results import read_results
+from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card
 from trainer.publish.sources import example_id
@@ -31,13 +29,22 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     for name in RUN_FILES:
         if not (run / name).is_file():
             raise InputError(f"{run} is not the folder of a finished run: {name} is missing")
-    try:
-        results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
+    results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
-    write_card(run / "model", results, settings, AutoConfig.from_pretrained(run / "model"), model_id)
+    try:
+        config = AutoConfig.from_pretrained(run / "model", trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"{run / 'model' / 'config.json'}: not the config of a model ({message})") from error
+    try:
+        write_card(run / "model", results, settings, config, model_id)
+    except OSError as error:
+        raise InputError(f"{run / 'model'}: the card cannot be written ({error})") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{run}: results.json or config.yaml has another form than the trainer writes "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); restore them"
+        ) from error
     return run / "model"
 
 
@@ -81,7 +88,7 @@ def _check_matrix(run: Path) -> None:
         InputError: it has none.
     """
     results = run / "results.json"
-    if "stsb_tuned" in read_results(results) and not has_route(run / "model"):
+    if "stsb_tuned" in read_run_results(results) and not has_route(run / "model"):
         raise InputError(
             f"{run / 'model'} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
             f"trainer.evaluation {run / 'model'} --tasks stsb_tuned --stsb FOLDER --update {results}"

@@ -21,6 +21,7 @@ from trainer.report.plan import read_plan, run_plan
 
 DATASETS = ("stsb", "snli", "cqa", "sts")
 TITLE = "The papers' results beside ours"
+DATA = Path("data")
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
@@ -38,7 +39,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--data",
         type=Path,
-        default=Path("data"),
+        default=DATA,
         metavar="FOLDER",
         help=f"folder of {', '.join(DATASETS)}, as `python -m data_scripts` writes them; tables of a missing dataset "
         "are left out (default: %(default)s)",
@@ -60,6 +61,8 @@ def report(args: Namespace) -> int:
     if not args.runs and not args.plan:
         raise InputError("name RUNS, or a --plan that trains them")
     check_own_text(args.output / "README.md", f"# {TITLE}\n")
+    if args.data != DATA and not args.data.is_dir():
+        raise InputError(f"--data {args.data}: there is no such folder, so nothing could be measured")
     failures: dict[str, str] = {}
     folders = list(args.runs)
     if args.plan:

@@ -40,7 +40,10 @@ class Measurements:
         self.data, self.sources, self.folder = data, sources, folder
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be created ({error})") from error
 
     def encoder(self, system: System) -> SentenceEncoder:
         """The system's encoder; the last one stays in memory."""

@@ -1,5 +1,5 @@
-import itertools
 import copy
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
