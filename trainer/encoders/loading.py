@@ -70,7 +70,7 @@ def load_encoder(model: str) -> SentenceEncoder:
         if config.get("model_type", "").startswith("convsim_"):
             return ProgressEncoder.from_pretrained(model)
         return SentenceTransformerEncoder(SentenceTransformer(model, trust_remote_code=False))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # damaged configs raise any of these
         raise InputError(
             f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "
             "(a run's is runs/NAME/model) or the id of a model on the Hugging Face Hub"

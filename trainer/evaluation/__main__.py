@@ -13,13 +13,18 @@ from data_scripts.errors import InputError
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
+from trainer.evaluation.sts_matrix import ROUTER, add_route
 from trainer.evaluation.stsb import EVALUATOR as STSB
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from trainer.data.datasets import EvaluationData
+    from trainer.encoders.protocol import SentenceEncoder
 
 # These print texts for people, and the training loop does not run them.
 SAMPLE, STSB_ERRORS = "sample", "stsb_errors"
+TUNED = "stsb_tuned"
 
 
 def build_parser() -> ArgumentParser:
@@ -52,7 +57,8 @@ def build_parser() -> ArgumentParser:
         "--update",
         type=Path,
         metavar="FILE",
-        help="add the results to this results.json; its other tasks, splits and baselines stay",
+        help="add the results to this results.json; its other tasks, splits and baselines stay. In the folder of "
+        "MODEL's run, stsb_tuned also writes its matrix to MODEL, as the route sts",
     )
     return parser
 
@@ -193,10 +199,18 @@ def run(args: Namespace) -> dict[str, Any]:
     if STSB_ERRORS in args.tasks and not stsb_splits:
         raise InputError(f"task {STSB_ERRORS}: there is no {args.split} split of stsb to evaluate on")
     encoder = load_encoder(args.model)
+    _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
+    matrices: dict[str, np.ndarray] = {}
     if names := [name for name in args.tasks if name in EVALUATORS]:
         results = evaluate_encoder(
-            encoder, data, args.split, names, similarity=args.similarity, intervals=args.intervals
+            encoder,
+            data,
+            args.split,
+            names,
+            similarity=args.similarity,
+            intervals=args.intervals,
+            matrices=matrices,
         )
     if args.baselines:
         results["baselines"] = {
@@ -209,6 +223,8 @@ def run(args: Namespace) -> dict[str, Any]:
         print(format_table(results))
     if STSB_ERRORS in args.tasks:  # prints its own table
         results[STSB_ERRORS] = evaluate_sts_errors(encoder, stsb_splits, args.similarity)
+    if TUNED in matrices and args.update and _is_model_of_run(Path(args.model), args.update):
+        add_route(Path(args.model), matrices[TUNED])
     if args.output:
         write_results(args.output, merge_results(earlier, results))
     elif args.update:
@@ -216,6 +232,23 @@ def run(args: Namespace) -> dict[str, Any]:
     if args.output or args.update:
         print(f"saved in {args.output or args.update}")
     return results
+
+
+def _check_vectors(encoder: SentenceEncoder, model: str) -> None:
+    """Refuse a model with damaged weights, all of whose scores would be wrong.
+
+    Raises:
+        InputError: a vector is not finite.
+    """
+    import numpy as np
+
+    if not np.isfinite(encoder.encode(["How are you?"])).all():
+        raise InputError(f"{model}: its vectors are not finite numbers: the weights are damaged; train or download it")
+
+
+def _is_model_of_run(model: Path, results: Path) -> bool:
+    """Whether a model folder, with a Router, lies in the folder of this results.json."""
+    return (model / ROUTER).is_dir() and model.resolve().parent == results.resolve().parent
 
 
 def main(arguments: list[str]) -> int:

@@ -1,7 +1,7 @@
 """Bootstrap intervals: how much a score varies with the sample of items that it was measured on."""
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,35 @@ def with_intervals(scores: Mapping[str, Any], intervals: Mapping[str, list[float
     return result
 
 
+def grouped_interval(statistic: Callable[[list[np.ndarray]], np.ndarray], sizes: Sequence[int]) -> list[float]:
+    """The interval of a statistic of several groups of items, such as the pairs of each genre or dataset.
+
+    Items are resampled within each group, and all systems get the same resamples: the interval of a difference between
+    systems is paired.
+
+    Args:
+        statistic: for each group, positions of its items (resamples, items) -> (resamples,).
+        sizes: the number of items of each group.
+    """
+    random = np.random.default_rng(SEED)
+    batch = max(1, min(RESAMPLES, ITEMS_PER_BATCH // max(1, sum(sizes))))
+    resampled = [
+        statistic([random.integers(size, size=(min(batch, RESAMPLES - start), size)) for size in sizes])
+        for start in range(0, RESAMPLES, batch)
+    ]
+    return _ends(np.concatenate(resampled))
+
+
+def pearson_by_row(predictions: np.ndarray, references: np.ndarray) -> np.ndarray:
+    """Pearson's r along the last axis; NaN where one side is constant."""
+    from scipy import stats
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", stats.ConstantInputWarning)
+        warnings.simplefilter("ignore", stats.NearConstantInputWarning)
+        return stats.pearsonr(predictions, references, axis=-1).statistic
+
+
 def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float]:
     """[low, high] of the 95% percentile interval of `statistic` over 1,000 resamples of the items, with a fixed seed.
 
@@ -64,6 +93,11 @@ def _interval(statistic: Callable[..., Any], *columns: np.ndarray) -> list[float
             method="percentile",
             rng=np.random.default_rng(SEED),
         ).bootstrap_distribution
+    return _ends(resampled)
+
+
+def _ends(resampled: np.ndarray) -> list[float]:
+    """[low, high] of the percentile interval of resampled values (resamples,); NaN is ignored."""
     low, high = np.nanquantile(resampled, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return [float(low), float(high)]
 

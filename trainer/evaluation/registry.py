@@ -77,6 +77,7 @@ class EvaluationInputs:
         queries: the largest number of queries to rank, or None for the evaluator's default.
         similarity: the score of two sentences, if the evaluator has a choice.
         intervals: whether to add a 95% bootstrap interval to each score.
+        matrices: receives the matrix that an evaluator trains, under the evaluator's name.
     """
 
     dataset: Any
@@ -84,6 +85,7 @@ class EvaluationInputs:
     queries: int | None = None
     similarity: Similarity = "angular"
     intervals: bool = False
+    matrices: dict[str, np.ndarray] = field(default_factory=dict)
 
     def last_split(self) -> tuple[str, Dataset]:
         """Name and rows of the split to evaluate on, for evaluators that report a single split."""
@@ -124,6 +126,7 @@ class Evaluator:
         card: its entry in model cards.
         evaluate_baseline: measures a baseline on the same queries, if the evaluator is a ranking.
         runs_on_dev: whether it runs by default on the dev split, as during training; False if it is slow.
+        is_test_only: whether its datasets are test sets for any requested split, so that they must not select anything.
     """
 
     name: str
@@ -132,6 +135,7 @@ class Evaluator:
     card: CardEntry
     evaluate_baseline: Callable[[Baseline, EvaluationInputs], dict[str, Any]] | None = None
     runs_on_dev: bool = True
+    is_test_only: bool = False
 
     @property
     def dataset(self) -> str:

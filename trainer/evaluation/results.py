@@ -24,8 +24,8 @@ def read_results(path: Path) -> dict[str, Any]:
     """
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InputError(f"{path}: not a readable results file ({error})") from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not a readable results file ({' '.join(str(error).split())})") from error
     if not isinstance(results, dict):
         raise InputError(f"{path}: not a results file; expected a JSON object with a key for each evaluation")
     return results

@@ -87,4 +87,5 @@ EVALUATOR = Evaluator(
         dataset_name="SemEval STS",
         metrics={"pearson": "Pearson", "spearman": "Spearman"},
     ),
+    is_test_only=True,
 )

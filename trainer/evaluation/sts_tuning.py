@@ -99,9 +99,14 @@ def tune_on_stsb(
     """Train the matrix on STS-B `train`, select it on `dev`; the matrix, and split -> genre -> correlations."""
     matrix = tune(_embed(encoder, train), _embed(encoder, dev))
     return matrix, {
-        name: stsb.correlation_by_genre(tuned_scores(matrix, _embed(encoder, pairs)), pairs, intervals)
+        name: stsb.correlation_by_genre(score_with_matrix(encoder, matrix, pairs), pairs, intervals)
         for name, pairs in splits.items()
     }
+
+
+def score_with_matrix(encoder: SentenceEncoder, matrix: np.ndarray, pairs: Dataset) -> np.ndarray:
+    """The tuned score (pairs,) of STS-B pairs, from -pi to 0."""
+    return tuned_scores(matrix, _embed(encoder, pairs))
 
 
 def _embed(encoder: SentenceEncoder, pairs: Dataset) -> EmbeddedPairs:
@@ -154,7 +159,8 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
         if split not in inputs.dataset:
             raise InputError(f"task stsb_tuned: STS-B has no {split} split, which tuning needs")
     train, dev = inputs.dataset["train"], inputs.dataset["validation"]
-    _, correlations = tune_on_stsb(encoder, train, dev, inputs.splits, inputs.intervals)
+    matrix, correlations = tune_on_stsb(encoder, train, dev, inputs.splits, inputs.intervals)
+    inputs.matrices["stsb_tuned"] = matrix
     return correlations
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from modeling_convsim.encoding import Encoder
-from trainer.evaluation.results import read_results, update_results
+from trainer.evaluation.results import update_results
+from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.publish.upload import RUN_FILES, write_run_card
 
 # The keys of export.json that results.json has for each format under `export`.
@@ -46,12 +47,13 @@ def find_run(model: str) -> Path | None:
     """The run, if `model` is the folder of a finished run; None for a saved model or a name on the Hub.
 
     Raises:
-        InputError: the run's results.json is not readable, so that nothing could be added to it.
+        InputError: the run's results.json or config.yaml is damaged, so that nothing could be added to them.
     """
     run = Path(model)
     if not all((run / name).is_file() for name in RUN_FILES):
         return None
-    read_results(run / "results.json")
+    read_run_results(run / "results.json")
+    read_settings(run / "config.yaml")
     return run
 
 

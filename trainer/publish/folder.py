@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 from sentence_transformers import __version__ as sentence_transformers_version
@@ -17,6 +18,7 @@ from transformers import __version__ as transformers_version
 
 from data_scripts.write.folders import staged_folder
 from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files
 from trainer.publish.sources import example_id, hub_sources
@@ -30,6 +32,7 @@ def build_folder(
     *,
     results: Mapping[str, Any],
     settings: Mapping[str, Any],
+    sts_matrix: np.ndarray | None = None,
 ) -> Path:
     """Write the folder that is published, verify it, and replace an earlier one.
 
@@ -39,6 +42,7 @@ def build_folder(
         folder: its path, `RUN/model`.
         results: the content of results.json (see `write_card`).
         settings: the run's settings, as in config.yaml; with `half_precision` the weights are stored as float16.
+        sts_matrix: the matrix W (dimensions, dimensions) that gives the scores `stsb_tuned`; the route `sts`.
 
     Files of an earlier folder that no run writes stay.
 
@@ -55,22 +59,24 @@ def build_folder(
         # The config still says float32, which is the dtype that the weights are loaded as.
         model.save_pretrained(new, state_dict=half if settings.get("half_precision") else None)
         tokenizer.save_pretrained(new)
-        _write_sentence_transformers_files(model, new)
+        _write_sentence_transformers_files(model, new, sts_matrix)
         (new / "config.yaml").write_text(
             yaml.safe_dump(published_settings(settings, hub_sources(results)), sort_keys=False, allow_unicode=True),
             "utf-8",
         )
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
-        verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer))
+        verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer), sts_matrix)
         for name in find_other_files(folder):
             (new / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(folder / name, new / name, follow_symlinks=False)
     return folder
 
 
-def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path) -> None:
+def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None) -> None:
     """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
+
+    A tuned matrix is a third route.
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
@@ -84,13 +90,15 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path)
     ]
     if scale is not None:
         document.append(Normalize())
-    router = Router({"query": [Normalize()], "document": document}, default_route="query")
-    (folder / "1_Router").mkdir()
-    router.save(str(folder / "1_Router"))
+    routes: dict[str, list[Module]] = {"query": [Normalize()], "document": document}
+    if sts_matrix is not None:
+        routes[ROUTE] = build_route(sts_matrix)
+    (folder / ROUTER).mkdir()
+    Router(routes, default_route="query").save(str(folder / ROUTER))
     files = {
         "modules.json": [
             {"idx": 0, "name": "0", "path": "", "type": f"{Transformer.__module__}.{Transformer.__name__}"},
-            {"idx": 1, "name": "1", "path": "1_Router", "type": f"{Router.__module__}.{Router.__name__}"},
+            {"idx": 1, "name": "1", "path": ROUTER, "type": f"{Router.__module__}.{Router.__name__}"},
         ],
         "sentence_bert_config.json": {
             "transformer_task": "feature-extraction",

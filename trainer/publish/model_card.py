@@ -12,6 +12,7 @@ from data_scripts.write.files import new_file, write_text
 from data_scripts.write.markdown import escape_text
 from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.evaluators import EVALUATORS
+from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.scores import Score, read_scores, score_row, seed_row
 from trainer.publish.sources import MODEL_SOURCES, NOT_PUBLISHED, hub_id, hub_sources, public_name, sources_of
 from trainer.publish.training_data import (
@@ -56,6 +57,7 @@ def write_card(
         model_id=model_id,
         config=config,
         export_formats=_export_formats(config),
+        tuned=has_route(folder),
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
         **_evaluation(scores, results, settings, examples=TEMPLATE.parent / name / "errors.md"),

@@ -1,14 +1,14 @@
 """Uploads a finished run's model folder to the Hub, with a card of its newest results."""
 
-import json
 import shlex
 from pathlib import Path
 
-import yaml
 from transformers import AutoConfig
 
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
+from trainer.evaluation.run_files import read_run_results, read_settings
+from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card
 from trainer.publish.sources import example_id
 from trainer.publish.verify import verify_folder
@@ -29,14 +29,22 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     for name in RUN_FILES:
         if not (run / name).is_file():
             raise InputError(f"{run} is not the folder of a finished run: {name} is missing")
-    try:
-        results = json.loads((run / "results.json").read_text(encoding="utf-8"))
-        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-    except (ValueError, yaml.YAMLError) as error:
-        raise InputError(f"{run}: results.json or config.yaml is not readable: {error}") from error
+    results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
-    config = AutoConfig.from_pretrained(run / "model", trust_remote_code=False)
-    write_card(run / "model", results, settings, config, model_id)
+    try:
+        config = AutoConfig.from_pretrained(run / "model", trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"{run / 'model' / 'config.json'}: not the config of a model ({message})") from error
+    try:
+        write_card(run / "model", results, settings, config, model_id)
+    except OSError as error:
+        raise InputError(f"{run / 'model'}: the card cannot be written ({error})") from error
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise InputError(
+            f"{run}: results.json or config.yaml has another form than the trainer writes "
+            f"({type(error).__name__}: {' '.join(str(error).split())}); restore them"
+        ) from error
     return run / "model"
 
 
@@ -57,6 +65,7 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
     """
     check_repository_id(hub_model_id)
     folder = write_run_card(run, hub_model_id)
+    _check_matrix(run)
     verify_folder(folder)
     if dry_run:
         return str(folder)
@@ -70,3 +79,17 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         commit_message=f"Publish {hub_model_id}",
         delete_patterns=".eval_results/*",
     )
+
+
+def _check_matrix(run: Path) -> None:
+    """Check that a run with tuned scores has the matrix that gives them.
+
+    Raises:
+        InputError: it has none.
+    """
+    results = run / "results.json"
+    if "stsb_tuned" in read_run_results(results) and not has_route(run / "model"):
+        raise InputError(
+            f"{run / 'model'} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
+            f"trainer.evaluation {run / 'model'} --tasks stsb_tuned --stsb FOLDER --update {results}"
+        )

@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.evaluation.sts_matrix import ROUTE, read_matrix
 
 # A short text, a long one, one with unknown words, and an empty one.
 CHECK_TEXTS = (
@@ -50,18 +51,24 @@ def embed_all_sides(
         return Vectors(inputs.numpy(), queries.numpy(), model.response_head(inputs).numpy())
 
 
-def verify_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Vectors | None = None) -> None:
+def verify_folder(
+    folder: Path,
+    texts: Sequence[str] = CHECK_TEXTS,
+    expected: Vectors | None = None,
+    sts_matrix: np.ndarray | None = None,
+) -> None:
     """Load a model folder in each way that its card shows, and compare the vectors of some texts.
 
     Args:
         folder: a model folder.
         texts: the texts to encode.
         expected: the vectors of the model in memory; by default those of the folder's multitask model.
+        sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
 
     Raises:
         InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm.
     """
-    for reader, vectors, correct in _read_in_every_way(folder, texts, expected):
+    for reader, vectors, correct in _read_in_every_way(folder, texts, expected, sts_matrix):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.
         if not difference <= TOLERANCE * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
@@ -71,7 +78,10 @@ def verify_folder(folder: Path, texts: Sequence[str] = CHECK_TEXTS, expected: Ve
             )
 
 
-def _read_in_every_way(folder: Path, texts: Sequence[str], expected: Vectors | None) -> Iterator[Comparison]:
+def _read_in_every_way(
+    folder: Path, texts: Sequence[str], expected: Vectors | None, sts_matrix: np.ndarray | None
+) -> Iterator[Comparison]:
+    sts_matrix = read_matrix(folder) if sts_matrix is None else sts_matrix
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
@@ -93,7 +103,7 @@ def _read_in_every_way(folder: Path, texts: Sequence[str], expected: Vectors | N
     # sentence-transformers has no module for a learned scale, so its response vectors only keep the direction.
     documents = expected.responses
     if multitask.config.normalize_response:
-        documents = documents / np.maximum(np.linalg.norm(documents, axis=1, keepdims=True), TOLERANCE)
+        documents = _normalize(documents)
     for method, correct in (
         ("encode", expected.inputs),
         ("encode_query", expected.inputs),
@@ -102,6 +112,15 @@ def _read_in_every_way(folder: Path, texts: Sequence[str], expected: Vectors | N
         vectors = getattr(sentence_transformer, method)(list(texts), show_progress_bar=False)
         yield Comparison(f"SentenceTransformer.{method}", vectors, correct)
 
+    if sts_matrix is not None:
+        tuned = sentence_transformer.encode(list(texts), task=ROUTE, show_progress_bar=False)
+        yield Comparison(f"SentenceTransformer.encode, task={ROUTE}", tuned, _normalize(expected.inputs @ sts_matrix.T))
+
     yield Comparison("Encoder, inputs", own.encode(texts), expected.inputs)
     yield Comparison("Encoder, queries", own.encode(texts, side="query"), expected.queries)
     yield Comparison("Encoder, responses", own.encode(texts, side="response"), expected.responses)
+
+
+def _normalize(vectors: np.ndarray) -> np.ndarray:
+    """The vectors (texts, dimensions) divided by their L2 norms; a zero vector stays."""
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), TOLERANCE)

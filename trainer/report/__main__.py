@@ -21,6 +21,7 @@ from trainer.report.plan import read_plan, run_plan
 
 DATASETS = ("stsb", "snli", "cqa", "sts")
 TITLE = "The papers' results beside ours"
+DATA = Path("data")
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
@@ -38,7 +39,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "--data",
         type=Path,
-        default=Path("data"),
+        default=DATA,
         metavar="FOLDER",
         help=f"folder of {', '.join(DATASETS)}, as `python -m data_scripts` writes them; tables of a missing dataset "
         "are left out (default: %(default)s)",
@@ -60,6 +61,8 @@ def report(args: Namespace) -> int:
     if not args.runs and not args.plan:
         raise InputError("name RUNS, or a --plan that trains them")
     check_own_text(args.output / "README.md", f"# {TITLE}\n")
+    if args.data != DATA and not args.data.is_dir():
+        raise InputError(f"--data {args.data}: there is no such folder, so nothing could be measured")
     failures: dict[str, str] = {}
     folders = list(args.runs)
     if args.plan:
@@ -90,6 +93,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
 
     from trainer.data.datasets import load_evaluation_data
     from trainer.report.claims import write_claims
+    from trainer.report.item_scores import ItemScores
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
@@ -109,7 +113,7 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     write_runs(page, systems, sweeps, failures)
     write_yang(page, measurements, systems, sweeps, published["yang2018"])
     write_siamese(page, measurements, systems, sweeps, published["kenter2016"])
-    write_claims(page)
+    write_claims(page, ItemScores(measurements, systems, sweeps))
     page.save()
 
 

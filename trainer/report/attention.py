@@ -1,7 +1,8 @@
 """The distances at which a Transformer's layers attend (Yang et al., 2018: short in the first layer, longer above)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import torch
 
 from data_scripts.errors import InputError
@@ -21,21 +22,48 @@ def attention_by_distance(encoder: SentenceEncoder, sentences: Sequence[str]) ->
     Raises:
         InputError: the encoder is not a ConvSim Transformer.
     """
-    if not isinstance(encoder, Encoder) or encoder.model.config.model_type != "convsim_transformer":
-        raise InputError("attention: expected a ConvSim Transformer")
+    encoder = _check_transformer(encoder)
+    sums = torch.zeros(encoder.model.config.num_hidden_layers, encoder.tokenizer.model_max_length)
+    for attention, _ in _attention_of_batches(encoder, sentences):
+        distances = _token_distances(attention.shape[-1])
+        for layer, weights in enumerate(attention):  # (batch, tokens, tokens)
+            sums[layer].index_add_(0, distances.flatten(), weights.sum(0).flatten())
+    return (sums / sums.sum(1, keepdim=True)).tolist()
+
+
+@torch.inference_mode()
+def distances_by_sentence(encoder: SentenceEncoder, sentences: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """For each sentence, the sum over its words of their mean distance (layers, sentences), and its words (sentences,).
+
+    The sum of the distances over the sum of the words is the layer's mean distance.
+    """
+    sums, words = [], []
+    for attention, mask in _attention_of_batches(encoder, sentences):
+        sums.append((attention * _token_distances(attention.shape[-1])).sum((2, 3)))
+        words.append(mask.sum(1))
+    return torch.cat(sums, dim=1).numpy(), torch.cat(words).numpy()
+
+
+def _attention_of_batches(
+    encoder: SentenceEncoder, sentences: Sequence[str]
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The attention of each batch, mean over heads (layers, batch, tokens, tokens), and its mask (batch, tokens)."""
+    encoder = _check_transformer(encoder)
     model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
-    sums = torch.zeros(model.config.num_hidden_layers, encoder.tokenizer.model_max_length)
     for start in range(0, len(sentences), BATCH):
         batch = encoder.tokenizer(list(sentences[start : start + BATCH]), padding=True, truncation=True,
                                   return_tensors="pt")  # fmt: skip
-        mask = batch["attention_mask"].bool()  # (batch, tokens)
+        mask = batch["attention_mask"].bool()
         output = model(batch["input_ids"], batch["attention_mask"], output_attentions=True)
-        distances = _token_distances(mask.shape[1])
-        for layer, weights in enumerate(output.attentions):  # (batch, heads, tokens, tokens)
-            # Without the rows of padding; its columns have no weight.
-            attention = weights.float().mean(1) * mask[:, :, None]  # (batch, tokens, tokens)
-            sums[layer].index_add_(0, distances.flatten(), attention.sum(0).flatten())
-    return (sums / sums.sum(1, keepdim=True)).tolist()
+        attention = torch.stack([weights.float().mean(1) for weights in output.attentions])
+        # Without the rows of padding; its columns have no weight.
+        yield attention * mask[:, :, None], mask
+
+
+def _check_transformer(encoder: SentenceEncoder) -> Encoder:
+    if not isinstance(encoder, Encoder) or encoder.model.config.model_type != "convsim_transformer":
+        raise InputError("attention: expected a ConvSim Transformer")
+    return encoder
 
 
 def uniform_by_distance(encoder: SentenceEncoder, sentences: Sequence[str]) -> list[float]:

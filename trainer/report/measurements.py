@@ -12,9 +12,13 @@ from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
+from trainer.evaluation.response_prediction import build_queries, score_candidates
 from trainer.evaluation.results import read_results, write_results
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
+from trainer.evaluation.sts_matrix import read_matrix
 from trainer.evaluation.sts_sets import sts_set_scores
+from trainer.evaluation.sts_tuning import score_with_matrix, tune_on_stsb
 from trainer.report.systems import System
 from trainer.tasks import TASKS
 
@@ -36,7 +40,10 @@ class Measurements:
         self.data, self.sources, self.folder = data, sources, folder
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
-        folder.mkdir(parents=True, exist_ok=True)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{folder}: cannot be created ({error})") from error
 
     def encoder(self, system: System) -> SentenceEncoder:
         """The system's encoder; the last one stays in memory."""
@@ -70,6 +77,30 @@ class Measurements:
             f"{baseline} {evaluator}",
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
+
+    def response_hits(self, system: System) -> np.ndarray:
+        """1 for each query of response prediction whose true response ranks first, else 0 (queries,)."""
+
+        def measure() -> list[int]:
+            splits = EVALUATORS["response_prediction"].splits_in(self.data, "both")
+            pairs = list(splits.values())[-1]
+            scores = score_candidates(self.encoder(system), build_queries(pairs["input"][:], pairs["response"][:]))
+            return (true_ranks(scores, np.zeros(len(scores), dtype=np.int64)) == 1).astype(int).tolist()
+
+        return np.asarray(self.cached(system, "response_hits", measure))
+
+    def stsb_tuned_scores(self, system: System) -> np.ndarray:
+        """The tuned score (pairs,) of STS-B's test pairs, with the matrix of the run if its folder has it."""
+
+        def measure() -> list[float]:
+            stsb, encoder = self.data["stsb"], self.encoder(system)
+            same_data = system.settings.get("stsb") == self.sources["stsb"]
+            matrix = read_matrix(system.model) if same_data else None
+            if matrix is None:
+                matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
+            return score_with_matrix(encoder, matrix, stsb["test"]).tolist()
+
+        return np.asarray(self.cached(system, "stsb_tuned_test_angles", measure))
 
     def stsb_scores(self, system: System, split: str) -> np.ndarray:
         """The untuned score -arccos(cos) (pairs,) of STS-B's dev or test pairs."""

@@ -21,6 +21,11 @@ class Page:
     """
 
     def __init__(self, folder: Path) -> None:
+        """Create the folder.
+
+        Raises:
+            InputError: it cannot be created.
+        """
         self.folder = folder
         self.values: dict[str, Any] = {}
         self._lines: list[str] = []

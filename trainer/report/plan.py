@@ -1,19 +1,23 @@
 """The plan of a report: a YAML file of the runs to train before the report is written."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import yaml
 from tqdm import tqdm
 
+from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.errors import InputError
 from trainer.command_line import parse_arguments
+from trainer.evaluation.run_files import read_settings
+from trainer.report.word2vec_command import build_parser as build_embeddings_parser
 from trainer.sweep.planned_runs import PlannedRun, describe_changes, format_options
 from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
+from trainer.sweep.variations import expand_variations, parse_variation
 
 PRESETS = Path(__file__).parents[1] / "presets"
 KINDS = ("train", "embed", "sweep")
@@ -40,6 +44,8 @@ def read_plan(path: Path) -> ReportPlan:
         InputError: the file has another form, or a folder holds a run with other settings.
     """
     folder, entries = _read_entries(path)
+    if not_texts := [name for name in entries if not isinstance(name, str)]:
+        raise InputError(f"{path}: the run's name {not_texts[0]!r} is not a text; write it in quotes")
     jobs = []
     for name, entry in entries.items():
         where = f"{path}: {name}"
@@ -73,6 +79,8 @@ def _check_entry(entry: Any, names: Iterable[str], where: str) -> str:
         raise InputError(f"{where}: expected options to be a mapping")
     if not_lists := [key for key in LISTS if not isinstance(entry.get(key, []), list)]:
         raise InputError(f"{where}: expected {not_lists[0]} to be a list")
+    if not_texts := [key for key in LISTS if not all(isinstance(item, str) for item in entry.get(key, []))]:
+        raise InputError(f"{where}: expected {not_texts[0]} to be a list of texts")
     if unknown := set(entry.get("needs", [])) - set(names):
         raise InputError(f"{where}: needs {', '.join(sorted(unknown))}, which the plan does not have")
     return kinds[0]
@@ -107,7 +115,7 @@ def _embeddings_command(entry: Mapping[str, Any], options: Mapping[str, Any], fo
     """The command that trains word vectors; empty if they are there."""
     sources = list(entry.get("sources", []))
     if (folder / "results.json").is_file():
-        settings = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
+        settings = read_settings(folder / "config.yaml")
         now = {"method": entry["embed"], "sources": sources, **options}
         before = {key: settings.get(key, value) for key, value in now.items()}
         if changed := describe_changes(before, now):
@@ -117,29 +125,54 @@ def _embeddings_command(entry: Mapping[str, Any], options: Mapping[str, Any], fo
     for name, value in options.items():
         for item in value if isinstance(value, list) else [value]:
             command += [f"--{name}"] if item is True else [f"--{name}", str(item)]
+    _parse(build_embeddings_parser(), command[2:], where)
     return command
+
+
+def _parse(parser: ArgumentParser, argv: Sequence[str], where: str) -> Any:
+    """Parse the command line of a run, so that a mistake shows before any run.
+
+    Raises:
+        InputError: an option is wrong.
+    """
+
+    def refuse(message: str) -> NoReturn:
+        raise InputError(f"{where}: {message}")
+
+    parser.error = refuse  # type: ignore[method-assign]
+    return parser.parse_args(argv)
 
 
 def _sweep_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder: Path, where: str) -> list[str]:
     """The command of a sweep, which itself skips finished runs."""
-    vary = [word for variation in entry.get("vary", []) for word in ("--vary", variation)]
-    if not vary:
+    variations = entry.get("vary", [])
+    if not variations:
         raise InputError(f"{where}: a sweep needs vary, a list of KEY=A,B")
     preset = _find_preset(entry["sweep"], where)
+    try:
+        for run in expand_variations(preset, format_options(options), map(parse_variation, variations), folder):
+            run.check_settings()
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from error
+    vary = [word for variation in variations for word in ("--vary", variation)]
     return ["-m", "trainer.sweep", preset, *vary, "-o", str(folder), *format_options(options)]
 
 
-def _find_preset(name: str, where: str) -> str:
-    path = PRESETS / f"{name}.yaml"
-    if not path.is_file():
-        raise InputError(f"{where}: there is no preset {name} in {PRESETS}")
-    return str(path)
+def _find_preset(name: Any, where: str) -> str:
+    presets = {path.stem: path for path in PRESETS.glob("*.yaml")}
+    if not isinstance(name, str) or name not in presets:
+        hint = suggest(str(name), presets)
+        raise InputError(f"{where}: there is no preset {name}{hint}; expected one of {', '.join(sorted(presets))}")
+    return str(presets[name])
 
 
 def run_plan(plan: ReportPlan, at_a_time: int) -> dict[str, str]:
     """Do the jobs of a plan; name -> error message. The output of a run is in NAME.log beside its folder."""
     for job in plan.jobs:
-        job.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            job.log.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InputError(f"{job.log.parent}: the plan's folder cannot be created ({error})") from error
 
     def print_outcome(job: Job, error: str) -> str:
         tqdm.write(f"{job.name}: {error or 'done'}")

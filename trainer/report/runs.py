@@ -29,7 +29,7 @@ def write_runs(page: Page, systems: Sequence[System], sweeps: Sequence[Sweep], f
 
 def _row(label: str, system: System) -> list[Cell]:
     run = system.results.get("run", {})
-    rows = run.get("rows") or ({"sentences": run["sentences"]} if run else {})
+    rows = run.get("rows") or ({"sentences": run["sentences"]} if "sentences" in run else {})
     seconds = run.get("total_seconds", run.get("seconds"))
     length = ""
     if run:

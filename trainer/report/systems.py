@@ -6,10 +6,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from data_scripts.errors import InputError
-from trainer.evaluation.results import read_results
+from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.labels import AVERAGES, METHODS, NEIGHBORS, WORDS, encoder_label, training_label
 
 
@@ -33,9 +31,19 @@ class System:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The encoder's config; empty without one."""
+        """The encoder's config; empty without one.
+
+        Raises:
+            InputError: it is damaged.
+        """
         path = self.model / "config.json"
-        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        try:
+            config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        except (OSError, ValueError, RecursionError) as error:
+            raise InputError(f"{path}: not readable as JSON ({error}); train or download the model again") from error
+        if not isinstance(config, dict):
+            raise InputError(f"{path}: not the config of a model; train or download the model again")
+        return config
 
     @property
     def method(self) -> str | None:
@@ -135,10 +143,9 @@ def open_system(folder: Path, name: str | None = None) -> System:
     name = name or folder.resolve().name
     if (folder / "results.json").is_file() and (folder / "model").is_dir():
         config, metrics = folder / "config.yaml", folder / "metrics.jsonl"
-        settings = yaml.safe_load(config.read_text(encoding="utf-8")) if config.is_file() else {}
-        rows = metrics.read_text(encoding="utf-8").splitlines() if metrics.is_file() else []
-        results = read_results(folder / "results.json")
-        return System(name, folder / "model", settings, results, list(map(json.loads, rows)))
+        settings = read_settings(config) if config.is_file() else {}
+        rows = _read_json_lines(metrics) if metrics.is_file() else []
+        return System(name, folder / "model", settings, read_run_results(folder / "results.json"), rows)
     if any((folder / file).is_file() for file in ("config.json", "modules.json")):
         return System(name, folder)
     raise InputError(
@@ -148,7 +155,9 @@ def open_system(folder: Path, name: str | None = None) -> System:
 
 def _open_sweeps(folder: Path) -> list[Sweep]:
     """A sweep for each setting that was varied alone, with the base run at its own value of the setting."""
-    rows = [json.loads(line) for line in (folder / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
+    rows = _read_json_lines(folder / "rows.jsonl")
+    if not all(isinstance(row.get("run"), str) and isinstance(row.get("varied"), dict) for row in rows):
+        raise InputError(f"{folder / 'rows.jsonl'}: not the rows of a sweep; write them again with trainer.sweep")
     runs = {
         row["run"]: open_system(folder / row["run"], f"{folder.resolve().name}/{row['run']}")
         for row in rows
@@ -163,6 +172,25 @@ def _open_sweeps(folder: Path) -> list[Sweep]:
                 sweeps[setting] = Sweep(setting, [(_value(base, setting), base)] if base else [])
             sweeps[setting].runs.append((value, runs[row["run"]]))
     return list(sweeps.values())
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    """The JSON objects in the lines of a file.
+
+    Raises:
+        InputError: a line is not a JSON object.
+    """
+    rows = []
+    try:
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+            rows.append(json.loads(line))
+            if not isinstance(rows[-1], dict):
+                raise InputError(f"{path}, line {number}: expected a JSON object; delete the line")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read ({error})") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}, line {number}: not JSON ({error}); delete the line") from error
+    return rows
 
 
 def _value(system: System, setting: str) -> str:

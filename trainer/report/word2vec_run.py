@@ -1,5 +1,6 @@
 """Trains a baseline of word vectors and saves it in the form of a run."""
 
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,7 +21,8 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.encoders.pv_dbow import PvDbowEncoder
-from trainer.evaluation.results import read_results, write_results
+from trainer.evaluation.results import write_results
+from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.word2vec import embedding_matrix, sif_matrix, train_gensim
 from trainer.report.word2vec_texts import drop_token, load_tokenizer, read_texts, train_word_tokenizer
 
@@ -52,7 +54,7 @@ class BaselineOptions:
         """Check the options that depend on one another.
 
         Raises:
-            InputError: they do not fit, or the output exists.
+            InputError: they do not fit, the output exists, or a folder cannot be written.
         """
         if self.output.exists() and not (self.output.is_dir() and not any(self.output.iterdir())):
             raise InputError(f"--output {self.output} already exists; name another folder, or delete this one")
@@ -60,6 +62,15 @@ class BaselineOptions:
             raise InputError("--sif, --from: pv_dbow is not an average of word vectors; expected another METHOD")
         if self.trained and not self.sif:
             raise InputError("--from: needs --sif, which it applies to the vectors of an earlier run")
+        if not 0 <= self.seed < 2**32:
+            raise InputError(f"--seed {self.seed}: expected a number from 0 to 2**32 - 1")
+        for option, folder in (("--output", self.output.parent), ("--cache_dir", self.cache_dir)):
+            try:
+                folder.mkdir(parents=True, exist_ok=True)
+                with tempfile.TemporaryFile(dir=folder):  # finds out, before the training, whether it can be written
+                    pass
+            except OSError as error:
+                raise InputError(f"{option}: the folder {folder} cannot be written ({error})") from error
 
     def settings(self) -> dict[str, Any]:
         """The options that determine the model, by their names in config.yaml."""
@@ -110,15 +121,20 @@ def train_baseline(options: BaselineOptions) -> dict[str, Any]:
 def _load_earlier(options: BaselineOptions, run: Path) -> tuple[BaselineOptions, _Vectors]:
     """The options with the training settings of the earlier run in --from, and its word vectors."""
     try:
-        settings = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
-        encoder = None if settings["method"] == "pv_dbow" else Encoder.from_pretrained(run / "model", device="cpu")
-    except (OSError, ValueError, KeyError, yaml.YAMLError) as error:
+        settings = read_settings(run / "config.yaml")
+        fits = settings["method"] == options.method and settings["sif"] is False
+    except (InputError, KeyError) as error:
         raise InputError(f"--from {run}: expected a folder that this command wrote ({error})") from error
-    if encoder is None or settings["method"] != options.method or settings["sif"] is not False:
+    if not fits:
         raise InputError(f"--from {run}: expected a folder of {options.method} without --sif")
-    matrix = encoder.model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
-    seconds = read_results(run / "results.json")["run"]["seconds"]
-    return replace(options, **{key: settings[key] for key in TRAINING_SETTINGS}), _Vectors(matrix, seconds)
+    try:
+        encoder = Encoder.from_pretrained(run / "model", device="cpu")
+        matrix = encoder.model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
+        seconds = read_run_results(run / "results.json")["run"]["seconds"]
+        return replace(options, **{key: settings[key] for key in TRAINING_SETTINGS}), _Vectors(matrix, seconds)
+    except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        message = " ".join(str(error).split())
+        raise InputError(f"--from {run}: expected a folder that this command wrote ({message})") from error
 
 
 def _prepare_tokenizer(options: BaselineOptions, texts: Dataset) -> PreTrainedTokenizerFast:

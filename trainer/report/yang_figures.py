@@ -54,7 +54,7 @@ def write_snli_shares(page: Page, measurements: Measurements, sweep: Sweep, publ
     for share, system in sorted(((float(value), system) for value, system in sweep.runs), key=itemgetter(0)):
         if scores := measurements.scores(system, "stsb"):
             pairs = system.results.get("run", {}).get("rows", {}).get("snli", 0)
-            values.append({"share": share, "training_pairs": pairs, **scores})
+            values.append({"share": share, "run": system.name, "training_pairs": pairs, **scores})
     curves = {
         f"{split} {genre}".removesuffix(" all"): [value[split][genre]["pearson"] for value in values]
         for split in ("dev", "test")

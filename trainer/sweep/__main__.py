@@ -20,7 +20,7 @@ from data_scripts.errors import InputError
 from data_scripts.write.files import check_own_text, make_folder, write_text
 from data_scripts.write.records import has_record
 from trainer.command_line import arguments_class
-from trainer.evaluation.results import read_results
+from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.comparison import make_rows, read_metrics
 from trainer.sweep.planned_runs import PlannedRun
 from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
@@ -136,7 +136,7 @@ def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads:
     def score_and_report(job: Job, error: str) -> str:
         run = named[job.name]
         error = error or save_dev_scores(run, threads)
-        metrics = {} if error else read_metrics(read_results(run.folder / "results.json"))
+        metrics = {} if error else read_metrics(read_run_results(run.folder / "results.json"))
         tqdm.write(f"{run.name}: {error or format_metrics(metrics)}")
         return error
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from trainer.evaluation.results import read_results
+from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun
 from trainer.sweep.process_pool import last_line
-from trainer.sweep.scoring import dev_scores_path, save_dev_scores
+from trainer.sweep.scoring import load_dev_scores, save_dev_scores
 
 
 class Metric(NamedTuple):
@@ -54,7 +54,7 @@ def make_rows(
     for run in runs:
         row: dict[str, Any] = {"run": run.name, "varied": run.varied}
         if run.is_finished:
-            row |= read_metrics(read_results(run.folder / "results.json"))
+            row |= read_metrics(read_run_results(run.folder / "results.json"))
         if run is not reference and not notes[run.name] and not notes[reference.name]:
             row |= compare(run, reference)
         rows.append(row | ({"note": notes[run.name]} if notes[run.name] else {}))
@@ -80,8 +80,7 @@ def read_metrics(results: Mapping[str, Any]) -> dict[str, float]:
 def compare(run: PlannedRun, reference: PlannedRun) -> dict[str, dict[str, float]]:
     """`paired_difference` of two scored runs in Pearson's r and P@1, where they were evaluated on the same items."""
     differences: dict[str, dict[str, float]] = {}
-    with np.load(dev_scores_path(run)) as our_file, np.load(dev_scores_path(reference)) as their_file:
-        ours, theirs = dict(our_file), dict(their_file)
+    ours, theirs = load_dev_scores(run), load_dev_scores(reference)
     for name, setting in COMPARED.items():
         same_items = getattr(run.arguments, setting) == getattr(reference.arguments, setting)
         if same_items and name in ours and name in theirs:

@@ -6,10 +6,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments
+from trainer.evaluation.run_files import read_settings
 from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
 
 
@@ -64,7 +63,7 @@ class PlannedRun:
         if not (self.can_resume or (self.is_finished and config.is_file())):
             return
         # A setting that is newer than the existing run had its default there. The folder may have been moved.
-        before = {**asdict(Arguments()), **(yaml.safe_load(config.read_text(encoding="utf-8")) or {})}
+        before = {**asdict(Arguments()), **read_settings(config)}
         now = {key: value for key, value in asdict(self.arguments).items() if key not in (*MAY_CHANGE, "output_dir")}
         if changed := describe_changes(before, now):
             raise InputError(

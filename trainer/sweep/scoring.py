@@ -5,12 +5,13 @@ import itertools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 
 from data_scripts.errors import InputError
 from data_scripts.write.files import new_file
-from trainer.evaluation.results import read_results
+from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun
 
 
@@ -27,9 +28,26 @@ def save_dev_scores(run: PlannedRun, threads: int) -> str:
             scores = score_items(run, threads)
             with new_file(path) as temporary, temporary.open("wb") as file:
                 np.savez(file, **scores)  # type: ignore[arg-type]
+        load_dev_scores(run)
     except InputError as error:
         return f"not scored: {error}"
+    except OSError as error:
+        return f"not scored: {path} cannot be written ({error})"
     return ""
+
+
+def load_dev_scores(run: PlannedRun) -> dict[str, np.ndarray]:
+    """What `save_dev_scores` saved.
+
+    Raises:
+        InputError: the file is damaged.
+    """
+    path = dev_scores_path(run)
+    try:
+        with np.load(path) as file:
+            return dict(file)
+    except (OSError, ValueError, EOFError, TypeError, AttributeError, BadZipFile) as error:
+        raise InputError(f"{path}: not readable; delete it, and the same command scores the run again") from error
 
 
 def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
@@ -54,7 +72,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
         encoder = Encoder.from_pretrained(run.folder / "model")
     except ValueError as error:
         raise InputError(str(error)) from error
-    results = read_results(run.folder / "results.json")
+    results = read_run_results(run.folder / "results.json")
     scores: dict[str, np.ndarray] = {}
     if "stsb" in results:
         scores |= _score_stsb(encoder, str(run.arguments.stsb))

@@ -9,11 +9,11 @@ from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
-from trainer.evaluation.results import read_results, update_results
+from trainer.arguments import Arguments
+from trainer.evaluation.results import update_results
+from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.publish.scores import read_scores
 from trainer.training.run_folder import MAY_CHANGE
 
@@ -37,7 +37,7 @@ def collect_test_scores(runs: list[Path]) -> dict[str, list[float]]:
 def _read_settings(run: Path) -> dict[str, Any]:
     if not (run / "config.yaml").is_file() or not (run / "results.json").is_file():
         raise InputError(f"{run} is not the folder of a finished run: it has no config.yaml and results.json")
-    return yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    return read_settings(run / "config.yaml")
 
 
 def _check_only_seeds_differ(runs: list[Path], settings: list[dict[str, Any]]) -> None:
@@ -46,12 +46,12 @@ def _check_only_seeds_differ(runs: list[Path], settings: list[dict[str, Any]]) -
         changed = [key for key in first | other if first.get(key) != other.get(key)]
         if differing := [key for key in changed if key not in (*MAY_CHANGE, "seed", "output_dir")]:
             raise InputError(f"{run}: differs from {runs[0]} in {', '.join(differing)}; expected another seed only")
-    if len({each["seed"] for each in settings}) < len(runs):
+    if len({each.get("seed", Arguments().seed) for each in settings}) < len(runs):
         raise InputError("two of the runs have the same seed")
 
 
 def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
-    results = read_results(run / "results.json")
+    results = read_run_results(run / "results.json")
     values = {}
     for score in read_scores(results, settings):
         if score.split.startswith("test") and score.metric in METRICS:

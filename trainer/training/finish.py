@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 import torch
 from safetensors.torch import load_file
 
@@ -48,12 +49,13 @@ def finish_run(
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)
-        results = _final_results(context, evaluator)
+        matrices: dict[str, np.ndarray] = {}
+        results = _final_results(context, evaluator, matrices)
         results["run"] = _describe_run(context, evaluator, progress, rows)
         results[HUB_SOURCES] = find_hub_sources(asdict(context.arguments))
         results["licenses"] = find_licenses(asdict(context.arguments))
         results["leakage"] = leakage
-        _write(context, evaluator, results)
+        _write(context, evaluator, results, matrices.get("stsb_tuned"))
     context.accelerator.wait_for_everyone()
     return results
 
@@ -62,15 +64,18 @@ def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> 
     model.load_state_dict(load_file(checkpoint_of(folder, progress.best_step) / "model.safetensors"))
 
 
-def _final_results(context: RunContext, evaluator: ModelEvaluator) -> dict[str, Any]:
-    """Evaluate the model; with `half_precision` the float16 weights, and the float32 weights as `full_precision`."""
+def _final_results(context: RunContext, evaluator: ModelEvaluator, matrices: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Evaluate the model; with `half_precision` the float16 weights, and the float32 weights as `full_precision`.
+
+    `matrices` receives the tuned matrix of the published weights.
+    """
     split: Literal["dev", "both"] = "both" if context.arguments.final_split == "both" else "dev"
-    results = evaluator.evaluate(split, intervals=True)
+    results = evaluator.evaluate(split, intervals=True, matrices=matrices)
     if not context.arguments.half_precision:
         return results
     _convert_to_half_precision(evaluator.model)
     results.pop("stsb_tuned", None)  # tuning on the float16 weights changes it by more than the precision does
-    return {**evaluator.evaluate(split, intervals=True), "full_precision": results}
+    return {**evaluator.evaluate(split, intervals=True, matrices=matrices), "full_precision": results}
 
 
 @torch.no_grad()
@@ -101,11 +106,20 @@ def _describe_run(
     }
 
 
-def _write(context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any]) -> None:
+def _write(
+    context: RunContext, evaluator: ModelEvaluator, results: dict[str, Any], sts_matrix: np.ndarray | None
+) -> None:
     """Write results.json and the model's folder; publish them if the settings request it."""
     arguments, results_file, model_folder = context.arguments, context.folder / "results.json", context.folder / "model"
     write_results(results_file, results)
-    build_folder(evaluator.model, evaluator.tokenizer, model_folder, results=results, settings=asdict(arguments))
+    build_folder(
+        evaluator.model,
+        evaluator.tokenizer,
+        model_folder,
+        results=results,
+        settings=asdict(arguments),
+        sts_matrix=sts_matrix,
+    )
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
         publish(context.folder, arguments.hub_model_id)

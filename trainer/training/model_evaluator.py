@@ -16,11 +16,14 @@ from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
 from trainer.evaluation.results import flatten
 from trainer.tasks import TASKS
 
+TEST_ONLY = {name for name, evaluator in EVALUATORS.items() if evaluator.is_test_only}
 
-def evaluators_to_skip(tasks: Iterable[str]) -> set[str]:
-    """Return the evaluators of heads that none of these tasks trains."""
+
+def evaluators_to_skip(tasks: Iterable[str], final_split: str) -> set[str]:
+    """Return the evaluators of heads that none of these tasks trains; and of test sets, if `final_split` is dev."""
     trained = {name.partition("/")[0] for name in tasks}
-    return {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
+    untrained = {task.evaluator for name, task in TASKS.items() if task.evaluator and name not in trained}
+    return untrained | (TEST_ONLY if final_split == "dev" else set())
 
 
 class ModelEvaluator:
@@ -49,14 +52,18 @@ class ModelEvaluator:
         self._threads = threads
 
     def evaluate(
-        self, split: Literal["dev", "both"], queries: int | None = None, intervals: bool = False
+        self,
+        split: Literal["dev", "both"],
+        queries: int | None = None,
+        intervals: bool = False,
+        matrices: dict[str, np.ndarray] | None = None,
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training, threads = self.model.training, torch.get_num_threads()
         self.model.eval()
         torch.set_num_threads(self._threads)
         encoder = Encoder(self.model, self.tokenizer)
-        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals)
+        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals, matrices=matrices)
         torch.set_num_threads(threads)
         self.model.train(was_training)
         return results

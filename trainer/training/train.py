@@ -75,7 +75,8 @@ def _train(context: RunContext) -> dict[str, Any]:
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
-    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, evaluators_to_skip(tasks), context.threads)
+    skip = evaluators_to_skip(tasks, context.arguments.final_split)
+    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip, context.threads)
     progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 

@@ -1,33 +1,19 @@
-"""Each claim against made-up figures for which it holds, for which it does not, and without figures."""
+"""Each claim against made-up scores for which it holds, does not hold, or is not decided; and without scores."""
 
 import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from trainer.report.claims import CLAIMS, write_claims
 from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 from trainer.report.page import Page
 
-
-def check(folder: Path, values: dict[str, Any]) -> tuple[dict[str, list[tuple[bool, str]]], str]:
-    """Claim -> (whether it holds, its figures) for each comparison; and the page."""
-    page = Page(folder)
-    page.values |= values
-    write_claims(page)
-    page.save()
-    claims: dict[str, list[tuple[bool, str]]] = {}
-    for claim in json.loads((folder / "report.json").read_text())["claims"]:
-        assert claim["source"]
-        claims.setdefault(claim["text"], []).append((claim["holds"], claim["figures"]))
-    return claims, (folder / "README.md").read_text("utf-8")
-
-
-def table1(**scores: float) -> dict[str, Any]:
-    return {"table1": [{"system": f"{name}, {CONVERSATIONS}", "p_at_1": score} for name, score in scores.items()]}
-
-
+REPORT = Path(__file__).resolve().parents[3] / "model_cards" / "report"
+HOLDS, FAILS, OPEN, UNKNOWN = "holds", "does not hold here", "not decided at this size", "no interval recorded"
+VERDICTS = {True: (HOLDS,), False: (FAILS,), None: (OPEN, UNKNOWN)}
 TRANSFORMER = "the Transformer beats the DAN in response prediction"
 LSTM = "LSTM and BiLSTM are worse than the Transformer"
 CAPTIONS = "SNLI helps captions most"
@@ -36,154 +22,293 @@ TENTH = "10 % of SNLI gives most of its gain"
 ATTENTION = "attention is near in the first layer, farther in higher layers"
 SIAMESE = "Siamese CBOW beats averaged word2vec on most datasets"
 NORMS = "norms of function words are smallest"
+GENRES = ("captions", "forums", "news")
 
 
-@pytest.mark.parametrize(("transformer", "dan", "holds"), [(0.5, 0.4, True), (0.4, 0.5, False), (0.5, 0.5, False)])
-def test_the_transformer_beats_the_dan_where_its_p_at_1_is_higher(tmp_path, transformer, dan, holds):
-    claims, page = check(tmp_path, table1(Transformer=transformer, DAN=dan))
-    assert claims == {TRANSFORMER: [(holds, f"P@1 {transformer:.3f} against {dan:.3f}")]}
+class FakeItems:
+    """Scores item by item in place of `ItemScores`."""
+
+    def __init__(self, **scores: Any) -> None:
+        self.scores = scores
+
+    def response_hits(self, run: str) -> np.ndarray:
+        return self.scores[run]
+
+    def stsb_scores(self, run: str, tuned: bool) -> np.ndarray:
+        return self.scores[f"{run}{' tuned' * tuned}"]
+
+    def stsb_gold(self) -> tuple[np.ndarray, np.ndarray]:
+        return self.scores["gold"], self.scores["genres"]
+
+    def sts_scores(self, run: str) -> dict[str, np.ndarray]:
+        return self.scores[run]
+
+    def sts_gold(self) -> dict[str, np.ndarray]:
+        return self.scores["gold"]
+
+    def attention_distances(self, run: str) -> tuple[np.ndarray, np.ndarray]:
+        return self.scores[run]
+
+
+def check(folder: Path, values: dict[str, Any], items: Any = None) -> tuple[dict[str, list[dict[str, Any]]], str]:
+    """Claim -> its entries in report.json; and the page."""
+    page = Page(folder)
+    page.values |= values
+    write_claims(page, items)
+    page.save()
+    claims: dict[str, list[dict[str, Any]]] = {}
+    for claim in json.loads((folder / "report.json").read_text())["claims"]:
+        assert claim["source"] and claim["verdict"] in VERDICTS[claim["holds"]]
+        assert (claim["verdict"] == UNKNOWN) == (claim["low"] is None)
+        claims.setdefault(claim["text"], []).append(claim)
+    return claims, (folder / "README.md").read_text("utf-8")
+
+
+def verdicts(claims: dict[str, list[dict[str, Any]]], claim: str) -> list[str]:
+    return [each["verdict"] for each in claims[claim]]
+
+
+# -- response prediction ----------------------------------------------------------------------------------------------
+
+
+def table1(**scores: Any) -> dict[str, Any]:
+    rows = [
+        {"system": f"{name}, {CONVERSATIONS}", "run": name, "p_at_1": score[0], "p_at_1_interval": score[1]}
+        for name, score in scores.items()
+    ]
+    return {"table1": rows}
+
+
+def hits(share: float, queries: int = 1000, seed: int = 0) -> np.ndarray:
+    return (np.random.default_rng(seed).permutation(queries) < share * queries).astype(int)
+
+
+@pytest.mark.parametrize(
+    ("transformer", "dan", "verdict"), [(0.5, 0.4, HOLDS), (0.4, 0.5, FAILS), (0.45, 0.449, OPEN), (0.5, 0.5, OPEN)]
+)
+def test_p_at_1_is_compared_query_by_query(tmp_path, transformer, dan, verdict):
+    ours, theirs = hits(transformer), hits(dan, seed=1)
+    values = table1(Transformer=(ours.mean(), None), DAN=(theirs.mean(), None))
+    claims, page = check(tmp_path, values, FakeItems(Transformer=ours, DAN=theirs))
+    (claim,) = claims[TRANSFORMER]
+    assert claim["verdict"] == verdict and claim["figures"] == f"P@1 {transformer:.3f} against {dan:.3f}"
     (line,) = [line for line in page.splitlines() if line.startswith(f"| {TRANSFORMER} |")]
-    assert ("| holds |" if holds else "| does not hold here |") in line and f"{transformer:.3f}" in line
+    assert f"| {verdict} |" in line
+    half = 1.96 * np.std(ours - theirs) / np.sqrt(len(ours))  # the normal approximation
+    assert claim["margin"] == pytest.approx(transformer - dan)
+    assert [claim["low"], claim["high"]] == pytest.approx([claim["margin"] - half, claim["margin"] + half], abs=4e-3)
+
+
+def test_the_interval_is_paired(tmp_path):
+    # One system is right wherever the other is, and on ten more queries: unpaired intervals would overlap.
+    theirs = hits(0.5)
+    ours = np.where(np.cumsum(theirs == 0) <= 10, 1, theirs)
+    values = table1(Transformer=(ours.mean(), None), DAN=(theirs.mean(), None))
+    claims, _ = check(tmp_path, values, FakeItems(Transformer=ours, DAN=theirs))
+    assert verdicts(claims, TRANSFORMER) == [HOLDS]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        ((0.5, [0.48, 0.52]), (0.4, [0.38, 0.42]), HOLDS),
+        ((0.4, [0.38, 0.42]), (0.5, [0.48, 0.52]), FAILS),
+        ((0.5, [0.48, 0.52]), (0.49, [0.47, 0.51]), UNKNOWN),
+        ((0.5, None), (0.4, None), UNKNOWN),
+    ],
+)
+def test_without_scores_only_intervals_that_do_not_overlap_decide(tmp_path, ours, theirs, verdict):
+    claims, _ = check(tmp_path, table1(Transformer=ours, DAN=theirs))
+    assert verdicts(claims, TRANSFORMER) == [verdict]
 
 
 def test_each_kind_of_lstm_is_compared_with_the_transformer(tmp_path):
-    claims, _ = check(tmp_path, table1(Transformer=0.5, BiLSTM=0.6, LSTM=0.1))
-    assert [holds for holds, _ in claims[LSTM]] == [False, True]
-    assert "0.600" in claims[LSTM][0][1] and "0.100" in claims[LSTM][1][1]
+    scores = {"Transformer": hits(0.5), "BiLSTM": hits(0.6, seed=1), "LSTM": hits(0.1, seed=2)}
+    values = table1(**{name: (each.mean(), None) for name, each in scores.items()})
+    claims, _ = check(tmp_path, values, FakeItems(**scores))
+    assert verdicts(claims, LSTM) == [FAILS, HOLDS]
+    assert "0.600" in claims[LSTM][0]["figures"] and "0.100" in claims[LSTM][1]["figures"]
 
 
-def row(trained_on: str, tuned: bool, captions: float, forums: float, news: float, **changes: Any) -> dict[str, Any]:
+# -- STS-B ------------------------------------------------------------------------------------------------------------
+
+PAIRS = 200
+GOLD = np.random.default_rng(9).uniform(0, 5, 3 * PAIRS)
+GENRE_OF_PAIR = np.repeat(GENRES, PAIRS)
+
+
+def row(run: str, trained_on: str, tuned: bool, noise: tuple[float, float, float], **changes: Any) -> tuple[Any, Any]:
+    """A row of table 3 and the scores of its pairs: gold with noise in each genre."""
+    spread = np.repeat(noise, PAIRS)
+    scores = GOLD + spread * np.random.default_rng(3).normal(size=len(GOLD))
+    by_genre = {
+        genre: np.corrcoef(scores[rows], GOLD[rows])[0, 1] for genre in GENRES for rows in [genre == GENRE_OF_PAIR]
+    }
+    test = {genre: {"pearson": float(score)} for genre, score in by_genre.items()}
     encoder = changes.pop("encoder", "DAN")
-    scores = {"captions": captions, "forums": forums, "news": news}
     label = f"{encoder}, {trained_on}{' tuned' if tuned else ''}"
-    return {
-        "system": label, "encoder": encoder, "trained_on": trained_on, "tuned": tuned,
-        "dev": {genre: {"pearson": 0.0} for genre in scores},
-        "test": {genre: {"pearson": score} for genre, score in scores.items()},
-    } | changes  # fmt: skip
+    each = {"system": label, "run": run, "encoder": encoder, "trained_on": trained_on, "tuned": tuned, "test": test}
+    return each | changes, scores
+
+
+def check_table3(folder: Path, *rows: tuple[Any, Any]) -> dict[str, list[dict[str, Any]]]:
+    scores = {f"{each['run']}{' tuned' * each['tuned']}": values for each, values in rows}
+    items = FakeItems(gold=GOLD, genres=GENRE_OF_PAIR, **scores)
+    return check(folder, {"table3": [each for each, _ in rows]}, items)[0]
+
+
+BEFORE = (3.0, 3.0, 3.0)
 
 
 @pytest.mark.parametrize(
-    ("both", "holds"),
-    [((0.8, 0.55, 0.5), True), ((0.7, 0.65, 0.5), False), ((0.55, 0.3, 0.3), False)],
-    ids=["captions gain most", "forums gain most", "all lose, captions least"],
+    ("after", "verdict"),
+    [((0.5, 2.8, 2.8), HOLDS), ((2.8, 0.5, 3.0), FAILS), ((3.3, 6.0, 6.0), FAILS), ((1.5, 1.55, 3.0), OPEN)],
+    ids=["captions gain most", "forums gain most", "all lose, captions least", "captions and forums gain the same"],
 )
-def test_snli_helps_captions_most_where_their_gain_is_the_largest_and_positive(tmp_path, both, holds):
-    rows = [row(CONVERSATIONS, False, 0.6, 0.5, 0.45), row(BOTH, False, *both)]
-    claims, _ = check(tmp_path, {"table3": rows})
-    assert [each for each, _ in claims[CAPTIONS]] == [holds] and NEWS not in claims
-    assert f"DAN: captions {both[0] - 0.6:+.3f}, forums {both[1] - 0.5:+.3f}" in claims[CAPTIONS][0][1]
+def test_snli_helps_captions_most_where_their_gain_exceeds_zero_and_the_others(tmp_path, after, verdict):
+    before, both = row("a", CONVERSATIONS, False, BEFORE), row("b", BOTH, False, after)
+    claims = check_table3(tmp_path, before, both)
+    assert verdicts(claims, CAPTIONS) == [verdict] and NEWS not in claims
+    gains = {genre: both[0]["test"][genre]["pearson"] - before[0]["test"][genre]["pearson"] for genre in GENRES}
+    (claim,) = claims[CAPTIONS]
+    assert claim["margin"] == pytest.approx(gains["captions"] - max(0, gains["forums"], gains["news"]))
+    assert claim["figures"].startswith(f"DAN: captions {gains['captions']:+.3f}, forums {gains['forums']:+.3f}")
 
 
-@pytest.mark.parametrize(("tuned", "holds"), [((0.6, 0.5, 0.5), True), ((0.7, 0.5, 0.5), False)])
-def test_tuning_helps_news_most_is_checked_for_each_encoder_and_training(tmp_path, tuned, holds):
-    rows = [row(CONVERSATIONS, False, 0.6, 0.5, 0.45), row(CONVERSATIONS, True, *tuned)]
-    rows += [row(BOTH, False, 0.1, 0.1, 0.1, encoder="BiLSTM"), row(BOTH, True, 0.2, 0.2, 0.3, encoder="BiLSTM")]
-    claims, _ = check(tmp_path, {"table3": rows})
-    assert [each for each, _ in claims[NEWS]] == [holds, True] and CAPTIONS not in claims
-    assert claims[NEWS][0][1].startswith("DAN, conversations: ") and claims[NEWS][1][1].startswith(f"BiLSTM, {BOTH}: ")
+def test_tuning_helps_news_most_is_checked_for_each_encoder_and_training(tmp_path):
+    claims = check_table3(
+        tmp_path,
+        row("a", CONVERSATIONS, False, BEFORE), row("a", CONVERSATIONS, True, (3.0, 3.0, 0.5)),
+        row("b", BOTH, False, BEFORE, encoder="BiLSTM"), row("b", BOTH, True, (0.5, 3.0, 3.0), encoder="BiLSTM"),
+    )  # fmt: skip
+    assert verdicts(claims, NEWS) == [HOLDS, FAILS] and CAPTIONS not in claims
+    figures = [claim["figures"] for claim in claims[NEWS]]
+    assert figures[0].startswith(f"DAN, {CONVERSATIONS}: ") and figures[1].startswith(f"BiLSTM, {BOTH}: ")
 
 
-def test_variations_of_a_model_are_not_compared(tmp_path):
-    rows = [row(CONVERSATIONS, False, 0.6, 0.5, 0.45), row(BOTH, False, 0.8, 0.5, 0.45)]
-    variation = f"DAN, {CONVERSATIONS}, input network"
-    claims, _ = check(tmp_path, {"table3": [row(CONVERSATIONS, False, 0.9, 0, 0, system=variation), *rows]})
-    assert claims[CAPTIONS] == [(True, "DAN: captions +0.200, forums +0.000, news +0.000")]
+def test_variations_of_a_model_and_datasets_without_genres_are_not_compared(tmp_path):
+    variation = row("c", CONVERSATIONS, False, (0.1, 9, 9), system=f"DAN, {CONVERSATIONS}, input network")
+    rows = [variation, row("a", CONVERSATIONS, False, BEFORE), row("b", BOTH, False, (0.5, 2.8, 2.8))]
+    assert verdicts(check_table3(tmp_path, *rows), CAPTIONS) == [HOLDS]
+    for each, _ in rows:
+        each["test"] = {"all": {"pearson": 0.5}}
+    page = Page(tmp_path)
+    page.values["table3"] = [each for each, _ in rows]
+    write_claims(page, None)
+    assert "claims" not in page.values or page.values["claims"] == []
 
 
 @pytest.mark.parametrize(
-    ("tenth", "full", "holds"), [(0.56, 0.6, True), (0.54, 0.6, False), (0.5, 0.4, False), (0.7, 0.6, True)]
+    ("tenth", "full", "verdict"),
+    [(1.2, 1.0, HOLDS), (2.8, 1.0, FAILS), (3.0, 4.0, FAILS), (1.0, 1.2, HOLDS), (3.0, 3.0, OPEN)],
 )
-def test_a_tenth_gives_most_where_it_has_over_half_of_a_positive_gain(tmp_path, tenth, full, holds):
-    points = [
-        {"share": share, "test": {"all": {"pearson": score}, "captions": {"pearson": 0.5 + share}}}
-        for share, score in ((0.0, 0.5), (0.1, tenth), (0.5, 0.9), (1.0, full))
-    ]
-    claims, _ = check(tmp_path, {"figure8": points})
-    # On captions, each tenth of SNLI gives a tenth of the gain.
-    assert [each for each, _ in claims[TENTH]] == [holds, False]
-    assert f"without 0.500, with a tenth {tenth:.3f}, with all {full:.3f}" in claims[TENTH][0][1]
+def test_a_tenth_gives_most_where_it_has_over_half_of_a_positive_gain(tmp_path, tenth, full, verdict):
+    noise = {"0": 3.0, "0.1": tenth, "0.5": 0.1, "1": full}
+    points, scores = [], {}
+    for share, spread in noise.items():
+        each, scores[share] = row(share, CONVERSATIONS, False, (spread, spread, spread))
+        everything = {"pearson": float(np.corrcoef(scores[share], GOLD)[0, 1])}
+        points.append({"share": float(share), "run": share, "test": each["test"] | {"all": everything}})
+    items = FakeItems(gold=GOLD, genres=GENRE_OF_PAIR, **scores)
+    claims, _ = check(tmp_path, {"figure8": points}, items)
+    assert verdicts(claims, TENTH) == [verdict, verdict]
+    assert claims[TENTH][0]["figures"].startswith(f"test, all: without {points[0]['test']['all']['pearson']:.3f}")
+    assert check(tmp_path, {"figure8": points[1:]}, items)[1].count("not measured") == len(CLAIMS)  # without a base run
 
 
-def test_a_tenth_is_not_checked_without_the_run_without_snli(tmp_path):
-    points = [
-        {"share": share, "test": {"all": {"pearson": 0.5}, "captions": {"pearson": 0.5}}} for share in (0.1, 0.5, 1.0)
-    ]
-    assert check(tmp_path, {"figure8": points})[0] == {}
+# -- Siamese CBOW -----------------------------------------------------------------------------------------------------
 
 
-def sets(trained_on: str, method: str | None, sources: str, *scores: float) -> dict[str, Any]:
+def sets(trained_on: str, method: str | None, sources: str, noise: list[float]) -> tuple[Any, Any]:
+    """A row of Siamese CBOW's table 1 and the scores of its pairs, on as many datasets as `noise` has values."""
     run = f"{method or trained_on} of {sources}"
-    named = {f"201{year} x": {"pearson": score} for year, score in enumerate(scores)}
-    system = f"{'Siamese CBOW' if trained_on == NEIGHBORS else 'word2vec'} ({sources})"
-    return {"system": system, "run": run, "trained_on": trained_on, "method": method, "sources": sources, "sets": named}
+    random = np.random.default_rng(len(run))
+    scores = {f"201{n} x": GOLD + spread * random.normal(size=len(GOLD)) for n, spread in enumerate(noise)}
+    named = {key: {"pearson": float(np.corrcoef(each, GOLD)[0, 1])} for key, each in scores.items()}
+    return {"run": run, "trained_on": trained_on, "method": method, "sources": sources, "sets": named}, scores
+
+
+def check_sets(folder: Path, *rows: tuple[Any, Any]) -> dict[str, list[dict[str, Any]]]:
+    items = FakeItems(gold={key: GOLD for key in rows[0][1]}, **{each["run"]: scores for each, scores in rows})
+    return check(folder, {"siamese_table1": [each for each, _ in rows]}, items)[0]
 
 
 @pytest.mark.parametrize(
-    ("ours", "holds", "better"),
-    [((0.5, 0.5, 0.1), True, "2 of 3"), ((0.5, 0.1, 0.1), False, "1 of 3"), ((0.3, 0.3, 0.3), False, "0 of 3")],
+    ("ours", "verdict", "better"),
+    [([1, 1, 9], HOLDS, "2 of 3"), ([1, 9, 9], FAILS, "1 of 3"), ([1, 9, 3.0], OPEN, "of 3")],
 )
-def test_siamese_cbow_beats_word2vec_of_the_same_texts_where_it_is_better_on_over_half_of_the_datasets(
-    tmp_path, ours, holds, better
-):
-    rows = [
-        sets(NEIGHBORS, None, "books", *ours),
-        sets(WORDS, "cbow", "books", 0.3, 0.3, 0.3),
-        sets(WORDS, "sif", "books", 0.9, 0.9, 0.9),
-    ]
-    claims, _ = check(tmp_path, {"siamese_table1": rows})
-    assert [each for each, _ in claims[SIAMESE]] == [holds] and f"better on {better} datasets" in claims[SIAMESE][0][1]
+def test_siamese_cbow_beats_word2vec_where_it_is_better_on_over_half_of_the_datasets(tmp_path, ours, verdict, better):
+    claims = check_sets(
+        tmp_path,
+        sets(NEIGHBORS, None, "books", ours),
+        sets(WORDS, "cbow", "books", [3.0, 3.0, 3.0]),
+        sets(WORDS, "sif", "books", [0.1, 0.1, 0.1]),  # neither of the two kinds of word2vec
+        sets(WORDS, "cbow", "reddit", [0.1, 0.1, 0.1]),  # from other texts
+    )
+    assert verdicts(claims, SIAMESE) == [verdict] and f"{better} datasets" in claims[SIAMESE][0]["figures"]
 
 
 def test_siamese_cbow_is_compared_with_both_kinds_of_word2vec(tmp_path):
-    rows = [
-        sets(NEIGHBORS, None, "books", 0.5),
-        sets(WORDS, "cbow", "books", 0.4),
-        sets(WORDS, "skip_gram", "books", 0.6),
-    ]
-    claims, _ = check(tmp_path, {"siamese_table1": rows})
-    assert [each for each, _ in claims[SIAMESE]] == [True, False]
-
-
-def test_siamese_cbow_is_not_compared_with_word2vec_of_other_texts(tmp_path):
-    rows = [sets(NEIGHBORS, None, "books", 0.5), sets(WORDS, "cbow", "reddit", 0.4)]
-    assert SIAMESE not in check(tmp_path, {"siamese_table1": rows})[0]
+    rows = [sets(WORDS, "cbow", "books", [5.0]), sets(WORDS, "skip_gram", "books", [1.0])]
+    claims = check_sets(tmp_path, sets(NEIGHBORS, None, "books", [2.5]), *rows)
+    assert verdicts(claims, SIAMESE) == [HOLDS, FAILS]
 
 
 @pytest.mark.parametrize(
-    ("ours", "stop_words", "holds", "count"),
+    ("words", "of_all", "verdict", "count"),
     [
-        ("to of the a horse king", 0.2, True, 4),
-        ("to of horse king ship sea", 0.2, False, 2),
-        ("to of the a horse king", 0.7, False, 4),  # no more than among all words
+        ("to of the a in on at for that and", 0.2, HOLDS, 10),
+        ("to of the a horse king", 0.2, OPEN, 4),
+        ("horse king ship sea whale wind sail mast", 0.2, FAILS, 0),
+        ("to of the a in on", 0.7, OPEN, 6),  # hardly more than among all words
     ],
 )
-def test_function_words_have_small_norms_where_most_of_the_smallest_are_stop_words(
-    tmp_path, ours, stop_words, holds, count
-):
-    norms = {"smallest": ours.split(), "largest": [], "paper_smallest": ["to", "in"], "stop_words": stop_words}
+def test_function_words_have_small_norms_by_the_exact_interval_of_a_proportion(tmp_path, words, of_all, verdict, count):
+    norms = {"smallest": words.split(), "largest": [], "paper_smallest": ["to", "in"], "stop_words": of_all}
     claims, _ = check(tmp_path, {"norms": norms})
-    ((each, figures),) = claims[NORMS]
-    assert each == holds
-    assert figures.startswith(f"of the 6 words with the smallest norms {count} are stop words") and figures.endswith(
-        "1 are among the paper's ten"
-    )
-    assert f"{100 * stop_words:.0f} %" in figures
+    (claim,) = claims[NORMS]
+    assert claim["verdict"] == verdict
+    assert f"norms {count} are stop words" in claim["figures"] and f"{100 * of_all:.0f} %" in claim["figures"]
+    if count == 10:  # none of ten fails: the lower end is 0.025 to the power of a tenth
+        assert claim["low"] == pytest.approx(0.025**0.1 - 0.5)
+
+
+@pytest.mark.parametrize(("first", "last", "verdict"), [(0.5, 0.8, HOLDS), (0.8, 0.5, FAILS), (0.5, 0.501, OPEN)])
+def test_the_first_layer_attends_near_where_its_mean_distance_is_smaller(tmp_path, first, last, verdict):
+    words = np.random.default_rng(0).integers(3, 20, 300)
+    noise = np.random.default_rng(1).normal(scale=0.2, size=(2, 300))
+    noise -= (noise * words).sum(1, keepdims=True) / words.sum()
+    sums = (np.array([[first], [last]]) + noise) * words
+    layers = [[1 - first, first], [0.0, 1.0], [1 - last, last]]
+    items = FakeItems(small=(np.stack([sums[0], sums[0], sums[1]]), words))
+    claims, _ = check(tmp_path, {"attention": {"small": {"layers": layers, "uniform": [0.5, 0.5]}}}, items)
+    (claim,) = claims[ATTENTION]
+    assert claim["verdict"] == verdict and claim["margin"] == pytest.approx(last - first)
+    assert claim["low"] < claim["margin"] < claim["high"]
+    assert claim["figures"] == f"`small`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
+
+
+# -- the page ---------------------------------------------------------------------------------------------------------
 
 
 def test_every_claim_without_numbers_is_marked_as_not_measured(tmp_path):
-    claims, page = check(tmp_path, {})
-    assert claims == {}
+    page = Page(tmp_path)
+    write_claims(page, None)
+    page.save()
+    lines = (tmp_path / "README.md").read_text("utf-8").splitlines()
     every = (TRANSFORMER, LSTM, CAPTIONS, NEWS, TENTH, ATTENTION, SIAMESE, NORMS)
     for claim in every:
-        (line,) = [line for line in page.splitlines() if line.startswith(f"| {claim} |")]
+        (line,) = [line for line in lines if line.startswith(f"| {claim} |")]
         assert "| not measured |" in line and ("Yang et al." in line or "Kenter et al." in line)
-    assert page.count("not measured") == len(CLAIMS) == len(every)
+    assert len(CLAIMS) == len(every)
 
 
-@pytest.mark.parametrize(("first", "last", "holds"), [([0.5, 0.5], [0.2, 0.8], True), ([0.2, 0.8], [0.5, 0.5], False)])
-def test_the_first_layer_attends_near_where_its_mean_distance_is_smaller(tmp_path, first, last, holds):
-    claims, _ = check(tmp_path, {"attention": {"small": {"layers": [first, [0.0, 1.0], last], "uniform": [0.5, 0.5]}}})
-    assert claims[ATTENTION] == [
-        (holds, f"`small`: mean distance {first[1]:.2f} in the first layer, {last[1]:.2f} in the last")
-    ]
+def test_the_committed_report_claims_what_its_stored_values_allow(tmp_path):
+    values = json.loads((REPORT / "report.json").read_text("utf-8"))
+    stored = values.pop("claims")
+    page = Page(tmp_path)
+    page.values |= values
+    write_claims(page, None)
+    page.save()
+    assert json.loads((tmp_path / "report.json").read_text("utf-8"))["claims"] == stored
+    assert (REPORT / "README.md").read_text("utf-8").endswith((tmp_path / "README.md").read_text("utf-8"))

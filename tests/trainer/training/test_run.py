@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from tests.trainer.training.tiny_runs import read_metrics, read_results, write
+from trainer.evaluation.sts_matrix import has_route
 
 
 def test_a_run_writes_all_documented_files(run_trainer, preset, tmp_path):
@@ -21,6 +22,7 @@ def test_a_run_writes_all_documented_files(run_trainer, preset, tmp_path):
     assert results["response_prediction"]["split"] == "test" and results["response_prediction"]["queries"] == 120
     assert set(results["snli"]) >= {"accuracy", "split"}
     assert set(results["stsb"]) == set(results["stsb_tuned"]) == {"dev", "test"}
+    assert has_route(folder / "model")  # the matrix of stsb_tuned
     assert results["run"]["steps"] == 12 and results["run"]["pairs"] == 12 * 16
     rows = read_metrics(folder)
     assert [row["step"] for row in rows if "dev" in row] == [0, 4, 8, 12]

@@ -1,0 +1,152 @@
+"""The tuned matrix in a published folder: the route gives the score of results.json, and damage gives one line."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from datasets import Dataset
+from safetensors.torch import load_file, save_file
+from scipy import stats
+from sentence_transformers import SentenceTransformer
+from transformers import AutoModel
+
+from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
+from tests.conftest import WORDS
+from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close, make_model
+from trainer.evaluation import __main__ as evaluation
+from trainer.evaluation.evaluators import evaluate_encoder
+from trainer.evaluation.results import read_results
+from trainer.evaluation.sts_matrix import has_route, read_matrix
+from trainer.publish.__main__ import main as publish
+from trainer.publish.folder import build_folder
+from trainer.publish.verify import embed_all_sides, verify_folder
+
+MATRIX_FILE = "model/1_Router/sts_0_Dense/model.safetensors"
+
+
+def invented_stsb() -> dict[str, Dataset]:
+    random = np.random.default_rng(0)
+
+    def split(pairs: int) -> Dataset:
+        first = [random.choice(WORDS[:40], 5).tolist() for _ in range(pairs)]
+        changed = random.integers(0, 6, pairs)
+        second = [
+            words[: 5 - n] + random.choice(WORDS[:40], n).tolist() for words, n in zip(first, changed, strict=True)
+        ]
+        return Dataset.from_dict({
+            "sentence1": [" ".join(words) for words in first], "sentence2": [" ".join(words) for words in second],
+            "score": (5.0 - changed).tolist(), "genre": ["news", "captions"] * (pairs // 2),
+        })  # fmt: skip
+
+    return {"train": split(120), "validation": split(60), "test": split(60)}
+
+
+@pytest.fixture(scope="module")
+def stsb() -> dict[str, Dataset]:
+    return invented_stsb()
+
+
+@pytest.fixture(scope="module")
+def tuned_run(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, stsb: dict[str, Dataset]) -> Path:
+    """A finished run with tuned scores."""
+    run = tmp_path_factory.mktemp("runs") / "tuned"
+    model = make_model("dan", len(tiny_tokenizer))
+    matrices: dict[str, np.ndarray] = {}
+    results = evaluate_encoder(
+        Encoder(model, tiny_tokenizer), {"stsb": stsb}, "both", ["stsb", "stsb_tuned"], matrices=matrices
+    )
+    build_folder(
+        model, tiny_tokenizer, run / "model", results=results, settings=SETTINGS, sts_matrix=matrices["stsb_tuned"]
+    )
+    (run / "results.json").write_text(json.dumps(results))
+    (run / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
+    return run
+
+
+def angular_pearson(first: np.ndarray, second: np.ndarray, gold: list[float]) -> float:
+    cosines = (first.astype(float) * second).sum(1) / np.linalg.norm(first, axis=1) / np.linalg.norm(second, axis=1)
+    return float(stats.pearsonr(-np.arccos(cosines.clip(-1, 1)), gold).statistic)
+
+
+def score_by_route(model: Path, pairs: Dataset) -> float:
+    """The tuned Pearson's r as a reader of the card computes it."""
+    encoder = SentenceTransformer(str(model), device="cpu")
+    first, second = (encoder.encode(pairs[side][:], task="sts") for side in ("sentence1", "sentence2"))
+    return angular_pearson(first, second, pairs["score"][:])
+
+
+@pytest.mark.parametrize(("split", "name"), [("validation", "dev"), ("test", "test")])
+def test_the_route_of_the_loaded_folder_gives_the_tuned_score(tuned_run, stsb, split, name):
+    results = read_results(tuned_run / "results.json")
+    expected = results["stsb_tuned"][name]["all"]["pearson"]
+    assert abs(expected - results["stsb"][name]["all"]["pearson"]) > 1e-3  # the matrix is not the identity
+    assert score_by_route(tuned_run / "model", stsb[split]) == pytest.approx(expected, abs=1e-5)
+
+
+def test_the_other_readers_get_the_same_vectors_with_a_matrix(tuned_run, tiny_tokenizer, tmp_path):
+    vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    model = SentenceTransformer(str(tuned_run / "model"), device="cpu")
+    assert close(model.encode(TEXTS), vectors.inputs) and close(model.encode_document(TEXTS), vectors.responses)
+    batch = tiny_tokenizer(TEXTS, padding=True, return_tensors="pt")
+    ids = {"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"]}
+    assert close(AutoModel.from_pretrained(tuned_run / "model")(**ids).pooler_output.detach(), vectors.inputs)
+
+
+def test_the_card_shows_the_route_only_of_a_tuned_model(tuned_run, tiny_tokenizer, tmp_path):
+    assert 'task="sts"' in (tuned_run / "model" / "README.md").read_text()
+    untuned = build_folder(
+        make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, tmp_path / "model", results={}, settings={}
+    )
+    assert 'task="sts"' not in (untuned / "README.md").read_text()
+    assert not has_route(untuned) and read_matrix(untuned) is None
+
+
+def test_verification_fails_where_the_route_has_another_matrix(tuned_run):
+    matrix = read_matrix(tuned_run / "model")
+    verify_folder(tuned_run / "model", sts_matrix=matrix)
+    with pytest.raises(InputError, match="task=sts differ"):
+        verify_folder(tuned_run / "model", sts_matrix=matrix @ np.diag(np.linspace(1, 2, len(matrix))))
+
+
+@pytest.mark.parametrize("damage", ["cut short", "not a number", "not square", "missing"])
+def test_a_damaged_matrix_is_refused_in_one_line(tuned_run, tmp_path, capsys, damage):
+    run = Path(shutil.copytree(tuned_run, tmp_path / "run"))
+    path = run / MATRIX_FILE
+    weight = load_file(path)["linear.weight"]
+    if damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-20])
+    elif damage == "missing":
+        path.unlink()
+    else:
+        save_file({"linear.weight": weight * torch.nan if damage == "not a number" else weight[:3].clone()}, path)
+    assert publish([str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert str(path) in line and "--update" in line
+
+
+def test_tuned_scores_are_not_published_without_the_matrix_and_evaluation_writes_it(
+    tuned_run, stsb, tiny_tokenizer, tmp_path, capsys, monkeypatch
+):
+    run = tmp_path / "run"
+    build_folder(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, run / "model", results={}, settings=SETTINGS)
+    for name in ("results.json", "config.yaml"):
+        (run / name).write_bytes((tuned_run / name).read_bytes())
+    argv = [str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]
+    capsys.readouterr()  # progress bars
+    assert publish(argv) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "lacks the matrix of the scores stsb_tuned" in line
+    monkeypatch.setattr(evaluation, "load_data", lambda args: {"stsb": stsb})
+    command = [str(run / "model"), "--tasks", "stsb_tuned", "--stsb", "any"]
+    assert evaluation.main([*command, "--output", str(run / "other.json")]) == 0
+    assert not has_route(run / "model")  # only the run's own results.json and its matrix belong together
+    assert evaluation.main([*command, "--update", str(run / "results.json")]) == 0
+    expected = read_results(run / "results.json")["stsb_tuned"]["test"]["all"]["pearson"]
+    assert score_by_route(run / "model", stsb["test"]) == pytest.approx(expected, abs=1e-5)
+    assert publish(argv) == 0 and 'task="sts"' in (run / "model" / "README.md").read_text()
