@@ -116,7 +116,7 @@ def seconds(value: Any) -> float:
     except (TypeError, ValueError, OverflowError):
         pass
     raise BrokenLineError(
-        "wrong time", f"expected a number or a time in ISO 8601, found another {type(value).__name__}"
+        "wrong time", f"expected a number or a time in ISO 8601, found a value of type {type(value).__name__}"
     )
 
 

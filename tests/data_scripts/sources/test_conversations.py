@@ -114,8 +114,8 @@ def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(t
     tsv.write_bytes(b"input\tresponse\nhow are you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
     assert run(tsv, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
-    assert f"{tsv}:3: wrong number of fields (expected 2, found 1)" in printed
-    assert f"{tsv}:4: not UTF-8 (byte 0xe9 at 4)" in printed
+    assert f"{tsv.name}:3: wrong number of fields (expected 2, found 1)" in printed
+    assert f"{tsv.name}:4: not UTF-8 (byte 0xe9 at 4)" in printed
     assert report(tmp_path / "out")["lines left out"] == {"wrong number of fields": 1, "not UTF-8": 1}
     assert len(read(tmp_path / "out")) == 2
 

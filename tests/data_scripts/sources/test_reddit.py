@@ -191,8 +191,8 @@ def test_broken_lines_are_shown_and_reported(tmp_path, capsys):
     assert run(dump, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     assert report(tmp_path / "out")["lines left out"] == {"not JSON": 1, "missing field": 1}
-    assert f"{dump}:2: not JSON" in printed
-    assert f"{dump}:4: missing field" in printed
+    assert f"{dump.name}:2: not JSON" in printed
+    assert f"{dump.name}:4: missing field" in printed
     assert len(read(tmp_path / "out")) == 1
 
 

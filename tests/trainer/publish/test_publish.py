@@ -253,7 +253,7 @@ def test_the_folder_of_an_unfinished_run_is_refused(tmp_path: Path, capsys):
 
 def test_results_that_are_not_json_are_refused(dan_run: Path, capsys):
     (dan_run / "results.json").write_text('{"snli": ')
-    assert "results.json or config.yaml is not readable" in refusal(capsys, dan_run, "--hub_model_id", "me/x")
+    assert "results.json: not a readable results file" in refusal(capsys, dan_run, "--hub_model_id", "me/x")
 
 
 @pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space", "-/-"])

@@ -171,8 +171,8 @@ def test_names_are_readable_safe_and_different(preset):
     runs = planned(preset, "pairs=a/b,a_b,../c", f"model_config={long}", "tasks.response_prediction=0.5")
     assert len(runs) == 6 and all("/" not in name and len(name) < 60 for name in runs)
     assert "pairs=a_b" in runs and "pairs=.._c" in runs and "tasks.response_prediction=0.5" in runs
-    names = "learning_rate warmup snli_share late_from late_learning_rate table_learning_rate max_grad_norm"
-    varied = [*names.split(), "model_config.token_dropout"]
+    names = "learning_rate warmup late_from late_learning_rate table_learning_rate max_grad_norm"
+    varied = [*names.split(), "model_config.token_dropout", "model_config.initializer_range"]
     many = planned(preset, *(f"{name}=0.123456789" for name in varied), grid=True)
     assert max(map(len, many)) <= 150
 
