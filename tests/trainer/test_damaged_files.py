@@ -243,7 +243,7 @@ def test_a_report_cannot_replace_a_file_or_be_made_of_no_data(
     assert str(folder / "file") in check_refused(capsys, "trainer.report.__main__", *argv, folder / "file")
     (tmp_path / "report" / "README.md").mkdir(parents=True)
     assert "README.md" in check_refused(capsys, "trainer.report.__main__", *argv, tmp_path / "report")
-    argv = (folder / "run", "--data", folder / "nowhere", "-o", tmp_path / "report")
+    argv = (folder / "run", "--data", folder / "nowhere", "-o", tmp_path / "new")
     assert "no such folder" in check_refused(capsys, "trainer.report.__main__", *argv)
 
 

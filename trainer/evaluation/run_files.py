@@ -12,6 +12,7 @@ from trainer.evaluation.results import read_results
 
 # Parts of results.json whose values are mappings too.
 NESTED = ("leakage", "export", "baselines", "stsb_errors")
+MAPPINGS = ("run", "licenses", "seeds", "full_precision", *NESTED, *EVALUATORS)
 
 
 def read_run_results(path: Path) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def read_run_results(path: Path) -> dict[str, Any]:
         InputError: the file is missing or damaged, or a part has another form than an evaluation writes.
     """
     results = read_results(path)
-    for name, part in results.items():
+    for name, part in ((name, results[name]) for name in MAPPINGS if name in results):
         is_nested = name in NESTED or (name in EVALUATORS and isinstance(part, Mapping) and "split" not in part)
         values = part.values() if is_nested and isinstance(part, Mapping) else []
         if not isinstance(part, Mapping) or not all(isinstance(value, Mapping) for value in values):
