@@ -15,6 +15,7 @@ from data_scripts.write.files import make_folder, remove_temporary_files, write_
 from data_scripts.write.locks import LOCK, lock_inside, locked
 from data_scripts.write.records import RECORD, has_record, write_record
 from trainer.arguments import Arguments
+from trainer.evaluation.run_files import read_settings
 from trainer.publish.model_files import find_other_files
 
 # Options that a resumed run may change, because they do not affect training.
@@ -100,7 +101,7 @@ def _check_resumable(folder: Path, arguments: Arguments) -> None:
     if not (_config(folder).is_file() and list_checkpoints(folder)):
         raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
     # A config.yaml that is older than an option lacks it: the run used the default.
-    before = asdict(type(arguments)()) | yaml.safe_load(_config(folder).read_text(encoding="utf-8"))
+    before = asdict(type(arguments)()) | read_settings(_config(folder))
     now = asdict(arguments)
     changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
     if changed:

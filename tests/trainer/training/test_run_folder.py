@@ -192,3 +192,10 @@ def test_a_checkpoint_replaces_others_but_no_folder_of_the_user_s(tmp_path):
 
 def test_the_record_says_what_it_is(run):
     assert json.loads((run / RECORD).read_text()) == {"kind": "run", "files": []}
+
+
+@pytest.mark.parametrize("content", ["", "- a list", "{unclosed"])
+def test_a_run_with_a_damaged_config_is_not_resumed(run, content):
+    (run / "config.yaml").write_text(content)
+    with pytest.raises(InputError, match=r"config\.yaml: (not readable as YAML|expected the settings of a run)"):
+        start(run, resume=True)
