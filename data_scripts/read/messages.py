@@ -115,9 +115,7 @@ def seconds(value: Any) -> float:
             return number
     except (TypeError, ValueError, OverflowError):
         pass
-    raise BrokenLineError(
-        "wrong time", f"expected a number or a time in ISO 8601, found a value of type {type(value).__name__}"
-    )
+    raise BrokenLineError("wrong time", f"expected a number or a time in ISO 8601, found {type(value).__name__}")
 
 
 def _number_or_time(text: str) -> float | datetime:

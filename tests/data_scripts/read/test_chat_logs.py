@@ -315,8 +315,8 @@ def bytes_of(path: Path, content: bytes) -> Path:
             ),
             [
                 "c.jsonl:2: missing field (thread)",
-                "c.jsonl:3: wrong time (expected a number or a time in ISO 8601, found a value of type str)",
-                "c.jsonl:4: wrong time (expected a number or a time in ISO 8601, found a value of type float)",
+                "c.jsonl:3: wrong time (expected a number or a time in ISO 8601, found str)",
+                "c.jsonl:4: wrong time (expected a number or a time in ISO 8601, found float)",
                 "c.jsonl:5: wrong type (thread should be a text or a number, found list)",
                 "c.jsonl:6: wrong type (text should be a text, found NoneType)",
             ],
@@ -350,7 +350,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
             ),
             [
                 "c.json:1: message 2: wrong type (author should be an object, found NoneType)",
-                "c.json:1: message 3: wrong time (expected a number or a time in ISO 8601, found a value of type NoneType)",
+                "c.json:1: message 3: wrong time (expected a number or a time in ISO 8601, found NoneType)",
             ],
         ),
         (
