@@ -84,6 +84,8 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
+    if not output.is_dir():
+        raise InputError(f"--output {output}: is a file, expected a folder; name another one")
     if not has_record(output, kind):
         raise InputError(
             f"--output {output}: exists and is not a {kind} that a command wrote (no {RECORD} there); name another "
