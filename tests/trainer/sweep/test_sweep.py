@@ -29,9 +29,11 @@ STAND_IN = """
 import json, os, sys, time
 from pathlib import Path
 import numpy as np
+from trainer import command_line
 from trainer.command_line import parse_arguments
 from trainer.training.run_folder import begin_run, open_folder
 
+command_line.config_fields = lambda model_type: {"token_dropout", "hidden_sizes"}  # reading them imports torch
 arguments = parse_arguments(sys.argv[1:])
 folder = Path(arguments.output_dir)
 opened = open_folder(folder, arguments)
