@@ -90,6 +90,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     assert "Rhymes: give two lines that rhyme similar embeddings" in card and "mean cosine" in card
     assert (folder / "model" / "bow_encoder.py").is_file()
 
+    (tmp_path / "nothing").mkdir()
     assert report([str(folder), "-o", str(tmp_path / "report"), "--data", str(tmp_path / "nothing")]) == 0
     page = (tmp_path / "report" / "README.md").read_text()
     assert "bag of words, rhymes" in page
