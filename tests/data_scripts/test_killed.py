@@ -132,7 +132,11 @@ def _serve() -> None:
     import matplotlib.backends.backend_agg
     import matplotlib.figure  # noqa: F401 (for the card)
 
-    import data_scripts.sources.reddit  # noqa: F401 (inherited by the forks)
+    # Inherited by the forks, which otherwise take seconds to import them.
+    import data_scripts.join.engines
+    import data_scripts.join.replies
+    import data_scripts.sources.reddit
+    import data_scripts.write.pairs  # noqa: F401
     from data_scripts.__main__ import main
     from data_scripts.write import comments
 
