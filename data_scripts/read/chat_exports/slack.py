@@ -96,7 +96,7 @@ def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
         if len(content) > MAX_FILE_BYTES:
             raise BrokenLineError("file that is too large", f"the limit is {MAX_FILE_BYTES >> 20} MiB")
         return list_of_objects(json.loads(content), file.name)
-    # RuntimeError is that of an encrypted file, NotImplementedError that of an unknown compression.
+    # zipfile raises a RuntimeError for an encrypted file, and a subclass of it for an unknown compression.
     except (ValueError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
         log.broken.add("file that is not JSON", str(file), str(error))
     except BrokenLineError as error:
