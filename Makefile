@@ -49,6 +49,9 @@ lint: $(INSTALLED)  ## check style, spelling, types and the directions of import
 bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name runs one benchmark)
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
 
+soak: $(INSTALLED)  ## inject faults of every kind and print a table of what was lost (under an hour; ONLY=name runs one)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $(if $(ONLY),--only $(ONLY))
+
 # The report's datasets. A folder that exists is not rebuilt; one that is missing is built from the downloaded originals.
 PLAN ?= trainer/report/small.yaml
 DATASETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
@@ -71,4 +74,4 @@ data/stsb data/sts data/cqa: | $(INSTALLED)
 report: $(INSTALLED) | $(DATASETS)  ## reproduce the tables and figures of both papers (75 minutes on two cores; ORIGINALS=folder names the downloaded data)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
-.PHONY: report help install train demo test lint bench
+.PHONY: report help install train demo test lint bench soak
