@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK := $(VENV)/.installed-spark
+CHECKS := $(VENV)/.installed-check
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -18,6 +19,10 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 
 $(SPARK): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark]'
+	touch $@
+
+$(CHECKS): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[check]'
 	touch $@
 
 install: $(INSTALLED)  ## build the environment in .venv (PYTHON=python3.12 selects an interpreter)
@@ -39,12 +44,28 @@ demo: runs/quickstart/model  ## open a page that compares sentences and suggests
 test: $(INSTALLED) $(SPARK)  ## run the test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
 
-lint: $(INSTALLED)  ## check style, spelling, types and the directions of imports
+# The versions that pyproject.toml states as the oldest, with the newest versions of what these depend on.
+.venv-min/constraints.txt: pyproject.toml
+	$(PYTHON) -m venv .venv-min
+	.venv-min/bin/python -m pip install --quiet --disable-pip-version-check uv
+	.venv-min/bin/uv pip compile --quiet --resolution lowest-direct --all-extras --no-annotate --no-header pyproject.toml -o $@
+
+test-min: .venv-min/constraints.txt  ## run the test suite on the oldest supported versions, in .venv-min
+	$(MAKE) test VENV=.venv-min CONSTRAINTS=$<
+
+test-new:  ## run the test suite on the newest versions, in .venv-new
+	$(MAKE) test VENV=.venv-new CONSTRAINTS=/dev/null
+
+lint: $(INSTALLED)  ## check style, spelling, types, the directions of imports, and code patterns known as insecure
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/codespell
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo --no-cache
+	$(BIN)/bandit --quiet --configfile pyproject.toml --recursive modeling_convsim data_scripts trainer model_cards
+
+audit: $(CHECKS)  ## compare the installed packages with the published vulnerabilities (needs the internet)
+	$(BIN)/pip-audit --strict --skip-editable --local
 
 bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name runs one benchmark)
 	$(BIN)/python -m tests.benchmarks $(if $(ONLY),--only $(ONLY))
@@ -74,4 +95,4 @@ data/stsb data/sts data/cqa: | $(INSTALLED)
 report: $(INSTALLED) | $(DATASETS)  ## reproduce the tables and figures of both papers (75 minutes on two cores; ORIGINALS=folder names the downloaded data)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
-.PHONY: report help install train demo test lint bench soak
+.PHONY: report help install train demo test test-min test-new lint audit bench soak

@@ -39,7 +39,10 @@ def write_pairs_card(
         sizes: split -> its rows and its bytes in memory, for splits that have rows.
     """
     metadata = _metadata(folder, license_id, report, statistics, sizes)
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False)
+    # The card is Markdown; the filters escape what users' files contribute.
+    environment = jinja2.Environment(  # nosec B701
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, autoescape=False
+    )
     environment.filters |= {"escaped": escape_text, "code": code_span}
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         metadata=yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True),

@@ -1,5 +1,6 @@
 """When torch and transformers are imported and the models registered; each test starts a new Python process."""
 
+import json
 import os
 import subprocess
 import sys
@@ -29,9 +30,9 @@ if __name__ == "__main__":
 """
 
 
-def python(*words: str | Path, cwd: Path = ROOT) -> subprocess.CompletedProcess:
+def python(*words: str | Path, cwd: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
     """Runs Python with the clone's packages; it must succeed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", **variables}
     done = subprocess.run([sys.executable, *words], cwd=cwd, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-2000:]
     return done
@@ -57,16 +58,62 @@ def test_help_imports_no_heavy_package(command):
     assert "argparse" in packages and not packages & HEAVY
 
 
-@pytest.mark.parametrize(
-    "statement",
-    [
-        "import modeling_convsim",
-        "from modeling_convsim.modeling_base import ConvSimConfig",
-        "from modeling_convsim.encoding import Encoder",
-    ],
+STATEMENTS = (
+    "import modeling_convsim",
+    "from modeling_convsim.modeling_base import ConvSimConfig",
+    "from modeling_convsim.encoding import Encoder",
 )
-def test_import_registers_the_models(statement):
-    assert python("-c", f"{statement}; {REGISTERED}").stdout == "DAN\n"
+# Imports the libraries once, then runs each statement in a fork, and at last imports every module of the project.
+IMPORTS = """
+import json, os, pkgutil, sys
+from importlib import import_module
+
+connections = []
+
+def watch(event, arguments):
+    if event in ("socket.connect", "socket.getaddrinfo", "socket.sendto"):
+        connections.append(f"{event} {arguments[1:]}")
+
+sys.addaudithook(watch)
+import torch, transformers
+assert "modeling_convsim" not in sys.modules
+
+def run(statement):
+    read, write = os.pipe()
+    if os.fork() == 0:
+        exec(statement)
+        from transformers import AutoConfig
+        os.write(write, AutoConfig.for_model("convsim_dan").label.encode())
+        os._exit(0)
+    os.wait()
+    os.close(write)
+    return os.read(read, 100).decode()
+
+labels = {statement: run(statement) for statement in sys.argv[1:]}
+modules = [
+    module.name
+    for package in map(import_module, ("modeling_convsim", "data_scripts", "trainer"))
+    for module in pkgutil.walk_packages(package.__path__, package.__name__ + ".")
+    if module.name.rpartition(".")[2] not in ("__main__", "app")
+]
+for module in modules:
+    import_module(module)
+print(json.dumps({"labels": labels, "modules": len(modules), "connections": connections}))
+"""
+
+
+@pytest.fixture(scope="module")
+def imports() -> dict:
+    return json.loads(python("-c", IMPORTS, *STATEMENTS, HF_HUB_OFFLINE="0").stdout.splitlines()[-1])
+
+
+@pytest.mark.parametrize("statement", STATEMENTS)
+def test_import_registers_the_models(imports, statement):
+    assert imports["labels"][statement] == "DAN"
+
+
+def test_no_import_uses_the_network(imports):
+    assert imports["modules"] > 150 and imports["connections"] == []
 
 
 def test_import_in_a_module_run_with_dash_m_registers_the_models(tmp_path):

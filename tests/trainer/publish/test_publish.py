@@ -32,7 +32,7 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding import Encoder
-from tests.loopback_hub import WRITE_TOKEN, LoopbackHub, Repository
+from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
 from trainer.publish.verify import embed_all_sides, verify_folder
@@ -283,6 +283,8 @@ def test_a_dry_run_of_a_metric_is_refused_and_not_pushed(capsys):
 
 # -- the Hub ----------------------------------------------------------------------------------------------------------
 
+UNKNOWN_TOKEN = "hf_unknown"
+TOKENS = (UNKNOWN_TOKEN, READ_TOKEN, WRITE_TOKEN)
 PUSH = """
 import contextlib, io, json, os, sys
 from pathlib import Path
@@ -300,6 +302,7 @@ def command(name, token, *arguments):
     error = io.StringIO()
     with contextlib.redirect_stderr(error):
         code = publish_command.main(list(arguments))
+    print(error.getvalue())
     answers[name] = {"code": code, "error": [l for l in error.getvalue().splitlines() if l.startswith("error")]}
 
 command("missing token", None, run, "--hub_model_id", "me/talker")
@@ -384,6 +387,7 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
     """A run pushed to a Hub on loopback, and loaded by name, each in a separate process."""
     folder = tmp_path_factory.mktemp("hub")
     run = make_run(folder / "tiny", tiny_tokenizer)
+    printed = []
     with LoopbackHub() as server:
 
         def python(code: str, *arguments: str, cwd: Path, **variables: str) -> Any:
@@ -392,6 +396,7 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
                 [sys.executable, "-c", code, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
             )
             assert done.returncode == 0, done.stderr
+            printed.append(done.stdout + done.stderr)
             return json.loads(done.stdout.splitlines()[-1])
 
         pushed = python(PUSH, str(run), json.dumps(TEXTS[:3]), cwd=ROOT)
@@ -404,9 +409,13 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
         has_gradio = importlib.util.find_spec("gradio") is not None
         page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", PYTHONPATH=str(folder / "space"))
     vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    written = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    for (_, name), repository in server.repositories.items():
+        written |= {f"{name}/{path}": data for *_, files in repository.commits for path, data in files.items()}
     return SimpleNamespace(
-        repositories=server.repositories, run=run, pushed=pushed, pulled=pulled, page=page, vectors=vectors
-    )
+        repositories=server.repositories, run=run, pushed=pushed, pulled=pulled, page=page, vectors=vectors,
+        written=written, printed="".join(printed),
+    )  # fmt: skip
 
 
 def borrow_code(repository: Repository) -> Repository:
@@ -447,6 +456,13 @@ def test_sentence_transformers_reads_a_repository_by_name(hub):
 def test_encoder_reads_a_repository_by_name(hub):
     assert close(hub.pulled["found"]["me/talker Encoder"], hub.vectors.inputs)
     assert close(hub.pulled["found"]["me/talker Encoder, responses"], hub.vectors.responses)
+
+
+def test_no_token_is_printed_or_written(hub) -> None:
+    assert "write access" in hub.printed
+    assert {f"{hub.run}/results.json", "me/talker/README.md"} <= hub.written.keys()
+    assert not [token for token in TOKENS if token in hub.printed]
+    assert not [path for path, data in hub.written.items() if any(token.encode() in data for token in TOKENS)]
 
 
 @pytest.mark.parametrize(
