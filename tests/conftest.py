@@ -3,6 +3,8 @@
 import os
 from pathlib import Path
 
+os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
+
 import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast

@@ -1,15 +1,13 @@
 """The documents are correct: Python snippets run, options of commands exist, links lead to files."""
 
 import functools
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.forking import run_python
 from trainer.command_line import parse_arguments
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -36,9 +34,8 @@ def commands() -> list[str]:
 
 def run(folder: Path, *words: str) -> str:
     """The output of a Python command that runs outside of the clone; the command must succeed."""
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1", "COLUMNS": "120"}
-    done = subprocess.run([sys.executable, *words], cwd=folder, env=environment, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-2000:]
+    (done,) = run_python([words], folder, [{"COLUMNS": "120"}])
+    assert done.returncode == 0, done.stdout[-2000:]
     return done.stdout
 
 

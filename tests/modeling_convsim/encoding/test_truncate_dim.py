@@ -1,8 +1,6 @@
 """`truncate_dim`: vectors truncated by the encoder, the command and reply suggestion."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,6 @@ from modeling_convsim.encoding import Encoder, Side
 from modeling_convsim.encoding import __main__ as encoding
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion import __main__ as suggestion
-from tests.conftest import ROOT
 from tests.modeling_convsim.encoding.test_encoding import TEXTS
 from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts, save_model
 from tests.modeling_convsim.tiny_models import DAN, build
@@ -133,20 +130,11 @@ def test_size_out_of_range_is_refused(size, folder, untruncated, tmp_path, capsy
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-def test_command_writes_truncated_vectors(processes, folder, untruncated, tmp_path):
+def test_command_writes_truncated_vectors(folder, untruncated, tmp_path, capsys):
     source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output, "--truncate_dim", 5]
-    done = subprocess.run(
-        [str(part) for part in [*command, "--processes", processes]],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=ROOT,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "wrote 6 vectors of 5 dimensions" in done.stdout
+    assert encoding.main([str(folder), str(source), "-o", str(output), "--truncate_dim", "5"]) == 0
+    assert "wrote 6 vectors of 5 dimensions" in capsys.readouterr().out
     np.testing.assert_allclose(np.load(output), truncate(untruncated.encode(TEXTS), 5), atol=1e-6)
 
 

@@ -11,27 +11,20 @@ import yaml
 from datasets import Dataset
 from safetensors.torch import load_file
 
+from tests.forking import run_python, run_ranks
+
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
 ROOT = Path(__file__).resolve().parents[3]
+RUN = ROOT / "trainer" / "run.py"
 
 
 def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
     out, rendezvous = folder / f"{processes}.pt", folder / "rendezvous"
-    running = [
-        subprocess.Popen(
-            [sys.executable, *map(str, (SCRIPT, out, task, mini_batch, rank, processes, rendezvous))],
-            env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-        )
-        for rank in range(processes)
-    ]  # fmt: skip
-    try:
-        for process in running:
-            printed, _ = process.communicate(timeout=120)
-            assert process.returncode == 0, printed
-    finally:
-        for process in running:
-            process.kill()
+    commands = [
+        (SCRIPT, out, task, str(mini_batch), str(rank), str(processes), rendezvous) for rank in range(processes)
+    ]
+    for done in run_python(commands, environments=[{}] * processes):
+        assert done.returncode == 0, done.stdout
     return torch.load(out)
 
 
@@ -69,54 +62,69 @@ def preset(tmp_path):
     return path
 
 
-def launch(script: Path, preset: Path, output: Path, launcher: list[str], *options: str) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment["PYTHONPATH"] = str(ROOT)
-    command = [sys.executable, *launcher, str(script), str(preset), "--output_dir", str(output), *options]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+def losses(preset: Path, output: Path, *options: str, ranks: int = 1) -> list[float]:
+    done = run_ranks(RUN, preset, "--output_dir", output, "--num_processes", str(ranks), *options, ranks=ranks)
+    assert done.returncode == 0, done.stdout
+    return read_losses(output)
 
 
-def losses(preset: Path, output: Path, launcher: list[str], *options: str) -> list[float]:
-    done = launch(ROOT / "trainer" / "run.py", preset, output, launcher, *options)
-    assert done.returncode == 0, done.stderr
-    rows = [json.loads(line) for line in (output / "metrics.jsonl").read_text().splitlines()]
+def read_losses(folder: Path) -> list[float]:
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     return [row["response_prediction/loss"] for row in rows if "pairs" in row]
 
 
-TWO = ["-m", "accelerate.commands.launch", "--multi_gpu", "--num_processes", "2", "--num_machines", "1"]
-TWO += ["--mixed_precision", "no", "--dynamo_backend", "no"]
+LAUNCH = (
+    "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
+)
 
 
 def test_accelerate_launch_on_two_processes_reproduces_the_losses_of_one(preset, tmp_path):
-    two = losses(preset, tmp_path / "two", TWO, "--num_processes", "2")
-    assert two == pytest.approx(losses(preset, tmp_path / "one", []), rel=1e-5)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "CUDA_VISIBLE_DEVICES": ""}
+    command = [
+        sys.executable,
+        "-m",
+        *LAUNCH.split(),
+        RUN,
+        preset,
+        "--output_dir",
+        tmp_path / "two",
+        "--num_processes",
+        "2",
+    ]
+    done = subprocess.run(
+        command, env=environment | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=240
+    )
+    assert done.returncode == 0, done.stderr
+    assert read_losses(tmp_path / "two") == pytest.approx(losses(preset, tmp_path / "one"), rel=1e-5)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
 
 
 def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(preset, tmp_path):
-    options = yaml.safe_load(preset.read_text())
+    settings = yaml.safe_load(preset.read_text())
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
     dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
-    options |= {
+    settings |= {
         "model_type": "transformer",
         "model_config": {**sizes, **dropout, "embedding_size": 8},
         "eval_every": 3,
         "log_every": 1,
     }
-    preset.write_text(yaml.safe_dump(options))
-    one = losses(preset, tmp_path / "one", [])
-    two = losses(preset, tmp_path / "two", TWO, "--sharded", "true")
+    preset.write_text(yaml.safe_dump(settings))
+    one = losses(preset, tmp_path / "one")
+    two = losses(preset, tmp_path / "two", "--sharded", "true", ranks=2)
     assert two == pytest.approx(one, rel=1e-5)
     expected, actual = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
     # The loss does not depend on the bias of the responses: its gradient is rounding noise, which Adam scales up.
     expected.pop("response_head.layers.1.bias")
     for name, value in expected.items():
         torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
-    stopped = launch(SCRIPT.with_name("interrupted_run.py"), preset, tmp_path / "stopped", TWO, "--sharded", "true")
+    interrupted = SCRIPT.with_name("interrupted_run.py")
+    options = ["--num_processes", "2", "--sharded", "true"]
+    stopped = run_ranks(interrupted, preset, "--output_dir", tmp_path / "stopped", *options)
     assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
         "checkpoint-3"
     ]
-    assert losses(preset, tmp_path / "stopped", TWO, "--sharded", "true", "--resume", "true") == two
+    assert losses(preset, tmp_path / "stopped", "--sharded", "true", "--resume", "true", ranks=2) == two
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,91 @@
+"""Run Python commands in forks of a process that has imported the trainer, which saves seconds for each of them.
+
+multiprocessing's fork server is such a process. It has computed nothing: PyTorch's autograd does not work in forks of a
+process that has used it.
+"""
+
+import os
+import runpy
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from multiprocessing import get_context
+from pathlib import Path
+
+_CONTEXT = get_context("forkserver")
+_CONTEXT.set_forkserver_preload(["trainer.training.train", "sentence_transformers"])
+
+
+def run_python(
+    commands: Sequence[Sequence[str | Path]],
+    folder: Path = Path(),
+    environments: Sequence[Mapping[str, str]] = ({},),
+    seconds: float = 120,
+) -> list[subprocess.CompletedProcess]:
+    """Run Python commands at once, and wait for all.
+
+    Args:
+        commands: Python's arguments: a script, "-m" and a module, or "-c" and code, each with arguments.
+        folder: the working directory of all.
+        environments: additional environment variables of each command. Libraries that read a variable when they are
+            imported have its value in this process.
+        seconds: the time after which those that still run are killed.
+
+    Returns:
+        Their exit codes and outputs; `stdout` has both streams.
+    """
+    with tempfile.TemporaryDirectory() as outputs:
+        printed = [Path(outputs, str(number)) for number in range(len(commands))]
+        processes = [
+            _CONTEXT.Process(target=_run, args=(list(map(str, command)), str(folder), dict(environment), output))
+            for command, environment, output in zip(commands, environments, printed, strict=True)
+        ]
+        for process in processes:
+            process.start()
+        end = time.monotonic() + seconds
+        for process in processes:
+            process.join(max(0, end - time.monotonic()))
+            process.kill()
+            process.join()
+        return [
+            subprocess.CompletedProcess(command, process.exitcode or 0, output.read_text(errors="replace"))
+            for command, process, output in zip(commands, processes, printed, strict=True)
+        ]
+
+
+def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subprocess.CompletedProcess:
+    """Run a script in several processes that train together, as `accelerate launch` does.
+
+    Returns:
+        The first that failed, or the first.
+    """
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
+    environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
+    done = run_python([(script, *arguments)] * ranks, environments=environments)
+    return next((one for one in done if one.returncode), done[0])
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _run(command: list[str], folder: str, environment: dict[str, str], output: Path) -> None:
+    os.environ.update(environment)
+    os.chdir(folder)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT)
+    for stream in (1, 2):
+        os.dup2(file, stream)
+    if command[0] == "-m":
+        sys.argv = command[1:]
+        runpy.run_module(command[1], run_name="__main__", alter_sys=True)
+    elif command[0] == "-c":
+        sys.argv = ["-c", *command[2:]]
+        exec(compile(command[1], "<string>", "exec"), {"__name__": "__main__"})
+    else:
+        sys.argv = command
+        runpy.run_path(command[0], run_name="__main__")
