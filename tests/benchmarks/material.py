@@ -127,10 +127,10 @@ SIZES = {
         slow_texts=20,
         sts_pairs=50,
         gpu_batch=64,
-        replies=3_000,
+        replies=1_000,
         queries=50,
         dumped=2_000,
-        many_dumped=20_000,
+        many_dumped=6_000,
     ),
 }
 
