@@ -2,9 +2,27 @@
 
 from collections.abc import Mapping
 
+MAX_MESSAGE = 2_000  # characters
+
 
 class InputError(Exception):
-    """Bad input; the message names the file and line or the option, what was expected and what to do."""
+    """Bad input; the message names the file and line or the option, what was expected and what to do.
+
+    The message is made one line that can be printed (`one_line`), because parts of it come from files and libraries.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+def one_line(text: str, limit: int = MAX_MESSAGE) -> str:
+    """A text as one line of printable characters; the middle of one that is longer than `limit` is left out."""
+    if len(text) > limit:
+        text = f"{text[: limit // 2]} … {text[-limit // 2 :]}"
+    text = " ".join(filter(None, map(str.strip, text.splitlines())))
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def refuse_options(given: Mapping[str, object], reason: str) -> None:
