@@ -45,6 +45,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
+        message = " ".join(message.splitlines())
         self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
 
 

@@ -15,6 +15,19 @@ class InputError(Exception):
         super().__init__(one_line(message))
 
 
+USER_ERRORS = (
+    InputError,
+    OSError,
+)  # what commands print as one line; OSErrors that name no file are printed as they are
+
+
+def user_message(error: Exception) -> str:
+    """The line that a command prints for one of `USER_ERRORS`."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return one_line(f"{error.filename}: {error.strerror}; check the path, its permissions and the disk")
+    return one_line(str(error) or type(error).__name__)
+
+
 def one_line(text: str, limit: int = MAX_MESSAGE) -> str:
     """A text as one line of printable characters; the middle of one that is longer than `limit` is left out."""
     if len(text) > limit:

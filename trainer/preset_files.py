@@ -11,6 +11,8 @@ from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 
 PRESETS = Path(__file__).parent / "presets"
+# PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
+YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 
 def list_presets() -> str:
@@ -48,14 +50,15 @@ def read_preset(path: Path) -> dict[str, Any]:
         )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAML_ERRORS as error:
         raise InputError(f"not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise InputError(f"expected a mapping of options, found {type(values).__name__}")
     base = values.pop("extends", None)
     if base is None:
         return values
-    base_path = path.with_name(f"{base}.yaml")
+    is_name = isinstance(base, str) and Path(base).name == base
+    base_path = path.with_name(f"{base}.yaml") if is_name else path
     if not base_path.is_file() or base_path == path:
         names = sorted(preset.stem for preset in path.parent.glob("*.yaml") if preset != path)
         raise InputError(
