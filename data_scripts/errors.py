@@ -15,7 +15,7 @@ class InputError(Exception):
         super().__init__(one_line(message))
 
 
-USER_ERRORS = (
+USER_ERRORS = (InputError, OSError)  # what commands print as one line
     InputError,
     OSError,
 )  # what commands print as one line; OSErrors that name no file are printed as they are

@@ -5,11 +5,72 @@ from typing import Any
 from hypothesis import strategies as st
 
 SAMPLES = [
-    *("", " ", "\n", "\r", "\t", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u200b", "\ufeff", "\ufffd", "\uffff", "\U0010ffff"),
-    *("\ud800", "\udfff", "\ud83d\ude00", "a\ud800b", "e\u0301\u0302\u0303", "\u0301", "\u202eabc\u202c", "שלום", "مرحبا", "हिन्दी"),
-    *("👩\u200d👩\u200d👧", "🏳️\u200d🌈", "🇩🇪", "👍🏽", "ﬁ", "İ", "ß", "ǅ", "㋿", "日本語", "\U000e0041", "=== x", "-", "nan", "1e999", "٣"),
-    *('"', '""', "'", "\\", ",", "\t\t", "a\tb", "{", "&amp;#x0;", "&#xd800;", "<b>", "[a](b)", "> q", "a@b.de", "http://x.y", "+1 212 555 0123"),
-]  # fmt: skip
+    *(
+        "",
+        " ",
+        "\n",
+        "\r",
+        "\t",
+        "\0",
+        "\x1b[31m",
+        "\x7f",
+        "\x85",
+        "\u2028",
+        "\u200b",
+        "\ufeff",
+        "\ufffd",
+        "\uffff",
+        "\U0010ffff",
+    ),
+    *(
+        "\ud800",
+        "\udfff",
+        "\ud83d\ude00",
+        "a\ud800b",
+        "e\u0301\u0302\u0303",
+        "\u0301",
+        "\u202eabc\u202c",
+        "שלום",
+        "مرحبا",
+        "हिन्दी",
+    ),
+    *(
+        "👩\u200d👩\u200d👧",
+        "🏳️\u200d🌈",
+        "🇩🇪",
+        "👍🏽",
+        "ﬁ",
+        "İ",
+        "ß",
+        "ǅ",
+        "㋿",
+        "日本語",
+        "\U000e0041",
+        "=== x",
+        "-",
+        "nan",
+        "1e999",
+        "٣",
+    ),
+    *(
+        '"',
+        '""',
+        "'",
+        "\\",
+        ",",
+        "\t\t",
+        "a\tb",
+        "{",
+        "&amp;#x0;",
+        "&#xd800;",
+        "<b>",
+        "[a](b)",
+        "> q",
+        "a@b.de",
+        "http://x.y",
+        "+1 212 555 0123",
+    ),
+]
 
 
 def texts(surrogates: bool = True, max_size: int = 30) -> st.SearchStrategy[str]:
@@ -37,7 +98,11 @@ def numbers() -> st.SearchStrategy[Any]:
 def json_values() -> st.SearchStrategy[Any]:
     """Any JSON value, at most a few levels deep."""
     leaves = st.one_of(st.none(), st.booleans(), numbers(), texts())
-    return st.recursive(leaves, lambda children: st.lists(children, max_size=3) | st.dictionaries(texts(max_size=5), children, max_size=3), max_leaves=5)  # fmt: skip
+    return st.recursive(
+        leaves,
+        lambda children: st.lists(children, max_size=3) | st.dictionaries(texts(max_size=5), children, max_size=3),
+        max_leaves=5,
+    )
 
 
 def records(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:

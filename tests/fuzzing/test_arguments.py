@@ -29,12 +29,20 @@ MODULES = {
 }
 # No word names a dataset on the Hub, an existing model or a preset that can be trained: nothing is started.
 WORDS = st.one_of(
-    st.sampled_from(["", "-", "--", "-o", "-h", "--help", "missing.csv", "missing/folder", "a:b", "a@b", "=", "--=", "--x", "0"]),
-    st.sampled_from(["-1", "1e999", "9" * 5_000, "nan", "true", "none", "{}", "[", "[" * 5_000, "@", "%s", "\udcff", "a" * 300]),
-    st.sampled_from(["--output", "--output=", "-omissing/\udcff", "--tasks", "--tasks.snli", "--model_config.x", "--data", "--seed"]),
-    st.sampled_from(["stsb", "sample", "all", "--columns", "text=", "--gap", "1x", "--license", "--split", "--filters", "--engine"]),
+    st.sampled_from(
+        ["", "-", "--", "-o", "-h", "--help", "missing.csv", "missing/folder", "a:b", "a@b", "=", "--=", "--x", "0"]
+    ),
+    st.sampled_from(
+        ["-1", "1e999", "9" * 5_000, "nan", "true", "none", "{}", "[", "[" * 5_000, "@", "%s", "\udcff", "a" * 300]
+    ),
+    st.sampled_from(
+        ["--output", "--output=", "-omissing/\udcff", "--tasks", "--tasks.snli", "--model_config.x", "--data", "--seed"]
+    ),
+    st.sampled_from(
+        ["stsb", "sample", "all", "--columns", "text=", "--gap", "1x", "--license", "--split", "--filters", "--engine"]
+    ),
     st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=6),
-)  # fmt: skip
+)
 PRESET = "trainer/presets/quickstart.yaml"
 
 
@@ -55,6 +63,15 @@ def call(name: str, words: list[str], folder: Path, monkeypatch: pytest.MonkeyPa
         stream.flush()
         texts.append(stream.buffer.getvalue().decode())  # type: ignore[attr-defined]
     return code, texts[0], texts[1]
+
+
+@pytest.mark.parametrize("name", ["data_scripts paraphrases", "encoding", "seeds"])
+def test_a_path_that_is_not_utf8_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pyarrow and DuckDB raise errors of several kinds for such paths, some of them after hours of work."""
+    (tmp_path / "pairs\udce9.jsonl").write_text('{"a": "One.", "b": "1."}')
+    with monkeypatch.context() as patch:
+        code, _, printed = call(name, ["pairs\udce9.jsonl", "-o", "out"], tmp_path, patch)
+    assert code == 2 and "pairs\\udce9.jsonl' is not UTF-8" in printed
 
 
 @pytest.mark.parametrize("name", MODULES)

@@ -95,7 +95,9 @@ def test_the_files_of_stsb(tmp_path: Path, capsys: pytest.CaptureFixture[str], r
 
 @settings(max_examples=EXAMPLES)
 @given(pairs=LINES, gold=LINES, separator=st.sampled_from(["\t", " "]))
-def test_the_files_of_sts(tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: list[str], gold: list[str], separator: str) -> None:  # fmt: skip
+def test_the_files_of_sts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], pairs: list[str], gold: list[str], separator: str
+) -> None:
     (tmp_path / "2012-test").mkdir(exist_ok=True)
     for name, lines in (("input", [f"a{separator}{line}" for line in pairs]), ("gs", gold)):
         (tmp_path / "2012-test" / f"STS.{name}.MSRpar.txt").write_bytes("\n".join(lines).encode() + b"\n")

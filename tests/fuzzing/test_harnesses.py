@@ -1,4 +1,4 @@
-"""A few hundred inputs for each harness, without atheris, so that a harness that no longer fits its reader is noticed."""
+"""A few hundred inputs for each harness, without atheris: a harness that no longer fits its reader is noticed."""
 
 import random
 import shutil

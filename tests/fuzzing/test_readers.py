@@ -36,10 +36,12 @@ TABLES = {
     "turns": records(thread=LABELS, text=texts(), time=st.one_of(numbers(), texts(), st.none()), id=LABELS),
     "convokit": records(**{name: json_values() | st.just(value) for name, value in CONVOKIT[1].items()}),
     "openai": st.just(OPENAI[0]) | records(messages=st.lists(records(role=texts(), content=json_values()), max_size=3)),
-    "sharegpt": st.just(SHAREGPT[0]) | records(conversations=st.lists(records(**{"from": texts(), "value": texts()}), max_size=3)),
-    "chatgpt": st.just(CHATGPT[0]) | records(mapping=st.dictionaries(texts(max_size=3), records(parent=LABELS, message=json_values()), max_size=3)),
+    "sharegpt": st.just(SHAREGPT[0])
+    | records(conversations=st.lists(records(**{"from": texts(), "value": texts()}), max_size=3)),
+    "chatgpt": st.just(CHATGPT[0])
+    | records(mapping=st.dictionaries(texts(max_size=3), records(parent=LABELS, message=json_values()), max_size=3)),
     "discord": records(**{name: st.just(value) for name, value in DISCORD.items()}),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", TABLES)

@@ -30,11 +30,50 @@ from trainer.training.metrics_log import MetricsLog
 
 QUICKSTART = yaml.safe_load(Path("trainer/presets/quickstart.yaml").read_text(encoding="utf-8"))
 YAML = [
-    *("a: 2020-99-99", "a: 0b_", "a: !!int x", "a: !!float ''", "? [1]\n: 2", "a: &a [*a]", "a: 2020-01-01", "a: .nan", "<<: 3", "a: !!binary x"),
-    *("[" * 3_000, "a: \ud800", "a: \x00", "a: !!python/object:os.system x", "a:\n\tb", "- a", "3", "", "tasks: 3", "extends: [1]", "extends: ../x"),
-    *("a: 1_0:99:99", "a: " + "9" * 5_000, "a: !!timestamp 3", "a: !!set {b}", "tasks: {snli: 2020-01-01}", "tasks: {[1]: 2}", "extensions: 3"),
-    *("extensions: x.py", "pairs: {a: 1}", "max_steps: [1, 2]", "learning_rate: .inf", "seed: -1", "tasks: {1: 1}", "model_config: {2020-01-01: 1}"),
-]  # fmt: skip
+    *(
+        "a: 2020-99-99",
+        "a: 0b_",
+        "a: !!int x",
+        "a: !!float ''",
+        "? [1]\n: 2",
+        "a: &a [*a]",
+        "a: 2020-01-01",
+        "a: .nan",
+        "<<: 3",
+        "a: !!binary x",
+    ),
+    *(
+        "[" * 3_000,
+        "a: \ud800",
+        "a: \x00",
+        "a: !!python/object:os.system x",
+        "a:\n\tb",
+        "- a",
+        "3",
+        "",
+        "tasks: 3",
+        "extends: [1]",
+        "extends: ../x",
+    ),
+    *(
+        "a: 1_0:99:99",
+        "a: " + "9" * 5_000,
+        "a: !!timestamp 3",
+        "a: !!set {b}",
+        "tasks: {snli: 2020-01-01}",
+        "tasks: {[1]: 2}",
+        "extensions: 3",
+    ),
+    *(
+        "extensions: x.py",
+        "pairs: {a: 1}",
+        "max_steps: [1, 2]",
+        "learning_rate: .inf",
+        "seed: -1",
+        "tasks: {1: 1}",
+        "model_config: {2020-01-01: 1}",
+    ),
+]
 
 
 def write(path: Path, text: str) -> Path:

@@ -226,5 +226,5 @@ def test_names_of_columns_that_are_not_utf8_are_refused(tmp_path):
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"input": ["a"], "response": ["b"]}), path, store_schema=False)
     path.write_bytes(path.read_bytes().replace(b"input", b"in\x91ut"))
-    with pytest.raises(InputError, match="a.parquet: not a readable Parquet file"):
+    with pytest.raises(InputError, match=r"a.parquet: not a readable Parquet file"):
         read_records(path, BrokenLines())

@@ -15,21 +15,51 @@ SLACK: tuple[Any, ...] = (
     [{"id": "U1", "name": "ada"}, {"id": "U2", "name": "bob"}],
     [{"id": "C1", "name": "general"}],
     [
-        {"type": "message", "user": "U1", "ts": "1577880000.000100", "text": "Hello <@U2|bob> see <#C1> <https://a.b|this>"},
-        {"type": "message", "user": "U2", "ts": "1577880060.000100", "text": "hi <@U1>", "thread_ts": "1577880000.000100"},
+        {
+            "type": "message",
+            "user": "U1",
+            "ts": "1577880000.000100",
+            "text": "Hello <@U2|bob> see <#C1> <https://a.b|this>",
+        },
+        {
+            "type": "message",
+            "user": "U2",
+            "ts": "1577880060.000100",
+            "text": "hi <@U1>",
+            "thread_ts": "1577880000.000100",
+        },
         {"type": "message", "subtype": "channel_join", "user": "U2", "ts": "1577880070.0", "text": "joined"},
     ],
     [{"type": "message", "user": "U1", "ts": 1577880000, "text": "<!here> a &amp; b", "subtype": "me_message"}],
-)  # fmt: skip
+)
 DISCORD = {
     "guild": {"id": "1", "name": "Pets"},
     "channel": {"id": "2", "name": "cats"},
     "messages": [
-        {"id": "3", "type": "Default", "timestamp": "2020-01-01T10:00:00.5+00:00", "content": "Hello 😀", "author": {"id": "7", "name": "ada", "discriminator": "0001", "isBot": False}},
-        {"id": "4", "type": "Reply", "timestamp": "2020-01-01T10:01:00+00:00", "content": "hi", "author": {"id": "8", "name": "bob", "discriminator": "0000"}, "reference": {"messageId": "3"}},
-        {"id": "5", "type": "ChannelPinnedMessage", "timestamp": "2020-01-01T10:01:00+00:00", "content": "", "author": {"id": "8", "name": "bob"}},
+        {
+            "id": "3",
+            "type": "Default",
+            "timestamp": "2020-01-01T10:00:00.5+00:00",
+            "content": "Hello 😀",
+            "author": {"id": "7", "name": "ada", "discriminator": "0001", "isBot": False},
+        },
+        {
+            "id": "4",
+            "type": "Reply",
+            "timestamp": "2020-01-01T10:01:00+00:00",
+            "content": "hi",
+            "author": {"id": "8", "name": "bob", "discriminator": "0000"},
+            "reference": {"messageId": "3"},
+        },
+        {
+            "id": "5",
+            "type": "ChannelPinnedMessage",
+            "timestamp": "2020-01-01T10:01:00+00:00",
+            "content": "",
+            "author": {"id": "8", "name": "bob"},
+        },
     ],
-}  # fmt: skip
+}
 
 
 def _node(name: str, parent: str | None, role: str, text: Any) -> dict[str, Any]:
@@ -53,10 +83,36 @@ CHATGPT = [
     }
 ]
 CONVOKIT = [
-    {"id": "1", "conversation_id": "1", "text": "Who is there?", "speaker": "ada", "reply-to": None, "timestamp": 0, "meta": {}, "vectors": []},
-    {"id": "2", "conversation_id": "1", "text": "Nobody.", "speaker": "bob", "reply-to": "1", "timestamp": 1, "meta": {"x": [1]}},
-]  # fmt: skip
-OPENAI = [{"messages": [{"role": "system", "content": "Be kind"}, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": [{"type": "text", "text": "Hello"}, {"type": "image_url"}]}, {"role": "assistant", "content": None}]}]  # fmt: skip
+    {
+        "id": "1",
+        "conversation_id": "1",
+        "text": "Who is there?",
+        "speaker": "ada",
+        "reply-to": None,
+        "timestamp": 0,
+        "meta": {},
+        "vectors": [],
+    },
+    {
+        "id": "2",
+        "conversation_id": "1",
+        "text": "Nobody.",
+        "speaker": "bob",
+        "reply-to": "1",
+        "timestamp": 1,
+        "meta": {"x": [1]},
+    },
+]
+OPENAI = [
+    {
+        "messages": [
+            {"role": "system", "content": "Be kind"},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Hello"}, {"type": "image_url"}]},
+            {"role": "assistant", "content": None},
+        ]
+    }
+]
 SHAREGPT = [{"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]
 
 
@@ -102,7 +158,7 @@ def slack(data: bytes, folder: Path) -> bool:
 )
 def discord(data: bytes, folder: Path) -> bool:
     """An odd byte 0 reads the export as JSON lines."""
-    return _read_as(("channel.json", "channel.jsonl")[data[:1] > b"\0"], data[1:], folder)  # fmt: skip
+    return _read_as(("channel.json", "channel.jsonl")[data[:1] > b"\0"], data[1:], folder)
 
 
 @harness("ChatGPT (conversations.json)", lambda: [json.dumps(CHATGPT).encode(), json.dumps(CHATGPT[0]).encode()])
@@ -115,7 +171,14 @@ def convokit(data: bytes, folder: Path) -> bool:
     return _read_as("utterances.jsonl", data, folder)
 
 
-@harness("messages with roles (OpenAI, ShareGPT; .jsonl, .json)", lambda: [bytes([kind]) + content for records in (OPENAI, SHAREGPT) for kind, content in enumerate((as_lines(records), json.dumps(records).encode()))])  # fmt: skip
+@harness(
+    "messages with roles (OpenAI, ShareGPT; .jsonl, .json)",
+    lambda: [
+        bytes([kind]) + content
+        for records in (OPENAI, SHAREGPT)
+        for kind, content in enumerate((as_lines(records), json.dumps(records).encode()))
+    ],
+)
 def roles(data: bytes, folder: Path) -> bool:
     """An odd byte 0 reads a .json file."""
     return _read_as(("chats.jsonl", "chats.json")[data[:1] > b"\0"], data[1:], folder)

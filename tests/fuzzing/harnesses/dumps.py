@@ -20,8 +20,26 @@ COMPRESSIONS = {
     ".zst": zstd.compress,
 }
 FILTERS = (Filters(), Filters(markdown=True))
-COMMENT = {"id": "a1", "parent_id": "t1_a0", "link_id": "t3_b", "author": "someone", "body": "I like [cats](http://c.d) &amp; dogs\n> no", "subreddit": "pets", "created_utc": 1420070400, "score": 3, "edited": False, "flair": None}  # fmt: skip
-SUBMISSION = {"id": "b", "author": "someone", "title": "Ünïcode 😀 &lt;b&gt;", "subreddit": "pets", "created_utc": "1420070400", "media": {"oembed": [1.5, {"x": "\u0627"}]}}  # fmt: skip
+COMMENT = {
+    "id": "a1",
+    "parent_id": "t1_a0",
+    "link_id": "t3_b",
+    "author": "someone",
+    "body": "I like [cats](http://c.d) &amp; dogs\n> no",
+    "subreddit": "pets",
+    "created_utc": 1420070400,
+    "score": 3,
+    "edited": False,
+    "flair": None,
+}
+SUBMISSION = {
+    "id": "b",
+    "author": "someone",
+    "title": "Ünïcode 😀 &lt;b&gt;",
+    "subreddit": "pets",
+    "created_utc": "1420070400",
+    "media": {"oembed": [1.5, {"x": "\u0627"}]},
+}
 
 
 def lines_of(record: dict) -> bytes:
@@ -59,9 +77,11 @@ def dump_reader(data: bytes, folder: Path) -> bool:
 
 
 def _parser_seeds() -> list[bytes]:
-    return [bytes([kind]) + lines_of(record) for kind in (0, 2) for record in (COMMENT, SUBMISSION)[kind // 2 : kind // 2 + 1]] + [
-        b"\x01" + lines_of(COMMENT | {"body": "&#x41;&amp;lt; [a](b) \u202e\u0645 e\u0301"})
-    ]  # fmt: skip
+    return [
+        bytes([kind]) + lines_of(record)
+        for kind in (0, 2)
+        for record in (COMMENT, SUBMISSION)[kind // 2 : kind // 2 + 1]
+    ] + [b"\x01" + lines_of(COMMENT | {"body": "&#x41;&amp;lt; [a](b) \u202e\u0645 e\u0301"})]
 
 
 @harness("the block parser of dumps against Python's json", _parser_seeds)

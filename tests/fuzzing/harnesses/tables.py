@@ -24,7 +24,10 @@ NAMES = ("table.csv", "table.tsv", "table.jsonl", "table.json")
 def _csv(records: list[dict], separator: str) -> bytes:
     quote = {",": '"{}"'.format, "\t": str}[separator]
     rows = [list(records[0]), *(list(record.values()) for record in records)]
-    clean = [[str(value).replace("\n", " ") if separator == "\t" else str(value).replace('"', '""') for value in row] for row in rows]  # fmt: skip
+    clean = [
+        [str(value).replace("\n", " ") if separator == "\t" else str(value).replace('"', '""') for value in row]
+        for row in rows
+    ]
     return "".join(separator.join(map(quote, row)) + "\n" for row in clean).encode()
 
 
@@ -73,8 +76,11 @@ def _parquet_seeds() -> list[bytes]:
         (TURNS, {"compression": "zstd"}),
         (CONVOKIT[:1], {"use_dictionary": False, "compression": "none"}),
         ([{"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}], {}),
-        ([{"input": "a" * 20, "response": "b"}] * 3, {"data_page_version": "2.0", "column_encoding": {"input": "DELTA_BYTE_ARRAY"}, "use_dictionary": False}),
-    ):  # fmt: skip
+        (
+            [{"input": "a" * 20, "response": "b"}] * 3,
+            {"data_page_version": "2.0", "column_encoding": {"input": "DELTA_BYTE_ARRAY"}, "use_dictionary": False},
+        ),
+    ):
         clean = [{name: value for name, value in record.items() if value not in ({}, [])} for record in records]
         file = io.BytesIO()
         pq.write_table(pa.Table.from_pylist(clean), file, **options)
