@@ -16,9 +16,6 @@ class InputError(Exception):
 
 
 USER_ERRORS = (InputError, OSError)  # what commands print as one line
-    InputError,
-    OSError,
-)  # what commands print as one line; OSErrors that name no file are printed as they are
 
 
 def user_message(error: Exception) -> str:

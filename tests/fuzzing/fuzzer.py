@@ -54,7 +54,7 @@ class Counted:
         self.counts[:] = COUNTS.pack(tried + 1, accepted, refused, crashed)
 
     def _write_crash(self, data: bytes, error: Exception) -> None:
-        """Write the input and the traceback, named after the lines of the traceback, so that each place is kept once."""
+        """Write the input and the traceback, named after its lines, so that each place is kept once."""
         frames = "".join(f"{frame.filename}:{frame.lineno}" for frame in traceback.extract_tb(error.__traceback__))
         name = f"{type(error).__name__}-{hashlib.sha256(frames.encode()).hexdigest()[:8]}"
         path = self.folder / "crashes" / name
