@@ -13,7 +13,7 @@ from data_scripts.errors import InputError
 from data_scripts.read.files import MAX_LINE_BYTES
 
 CHUNK_BYTES = 1 << 18
-LOOKAHEAD = 12  # characters; no literal, number or escape is judged by fewer unless the document ends
+LOOKAHEAD = 12  # characters that must follow a value, unless the document ends: a number may continue
 _SPACE = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
 
