@@ -37,8 +37,12 @@ def _description(preset: Path) -> str:
         return file.readline().removeprefix("#").strip()
 
 
-def read_preset(path: Path) -> dict[str, Any]:
+def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Read the options of a preset; its key `extends` names a preset in the same folder whose options it changes.
+
+    Args:
+        path: the preset.
+        extended_by: the presets that extend it.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping.
@@ -64,10 +68,9 @@ def read_preset(path: Path) -> dict[str, Any]:
         raise InputError(
             f"extends is '{base}'{suggest(str(base), names)}; expected the name of another preset in {path.parent}"
         )
-    try:
-        return {**read_preset(base_path), **values}
-    except RecursionError:
-        raise InputError(f"extends: {base_path.name} and the presets it extends extend each other") from None
+    if base_path in extended_by:
+        raise InputError(f"extends: {base_path.name} and the presets it extends extend each other")
+    return {**read_preset(base_path, (*extended_by, path)), **values}
 
 
 def load_extensions(files: list[str]) -> None:
