@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.commands import Command, command_from_file, find_commands
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, user_message
 
 PROGRAM = "python -m data_scripts"
 
@@ -57,8 +57,8 @@ def main(arguments: list[str]) -> int:
             command = commands[name]
         args = _command_parser(name, command).parse_args(arguments[1:])
         args.run(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     return 0
 

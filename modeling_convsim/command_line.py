@@ -26,6 +26,8 @@ class ArgumentParser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parses the options this parser knows; returns the namespace and the words left over."""
         words = list(sys.argv[1:] if args is None else args)
+        if not_utf8 := next((word for word in words if re.search("[\ud800-\udfff]", word)), None):
+            self.error(f"the argument {not_utf8!a} is not UTF-8, which libraries expect of paths; rename the file")
         end = words.index("--") if "--" in words else len(words)
         return super().parse_known_args([*map(with_underscores, words[:end]), *words[end:]], namespace)
 
@@ -45,6 +47,7 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
+        message = " ".join(message.splitlines())
         self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
 
 

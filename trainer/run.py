@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
 
@@ -24,8 +24,8 @@ def main() -> None:
         from trainer.training.train import train  # imports torch, which --help does not need
 
         train(arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         sys.exit(2)
 
 

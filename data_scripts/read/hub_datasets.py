@@ -40,10 +40,8 @@ def check_parquet(files: Iterable[Path]) -> None:
     Raises:
         InputError: a file exceeds a limit. Whoever reads the files reports those that cannot be read.
     """
-    # Imported here, so that --help does not wait for it.
-    import pyarrow as pa
-
-    from data_scripts.read.parquet_files import ParquetSizeError, check_row_groups
+    # Imported here, so that --help does not wait for pyarrow.
+    from data_scripts.read.parquet_files import UNREADABLE, ParquetSizeError, check_row_groups
 
     for file in files:
         if file.suffix != ".parquet":
@@ -52,7 +50,7 @@ def check_parquet(files: Iterable[Path]) -> None:
             check_row_groups(file)
         except ParquetSizeError as error:
             raise InputError(str(error)) from error
-        except (OSError, pa.ArrowException):
+        except UNREADABLE:
             continue
 
 

@@ -22,7 +22,6 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
@@ -30,6 +29,7 @@ from data_scripts.errors import InputError, refuse_options
 from data_scripts.join.options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
 from data_scripts.read.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.read.files import UNPACK, BrokenLines, check_file
+from data_scripts.read.parquet_files import UNREADABLE
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
 from data_scripts.write.comments import convert_dumps
 from data_scripts.write.folders import new_folder
@@ -121,7 +121,7 @@ def _is_dump(file: Path) -> bool:
 def _check_comments(file: Path) -> None:
     try:
         columns = pq.read_schema(file).names
-    except (OSError, pa.ArrowInvalid) as error:
+    except UNREADABLE as error:
         raise InputError(f"{file}: not a readable Parquet file ({error})") from error
     missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
     if missing:

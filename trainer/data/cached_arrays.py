@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tokenize
 import uuid
 import zipfile
 import zlib
@@ -13,7 +14,10 @@ import xxhash
 
 from data_scripts.errors import InputError
 
-_DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 logger = logging.getLogger(__name__)
 

@@ -113,7 +113,7 @@ def _binary_entries(path: Path) -> Entries:
     logger.info("reading %s", path)  # gensim shows no progress; minutes for the largest
     try:
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as word2vec's binary format ({error})") from error
     for word, vector in zip(vectors.index_to_key, vectors.vectors, strict=True):
         yield str(path), word, vector

@@ -9,6 +9,7 @@ import yaml
 from data_scripts.errors import InputError
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.results import read_results
+from trainer.preset_files import YAML_ERRORS
 
 # Parts of results.json whose values are mappings too.
 NESTED = ("leakage", "export", "baselines", "stsb_errors")
@@ -41,7 +42,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     """
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, *YAML_ERRORS) as error:
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())}); restore it") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("tasks") or {}, dict):
         raise InputError(f"{path}: expected the settings of a run, with a mapping of tasks; restore the file")

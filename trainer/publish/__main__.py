@@ -12,7 +12,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 
 
 def build_parser() -> ArgumentParser:
@@ -70,8 +70,8 @@ def main(argv: list[str] | None = None) -> int:
     args = build_parser().parse_args(argv)
     try:
         published = run(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
     return 0
