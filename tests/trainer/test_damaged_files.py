@@ -12,6 +12,7 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.evaluation.invented_data import write_data_folder
 from tests.trainer.publish.test_publish import SETTINGS, make_run
 from trainer.report.plan import read_plan
@@ -144,6 +145,7 @@ def test_weights_that_are_not_numbers_are_refused(
     folder: Path, run: Path, capsys: pytest.CaptureFixture[str], task: str
 ) -> None:
     path = run / "model" / "model.safetensors"
+    (run / "model" / CHECKSUMS).unlink()
     weights = {name: array * np.float32("nan") for name, array in load_file(path).items()}
     save_file(weights, path, metadata={"format": "pt"})
     argv = (run / "model", "--tasks", task, "--stsb", folder / "data" / "stsb")

@@ -10,6 +10,8 @@ from data_scripts.tools.tokenizer import Kind, train_tokenizer
 from data_scripts.write.files import report_write_errors
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_texts
+from trainer.evaluation.checksums import check_folder
+from trainer.publish.model_files import record_model_files
 from trainer.training.loading import load_pretrained
 
 
@@ -23,6 +25,7 @@ def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTra
     """
     source = arguments.tokenizer or arguments.initialize_from
     if source is None and folder.is_dir():
+        check_folder(folder)
         source = str(folder)  # by another process, or before the run was resumed
     if source is None:
         tokenizer = train_tokenizer(
@@ -31,6 +34,7 @@ def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTra
         temporary = folder.with_name(f".{folder.name}")
         with report_write_errors(folder, temporary):
             tokenizer.save_pretrained(temporary)
+            record_model_files(temporary)
             os.replace(temporary, folder)
         source = str(folder)  # read back, so that a resumed run has the very same object
     tokenizer = load_pretrained(AutoTokenizer, source, "tokenizer")

@@ -12,6 +12,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
 from trainer.training.checkpoints import complete_checkpoint, newest_whole_checkpoint
@@ -137,6 +138,7 @@ def test_a_run_older_than_an_option_is_resumed_with_its_default(run_trainer, ref
     config = tmp_path / "run" / "config.yaml"
     settings = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({key: value for key, value in settings.items() if key != "matryoshka_dims"}))
+    (tmp_path / "run" / CHECKSUMS).unlink()
     message = refused(preset(max_steps=4, matryoshka_dims=[8]), "--resume", "true")
     assert "matryoshka_dims was [], is [8]" in message
     assert run_trainer(preset(max_steps=4), "--resume", "true") == 0
