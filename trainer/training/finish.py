@@ -114,7 +114,6 @@ def _write(
 ) -> None:
     """Write results.json and the model's folder; publish them if the settings request it."""
     arguments, results_file, model_folder = context.arguments, context.folder / "results.json", context.folder / "model"
-    write_results(results_file, results)
     build_folder(
         evaluator.model,
         evaluator.tokenizer,
@@ -123,6 +122,8 @@ def _write(
         settings=asdict(arguments),
         sts_matrix=sts_matrix,
     )
+    # The results are last: they tell that the run is finished.
+    write_results(results_file, results)
     record_files(context.folder, [CONFIG, METRICS, results_file.name])
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:

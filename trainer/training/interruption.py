@@ -1,6 +1,7 @@
 """SIGTERM and SIGINT, with which machines and people stop a run: it saves a checkpoint and leaves with a message."""
 
 import os
+import re
 import signal
 import threading
 import time
@@ -95,8 +96,9 @@ class Interruption:
         except RuntimeError as error:
             # gloo raises no exception of its own.
             if world_size() > 1 and (isinstance(error, dist.DistError) or "gloo" in str(error)):
+                reason = re.sub(r"^\[\S+\] ", "", str(error)).partition(". ")[0].splitlines()[0]
                 raise InputError(
-                    f"another process of the run has ended, or cannot be reached ({str(error).splitlines()[0]}); "
+                    f"another process of the run has ended, or cannot be reached ({reason}); "
                     f"{self._continuation(folder)}"
                 ) from error
             raise

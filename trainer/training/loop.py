@@ -194,7 +194,7 @@ class TrainingLoop:
     def _check_losses(self) -> None:
         """Stop before a step with a loss that is not finite reaches the log or a checkpoint."""
         if (step := self._metrics.first_step_not_finite()) is not None:
-            raise self._diverged(f"the loss is not finite at step {step}")
+            raise self._diverged(f"the loss of {self._plan.batch(step - 1)[0]} is not finite at step {step}")
 
     def _check_weights(self) -> None:
         """Stop before weights that are not finite reach a checkpoint: the loss of their step may be finite."""

@@ -10,7 +10,6 @@ from data_scripts.tools.tokenizer import Kind, train_tokenizer
 from data_scripts.write.files import report_write_errors
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_texts
-from trainer.evaluation.checksums import check_folder
 from trainer.publish.model_files import record_model_files
 from trainer.training.loading import load_pretrained
 
@@ -25,7 +24,6 @@ def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTra
     """
     source = arguments.tokenizer or arguments.initialize_from
     if source is None and folder.is_dir():
-        check_folder(folder)
         source = str(folder)  # by another process, or before the run was resumed
     if source is None:
         tokenizer = train_tokenizer(
