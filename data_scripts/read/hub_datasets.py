@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
@@ -77,6 +78,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     arguments: list[Any] = [source]
     options: dict[str, Any] = {}
     if is_path(source):
+        verify_dataset(path)
         check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
         reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
         if files := _parquet_files(path):
@@ -134,6 +136,7 @@ def load_pairs(source: str) -> DatasetDict:
         existing_folder(source)
     try:
         if folder.is_dir():
+            verify_dataset(folder)
             check_parquet(sorted(folder.glob("*.parquet")))
             pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
         else:
