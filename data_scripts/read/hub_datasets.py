@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +16,7 @@ from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 
 
@@ -143,6 +145,11 @@ def load_pairs(source: str) -> DatasetDict:
             pairs = datasets.load_dataset(source)
     except (OSError, ValueError, DatasetsError) as error:
         reason = error.__cause__ or error  # `datasets` wraps the original error
+        if isinstance(reason, OSError) and reason.errno in _CANNOT_WRITE:
+            raise InputError(
+                f"{datasets.config.HF_DATASETS_CACHE}: cannot be written ({reason.strerror}); free some disk space, or "
+                "set HF_DATASETS_CACHE to another folder"
+            ) from error
         raise InputError(f"{source}: neither a readable folder of pairs nor a dataset on the Hub ({reason})") from error
     for name, split in pairs.items():
         if set(PAIR_SCHEMA.names) - set(split.column_names):

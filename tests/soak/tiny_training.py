@@ -62,11 +62,15 @@ class TinyTraining:
 
     def run(self, name: str, *words: str, processes: int = 1, fault: str = "none", **options: Any) -> tuple[Ended, str]:
         """Run it in the folder `name`; returns how it ended, and its log. `options` are for `CommandServer.run`."""
-        log = self._folder / f"{name}.log"
-        log.unlink(missing_ok=True)
+        # A limit of the sizes of files would apply to the log, too.
+        log = None if "file_bytes" in options else self._folder / f"{name}.log"
+        if log:
+            log.unlink(missing_ok=True)
         folder = self.folder(name)
         argv = [self._preset, "--output_dir", folder, "--cache_dir", folder.parent / f"{name}.cache", *words]
-        ended = self._server.run(MODULE, [processes, log, fault, *argv], **options)
+        ended = self._server.run(MODULE, [processes, log or "", fault, *argv], **options)
+        if log is None:
+            return ended, "\n".join(ended.messages)
         return ended, log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
 
     def continue_run(self, name: str, processes: int = 1) -> tuple[Ended, str]:

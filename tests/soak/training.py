@@ -1,6 +1,6 @@
 """The training that soak scenarios attack: `trainer/run.py` in one process, or in two that this one starts.
 
-`main` gets the words of a command line: the number of processes, a file for the log, a fault, and those of a run.
+`main` gets the words of a command line: the number of processes, a file for the log (or none), a fault, and those of a run.
 """
 
 import gc
@@ -22,7 +22,8 @@ def main(arguments: list[str]) -> int:
     """Train; returns the exit code."""
     processes, log, fault, *words = arguments
     gc.freeze()  # the libraries are not garbage
-    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
+    if log:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND), 2)
     if processes == "1":
         return _train(words, fault, rank=0)
     return _launch(words, fault, int(processes))
