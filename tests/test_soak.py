@@ -1,4 +1,4 @@
-"""The soak command runs, counts what it injects, and fails if something is lost; its published table is that of a run."""
+"""The soak command counts what it injects, and fails if something is lost; its published table is that of a run."""
 
 import json
 import os

@@ -130,7 +130,7 @@ def _settings(config: Path) -> dict[str, Any]:
 
 
 def check_end(ended: Ended, log: str, codes: Collection[int], *named: str) -> str:
-    """Return what is wrong with how a run left; empty if its exit code is one of `codes` and one message has `named`."""
+    """Return what is wrong with how a run left; empty if its exit code is one of `codes` and a message has `named`."""
     errors = re.findall(r"error: .+", log)  # one may follow the progress bar of a killed process
     last = " | ".join(log.splitlines()[-3:])
     if ended.code is None:

@@ -1,6 +1,7 @@
 """The training that soak scenarios attack: `trainer/run.py` in one process, or in two that this one starts.
 
-`main` gets the words of a command line: the number of processes, a file for the log (or none), a fault, and those of a run.
+`main` gets the words of a command line: the number of processes, a file for the log (or none), a fault, and then those
+of a run.
 """
 
 import gc

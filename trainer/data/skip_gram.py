@@ -103,8 +103,8 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
             model.build_vocab(texts)
             if not model.wv.index_to_key:
                 raise InputError(
-                    f"no word of the texts occurs {model.min_count} times or more, so that there is none to train a word "
-                    "vector of: use more texts, or set word_vectors to random"
+                    f"no word of the texts occurs {model.min_count} times or more, so that no word vectors can be "
+                    "trained: use more texts, or set word_vectors to random"
                 )
             bar.set_description("word vectors")
             model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)

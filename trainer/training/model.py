@@ -72,7 +72,9 @@ def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) ->
     model = load_pretrained(model_class, source, "initialize_from")
     damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
     if damaged:
-        raise InputError(f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model")
+        raise InputError(
+            f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model"
+        )
     return model
 
 

@@ -98,7 +98,7 @@ def killed_rank(folder: Path, draws: random.Random, count: int) -> Iterator[Faul
             rank, step = part % 2, draws.randrange(STEPS)
             ended, log = training.run("run", processes=2, fault=f"kill_rank:{rank}:{step}")
             saved = _saved(training.folder("run"))
-            lost = check_end(ended, log, [2], "another process of the run has ended", "again" if not saved else saved)
+            lost = check_end(ended, log, [2], "another process of the run has ended", saved or "again")
             lost = lost or training.check_continued("run", "uninterrupted", 2)
             yield Fault(f"process {rank} killed before step {step + 1}, after {ended.seconds:.1f} s", lost)
             training.remove("run")

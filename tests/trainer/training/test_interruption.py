@@ -66,22 +66,22 @@ def test_handlers_are_restored_and_other_threads_have_none():
 def test_the_message_names_the_last_checkpoint_of_this_run_only(interruption, tmp_path):
     for step in (4, 12):
         (tmp_path / f"checkpoint-{step}").mkdir()
-    with pytest.raises(Interrupted, match="has no checkpoint of this run yet: start it again"):
-        with interruption.explained(tmp_path):
-            raise Interrupted("stopped by SIGTERM", 143)
+    message = "has no checkpoint of this run yet: start it again"
+    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
+        raise Interrupted("stopped by SIGTERM", 143)
     interruption.has_begun = True
-    with pytest.raises(Interrupted, match=r"stopped by SIGTERM; .*checkpoint-12 is saved: continue with --resume true"):
-        with interruption.explained(tmp_path):
-            raise Interrupted("stopped by SIGTERM", 143)
+    message = r"stopped by SIGTERM; .*checkpoint-12 is saved: continue with --resume true"
+    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
+        raise Interrupted("stopped by SIGTERM", 143)
 
 
 def test_the_end_of_another_process_is_one_line(interruption, tmp_path, monkeypatch):
     gloo = RuntimeError("[/third_party/gloo/pair.cc:537] Read error [::1]:21: Connection reset by peer. This is\nlong")
     monkeypatch.setattr(module, "world_size", lambda: 2)
     for error in (gloo, dist.DistBackendError("NCCL error: remote process exited")):
-        with pytest.raises(InputError, match="another process of the run has ended") as refused:
-            with interruption.explained(tmp_path):
-                raise error
+        message = "another process of the run has ended"
+        with pytest.raises(InputError, match=message) as refused, interruption.explained(tmp_path):
+            raise error
         assert "\n" not in str(refused.value) and "third_party" not in str(refused.value)
     with pytest.raises(RuntimeError, match="shapes"), interruption.explained(tmp_path):
         raise RuntimeError("shapes differ")

@@ -113,15 +113,16 @@ def test_a_vocabulary_that_does_not_match_the_model_is_refused(run_trainer, refu
 
 def test_a_diverging_run_is_stopped(refused, preset):
     message = refused(preset(optimizer="sgd", learning_rate=1e38, max_grad_norm=None))
-    assert re.search("the loss of [a-z_]+ is not finite at step 3: lower learning_rate", message) and "has no checkpoint" in message
+    assert (
+        re.search("the loss of [a-z_]+ is not finite at step 3: lower learning_rate", message)
+        and "has no checkpoint" in message
+    )
 
 
 def test_a_diverging_run_leaves_no_checkpoint_that_is_not_finite(refused, preset, tmp_path):
     changes = {"optimizer": "sgd", "learning_rate": 1e38, "max_grad_norm": None, "best_metric": "last", "stsb": None}
     message = refused(preset(**changes, eval_every=1, log_every=100, mixed_precision="no"))
-    assert (
-        "is not finite at step 3" in message and "the checkpoint of an earlier step, checkpoint-2" in message
-    )
+    assert "is not finite at step 3" in message and "the checkpoint of an earlier step, checkpoint-2" in message
     for checkpoint in list_checkpoints(tmp_path / "run"):
         weights = load_file(checkpoint / "model.safetensors").values()
         assert all(value.isfinite().all() for value in weights)
