@@ -1,7 +1,7 @@
 """A small Hub on the loopback interface: only the requests that huggingface_hub makes to push and pull a repository.
 
 Files are held in memory. `LoopbackHub.script` makes it answer otherwise, or not at all. Run a client in a separate
-process with the variables of `LoopbackHub.environment()`, because huggingface_hub reads its endpoint when it is imported.
+process with the variables of `LoopbackHub.environment()`: huggingface_hub reads its endpoint when it is imported.
 """
 
 import base64

@@ -1,4 +1,7 @@
-"""Limits how long a request to the Hub waits: `huggingface_hub` sets no limit for most of them."""
+"""Limits how long a request to the Hub waits: `huggingface_hub` sets no limit for most of them.
+
+The wheel has the same code in `modeling_convsim/encoding/hub_client.py`, because neither package imports the other.
+"""
 
 import re
 from typing import Any

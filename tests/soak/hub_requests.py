@@ -13,6 +13,7 @@ from data_scripts.errors import InputError
 from data_scripts.read import hub_client
 from data_scripts.read.hub_datasets import load_pairs
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding import hub_client as wheel_hub_client
 
 SHORTENED = 50  # how much shorter the waits between attempts are
 MOST_SECONDS = 600  # of waiting between attempts in a push or a pull, before they are shortened
@@ -34,7 +35,7 @@ class _Clock:
 def main(arguments: list[str]) -> int:
     """push FOLDER ID, pull_model ID or pull_pairs ID."""
     http.time = _Clock()  # type: ignore[attr-defined]
-    hub_client.TIMEOUT_SECONDS = 0.5
+    hub_client.TIMEOUT_SECONDS = wheel_hub_client.TIMEOUT_SECONDS = 0.5
     return run_stoppable(lambda: _run(*arguments))
 
 

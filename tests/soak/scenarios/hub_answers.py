@@ -17,7 +17,7 @@ ANSWERS = (401, 403, 409, 429, 500, 503, "hang", "refuse", "cut")
 PUSHED = ("datasets", "me/pairs")
 
 
-@scenario("Hub answers", "each request of a push", faults=120, smoke=3)
+@scenario("Hub answers", "each request of a push", faults=120, smoke=0)
 def failing_push(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Give one request of a push, or all from one on, another answer; then push again, to a Hub that works."""
     pairs = _write_folder(folder / "pairs")
@@ -36,7 +36,7 @@ def failing_push(folder: Path, draws: random.Random, count: int) -> Iterator[Fau
             yield Fault(f"{what}{' and all later requests' if lasts else ''}", "; ".join(filter(None, problems)))
 
 
-@scenario("Hub answers", "each request of pulling a model and pairs", faults=120, smoke=0)
+@scenario("Hub answers", "each request of pulling a model and pairs", faults=40, smoke=0)
 def failing_pull(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Give one request of a pull, or all from one on, another answer; then pull again, from a Hub that works."""
     from tests.soak.tiny_files import write_model
