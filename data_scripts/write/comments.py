@@ -192,11 +192,12 @@ def _convert_in_workers(
         waiting = set(reading)
         try:
             while waiting:
-                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 bar.update(read.value - bar.n)
                 for future in done:
                     future.result()
                     _add_checksum(reading[future][1])
+                    waiting.remove(future)
         except BrokenProcessPool as error:
             raise InputError(
                 f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
@@ -204,6 +205,9 @@ def _convert_in_workers(
             ) from error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+            for future in waiting:  # those that ended after another one had failed
+                if not future.cancelled() and future.exception() is None:
+                    _add_checksum(reading[future][1])
         return {dump: future.result() for future, (dump, _) in reading.items()}
 
 
