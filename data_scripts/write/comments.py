@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -206,7 +207,8 @@ def _convert_in_workers(
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
             for future in waiting:  # those that ended after another one had failed
-                if not future.cancelled() and future.exception() is None:
+                with suppress(Exception):  # it failed too, or was not started
+                    future.result()
                     _add_checksum(reading[future][1])
         return {dump: future.result() for future, (dump, _) in reading.items()}
 

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError, URLError
+from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from tests.soak.registry import Fault, scenario
@@ -138,7 +138,7 @@ def _served(folder: Path) -> Iterator[tuple[str, subprocess.Popen]]:
             try:
                 urlopen(f"http://127.0.0.1:{port}", timeout=10).close()
                 break
-            except URLError:
+            except OSError:
                 assert process.poll() is None, (folder / "log").read_text()
                 time.sleep(0.5)
         yield f"http://127.0.0.1:{port}", process
