@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
 from data_scripts.read.checksums import verify_dataset
+from data_scripts.read.hub_client import limit_waiting
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
@@ -86,6 +87,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
         if files := _parquet_files(path):
             arguments, options = ["parquet"], {"data_files": files}
     else:
+        limit_waiting()
         reason = "no such folder here, and the Hub has no dataset of this name"
         name, _, revision = source.partition("@")
         arguments = name.split(":", 1)
@@ -142,6 +144,7 @@ def load_pairs(source: str) -> DatasetDict:
             check_parquet(sorted(folder.glob("*.parquet")))
             pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
         else:
+            limit_waiting()
             pairs = datasets.load_dataset(source)
     except (OSError, ValueError, DatasetsError) as error:
         reason = error.__cause__ or error  # `datasets` wraps the original error

@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -192,11 +193,12 @@ def _convert_in_workers(
         waiting = set(reading)
         try:
             while waiting:
-                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 bar.update(read.value - bar.n)
                 for future in done:
                     future.result()
                     _add_checksum(reading[future][1])
+                    waiting.remove(future)
         except BrokenProcessPool as error:
             raise InputError(
                 f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
@@ -204,6 +206,10 @@ def _convert_in_workers(
             ) from error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
+            for future in waiting:  # those that ended after another one had failed
+                with suppress(Exception):  # it failed too, or was not started
+                    future.result()
+                    _add_checksum(reading[future][1])
         return {dump: future.result() for future, (dump, _) in reading.items()}
 
 

@@ -25,6 +25,7 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.hub_client import limit_waiting
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
 from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
@@ -112,6 +113,8 @@ class Encoder:
         if Path(name).is_dir():
             _require_files(Path(name))
             _refuse_damage(Path(name))
+        else:
+            limit_waiting()
         try:
             model, tokenizer = cls._load(name, trust_remote_code)
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]

@@ -51,10 +51,13 @@ def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys, run_s
 
 @pytest.mark.parametrize("run_stoppable", BOTH)
 def test_worker_processes_end_with_the_command(run_stoppable):
-    worker = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,), daemon=True)
+    context = multiprocessing.get_context("fork")
+    is_running = context.Event()
+    worker = context.Process(target=lambda: is_running.set() or time.sleep(60), daemon=True)
 
     def command() -> int:
         worker.start()
+        is_running.wait()
         os.kill(os.getpid(), signal.SIGTERM)
         return 0
 
