@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser, suggest
+from data_scripts.command_line import ArgumentParser, run_stoppable, suggest
 from data_scripts.commands import Command, command_from_file, find_commands
 from data_scripts.errors import USER_ERRORS, user_message
 
@@ -43,7 +43,11 @@ def _command_parser(name: str, command: Command) -> ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; returns the exit code: 0, or 2 after a user's mistake, whose message goes to stderr."""
+    """Run one command; returns the exit code: 0, 2 after a user's mistake (one line on stderr), or 128 + signal."""
+    return run_stoppable(lambda: _run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
     try:
         name = arguments[0] if arguments else "--help"
         if name.endswith(".py"):

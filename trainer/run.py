@@ -11,6 +11,8 @@ from trainer.preset_files import list_presets
 def main() -> None:
     """Train; an error in the settings or the data is one line on stderr, with exit code 2.
 
+    SIGTERM and SIGINT (Ctrl-C) save a checkpoint and end the run with exit code 143 or 130.
+
     Without arguments, list the presets.
     """
     if not sys.argv[1:]:
@@ -27,6 +29,9 @@ def main() -> None:
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt as stopped:
+        print(f"error: {stopped or 'stopped by SIGINT'}", file=sys.stderr)
+        sys.exit(getattr(stopped, "exit_code", 130))
 
 
 if __name__ == "__main__":

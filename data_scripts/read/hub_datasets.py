@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import verify_dataset
+from data_scripts.read.hub_client import limit_waiting
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 
 
@@ -75,11 +79,13 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     arguments: list[Any] = [source]
     options: dict[str, Any] = {}
     if is_path(source):
+        verify_dataset(path)
         check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
         reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
         if files := _parquet_files(path):
             arguments, options = ["parquet"], {"data_files": files}
     else:
+        limit_waiting()
         reason = "no such folder here, and the Hub has no dataset of this name"
         name, _, revision = source.partition("@")
         arguments = name.split(":", 1)
@@ -132,12 +138,19 @@ def load_pairs(source: str) -> DatasetDict:
         existing_folder(source)
     try:
         if folder.is_dir():
+            verify_dataset(folder)
             check_parquet(sorted(folder.glob("*.parquet")))
             pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
         else:
+            limit_waiting()
             pairs = datasets.load_dataset(source)
     except (OSError, ValueError, DatasetsError) as error:
         reason = error.__cause__ or error  # `datasets` wraps the original error
+        if isinstance(reason, OSError) and reason.errno in _CANNOT_WRITE:
+            raise InputError(
+                f"{datasets.config.HF_DATASETS_CACHE}: cannot be written ({reason.strerror}); free some disk space, or "
+                "set HF_DATASETS_CACHE to another folder"
+            ) from error
         raise InputError(f"{source}: neither a readable folder of pairs nor a dataset on the Hub ({reason})") from error
     for name, split in pairs.items():
         if set(PAIR_SCHEMA.names) - set(split.column_names):

@@ -79,7 +79,7 @@ def bounded_batches(path: Path, columns: Sequence[str] | None = None) -> Iterato
         ParquetSizeError: a page, a row or a row group exceeds a limit, which the message states.
         UNREADABLE: the file cannot be read.
     """
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         groups = [_read_columns(path, file, *group, columns) for group in enumerate(_read_row_groups(path, file))]
         sizes = [_batch_rows(path, group, content) for group, content in enumerate(groups)]
         for rows, run in groupby(range(len(sizes)), sizes.__getitem__):
@@ -155,7 +155,7 @@ def _dictionary_batches(
     texts = [column.path for column in columns]
     if any(column.dictionary_values < 0 for column in columns):
         raise ParquetSizeError(f"{path}: row group {group + 1} (DELTA_BYTE_ARRAY) may take any memory; {REMEDY}")
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
+    with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
         yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
 
 

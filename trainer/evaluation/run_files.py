@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from data_scripts.errors import InputError
+from trainer.evaluation.checksums import check_file
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.results import read_results
 from trainer.preset_files import YAML_ERRORS
@@ -38,8 +39,9 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a run's config.yaml.
 
     Raises:
-        InputError: the file is missing, or is not a mapping of settings.
+        InputError: the file is missing or damaged, or is not a mapping of settings.
     """
+    check_file(path)
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, *YAML_ERRORS) as error:

@@ -11,7 +11,7 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, run_stoppable
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 
 
@@ -66,8 +66,12 @@ def run(args: Namespace) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     args = build_parser().parse_args(argv)
+    return run_stoppable(lambda: _run(args))
+
+
+def _run(args: Namespace) -> int:
     try:
         published = run(args)
     except USER_ERRORS as error:

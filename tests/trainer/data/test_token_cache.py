@@ -8,6 +8,7 @@ import pytest
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from tests.limits import file_size_limit
 from trainer.data.token_cache import token_columns
 
 TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see"]
@@ -109,3 +110,9 @@ def test_two_runs_that_build_an_entry_at_once_read_the_same_tokens(tiny_tokenize
         first, second = pool.map(_build, [(texts, copy.deepcopy(tiny_tokenizer), tmp_path) for _ in range(2)])
     assert first == second == _build((texts, tiny_tokenizer, tmp_path / "alone"))
     assert len([path for path in tmp_path.iterdir() if path.name != "alone"]) == 1
+
+
+def test_a_disk_that_is_full_before_the_last_token_is_an_error(tiny_tokenizer, tmp_path):
+    dataset = Dataset.from_dict({"input": ["the old dog runs"] * 100})
+    with file_size_limit(799), pytest.raises(InputError, match="cannot be written"):  # 400 ids of two bytes
+        token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)

@@ -43,6 +43,15 @@ def test_rare_and_unknown_tokens_have_no_vector(column):
     assert not vectors[[0, UNK_TOKEN_ID, 35, 39]].any()
 
 
+def test_a_single_word_has_no_vector_and_texts_of_rare_words_are_refused():
+    often, rare = (
+        TokenColumn(np.full(count, 5, np.uint16), np.arange(count + 1), np.zeros(count)) for count in (40, 3)
+    )
+    assert not train_word_vectors([often], VOCABULARY, 10, seed=0, threads=1).any()
+    with pytest.raises(InputError, match="no word of the texts occurs 5 times or more"):
+        train_word_vectors([rare], VOCABULARY, 10, seed=0, threads=1)
+
+
 def test_vectors_depend_on_the_seed(column):
     first, again, other = (train_word_vectors([column], VOCABULARY, 10, seed=seed, threads=1) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
@@ -137,6 +146,7 @@ def test_word_embeddings_of_a_saved_model_are_read(inner, tiny_tokenizer, tmp_pa
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
         ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
         ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),
+        ("words.txt", "cat 1e30 1\n", r"words.txt: the lengths of its vectors exceed the range of float32"),
         ("words.txt", "Katze 1 2\n", r"words.txt: has no vector of any of the \d+ tokens"),
         ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
         ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),

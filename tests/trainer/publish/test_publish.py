@@ -32,6 +32,7 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
@@ -189,6 +190,7 @@ def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str,
     expected = embed_all_sides(encoder.model, encoder.tokenizer, TEXTS)
     verify_folder(folder, TEXTS, expected)
     double_a_weight(folder / file)
+    (folder / CHECKSUMS).unlink()
     with pytest.raises(InputError, match=f"was not published: .*{reader}.* differ from those of the trained model"):
         verify_folder(folder, TEXTS, expected)
 
@@ -196,6 +198,7 @@ def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str,
 def test_check_refuses_a_folder_that_pools_tokens_itself(dan_run: Path):
     (dan_run / "model" / "modules.json").unlink()
     (dan_run / "model" / "sentence_bert_config.json").unlink()
+    (dan_run / "model" / CHECKSUMS).unlink()
     with pytest.raises(
         InputError,
         match=r"was not published: the vectors of SentenceTransformer\.encode differ",

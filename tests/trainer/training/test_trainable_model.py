@@ -7,9 +7,13 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from torch import Tensor, nn
+from transformers import AutoTokenizer
 
+from data_scripts.errors import InputError
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from modeling_convsim.encoding.checksums import write_checksums
 from trainer.arguments import Arguments
+from trainer.training.loading import load_pretrained
 from trainer.training.model import build_model
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.trainable_model import TrainableModel
@@ -112,3 +116,24 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
     evaluator = ModelEvaluator(trainable.full, tiny_tokenizer, {}, skip=(), threads=1)
     evaluator.evaluate("dev")
     assert varies()
+
+
+def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
+    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
+    model.get_parameter("encoder.embed_tokens.weight").data[3, 1] = torch.nan
+    model.save_pretrained(tmp_path)
+    arguments = Arguments(initialize_from=str(tmp_path))
+    with pytest.raises(InputError, match=r"initialize_from: the weights encoder\.embed_tokens\.weight .* not finite"):
+        build_model(arguments, tiny_tokenizer)
+    write_checksums(tmp_path, ["config.json"])
+    (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
+    with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
+        build_model(arguments, tiny_tokenizer)
+
+
+def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "trunc')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(InputError, match=r"^tokenizer: .* cannot be loaded: .+$"):
+        load_pretrained(AutoTokenizer, str(tmp_path), "tokenizer")

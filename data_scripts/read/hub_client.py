@@ -1,0 +1,48 @@
+"""Limits how long a request to the Hub waits: `huggingface_hub` sets no limit for most of them.
+
+The wheel has the same code in `modeling_convsim/encoding/hub_client.py`, because neither package imports the other.
+"""
+
+import re
+from typing import Any
+
+TIMEOUT_SECONDS = 60.0  # without an answer, or without more of one
+MAX_WAIT_SECONDS = 60  # that the Hub may ask for before the next attempt, of which there are five
+
+
+class HubIsBusyError(OSError):
+    """The Hub asks to wait for longer than `MAX_WAIT_SECONDS`."""
+
+
+def limit_waiting() -> None:
+    """Let no request of `huggingface_hub` in this process wait without end; a limit that is set already stays."""
+    # Imported here, so that --help does not wait for it.
+    import huggingface_hub
+    from huggingface_hub.utils import _http
+
+    def make_client() -> Any:
+        client = _http.default_client_factory()
+        hooks = client.event_hooks
+        client.event_hooks = {
+            "request": [*hooks.get("request", []), _set_timeout],
+            "response": [*hooks.get("response", []), _refuse_long_wait],
+        }
+        return client
+
+    if _http._GLOBAL_CLIENT_FACTORY is _http.default_client_factory:
+        huggingface_hub.set_client_factory(make_client)
+
+
+def _set_timeout(request: Any) -> None:
+    given = request.extensions.get("timeout", {})
+    names = ("connect", "read", "write", "pool")
+    request.extensions["timeout"] = {name: given.get(name) or TIMEOUT_SECONDS for name in names}
+
+
+def _refuse_long_wait(response: Any) -> None:
+    asked = [response.headers.get("Retry-After", ""), *re.findall(r"\bt=(\d+)", response.headers.get("ratelimit", ""))]
+    seconds = max((int(value) for value in asked if value.isdecimal()), default=0)
+    if response.status_code in (429, 503) and seconds > MAX_WAIT_SECONDS:
+        raise HubIsBusyError(
+            f"the Hub is busy or limits the rate of requests ({response.status_code}): try again in {seconds} seconds"
+        )
