@@ -5,6 +5,7 @@ input; the results are lines of JSON on standard output.
 """
 
 import contextlib
+import functools
 import gc
 import importlib
 import json
@@ -19,7 +20,8 @@ from typing import Any
 
 from tests.mutation.selection import Baseline, BaselinePlugin, SelectionPlugin, run_pytest
 
-OWN = ("tests", "conftest", "data_scripts", "modeling_convsim", "trainer", "test_")
+PACKAGES = ("data_scripts", "modeling_convsim", "trainer", "model_cards")
+OWN = ("tests", "conftest", "test_", *PACKAGES)
 CPU_SECONDS = 20  # what a mutant's tests may take beside five times what they take on the original
 MEMORY = 16 * 2**30
 clock = int(time.time()) + 10_000  # modification time of the next mutant, so that no compiled module is reused
@@ -38,16 +40,17 @@ def main() -> None:
 
 def run_job(path: str, tests: list[str], mutants: list[dict[str, Any]]) -> Any:
     """Yield the number of tests, then the outcome of each mutant."""
-    baseline = _measure(path, tests)
+    baseline = Baseline()
+    for file in _files(tests):
+        baseline.add(_measure(file))
     yield {"tests": len(baseline.seconds), "problem": baseline.problem}
     if baseline.problem:
         return
-    _import_libraries(baseline.libraries)
     original = Path(path).read_bytes()
     for mutant in mutants:
         started = time.monotonic()
         _write(path, mutant["code"].encode())
-        selected = baseline.tests_of(mutant["first_line"], mutant["last_line"])
+        selected = baseline.tests_of(path, mutant["first_line"], mutant["last_line"])
         outcome = _run_tests(baseline, selected) if selected else "not executed"
         if outcome == "survived" and len(selected) < len(baseline.seconds):
             outcome = _run_tests(baseline, list(baseline.seconds))
@@ -62,23 +65,35 @@ def _write(path: str, code: bytes) -> None:
     os.utime(path, (clock, clock))
 
 
-def _measure(path: str, tests: list[str]) -> Baseline:
-    """Run the tests on the original; return what each takes and which lines of the module it runs."""
+def _files(tests: list[str]) -> list[str]:
+    """Return the test files of files and folders."""
+    return [
+        str(file) for one in map(Path, tests) for file in (sorted(one.rglob("test_*.py")) if one.is_dir() else [one])
+    ]
+
+
+@functools.cache
+def _measure(file: str) -> Baseline:
+    """Run a file of tests on the original; return what each takes and which lines it runs."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         with _exit_at_end():
             os.close(reading)
-            plugin = BaselinePlugin(str(Path(path).resolve()))
-            code = run_pytest(tests, [plugin], [])
+            plugin = BaselinePlugin(PACKAGES)
+            code = run_pytest([file], [plugin], [])
             names = {name for name in list(sys.modules) if not name.startswith(OWN)}
-            with os.fdopen(writing, "wb") as file:
-                pickle.dump(plugin.result(code, names), file)
+            with os.fdopen(writing, "wb") as pipe:
+                pickle.dump(plugin.result(code, names), pipe)
     os.close(writing)
-    with os.fdopen(reading, "rb") as file:
-        content = file.read()
+    with os.fdopen(reading, "rb") as pipe:
+        content = pipe.read()
     os.waitpid(child, 0)
-    return pickle.loads(content) if content else Baseline(problem="the tests of the original ended the process")
+    if not content:
+        return Baseline(problem=f"{file} ended the process")
+    baseline = pickle.loads(content)
+    _import_libraries(baseline.libraries)
+    return baseline
 
 
 @contextlib.contextmanager
@@ -105,10 +120,11 @@ def _run_tests(baseline: Baseline, selected: list[str]) -> str:
     if child == 0:
         with _exit_at_end():
             os.setsid()
+            os.environ["PYTHONDONTWRITEBYTECODE"], sys.dont_write_bytecode = "1", True
             resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
             files = baseline.files_of(selected)
-            os._exit(run_pytest(files, [SelectionPlugin(set(selected), files)], ["-x"]))
+            os._exit(run_pytest(files, [SelectionPlugin(set(selected))], ["-x"]))
     status = _wait(child, time.monotonic() + 4 * limit)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
