@@ -10,6 +10,7 @@ from gensim.models import Doc2Vec, Word2Vec
 from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 
+from data_scripts.errors import InputError
 from trainer.data.cached_arrays import read_array, write_array
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
@@ -86,6 +87,9 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
         columns: the texts.
         words: gensim's name of each token id.
         step: 1 reads every text.
+
+    Raises:
+        InputError: no token is frequent enough.
     """
     tokens = sum(len(column.ids) for column in columns)
     gensim_logger = logging.getLogger("gensim")
@@ -96,6 +100,11 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
             texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
             bar.set_description("word vectors: counting")
             model.build_vocab(texts)
+            if not len(model.wv):
+                raise InputError(
+                    f"the training texts are too few for word vectors: no token occurs {model.min_count} times; add "
+                    "texts or set word_vectors to random"
+                )
             bar.set_description("word vectors")
             model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)
     finally:
