@@ -5,6 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from datasets import Dataset
 from scipy.special import log_softmax, rel_entr, softmax
 from torch import Tensor, nn
 
@@ -20,7 +21,9 @@ from tests.trainer.tasks.test_tasks import (
     scored_pairs,
     vectors_of,
 )
+from trainer.data.positive_pairs import PositivePairs
 from trainer.data.token_cache import TokenColumn
+from trainer.tasks.captions import Captions
 from trainer.tasks.distillation import Distillation
 from trainer.tasks.ranking import Ranking
 from trainer.tasks.snli import Snli
@@ -154,6 +157,21 @@ def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32(dtype):
     assert loss.dtype == torch.float32
     np.testing.assert_allclose(loss.item(), -probabilities[np.arange(ROWS), labels].mean(), rtol=1e-6)
     assert metrics["accuracy"].item() == pytest.approx((probabilities.argmax(axis=1) == labels).mean())
+
+
+def test_a_hard_negative_that_is_nearer_than_the_pair_counts_as_wrong():
+    texts = TokenColumn(np.arange(9) + 2, np.arange(10), np.arange(9))
+    pairs = PositivePairs(Dataset.from_dict({}), np.arange(3), np.arange(3, 6), np.array([6, -1, 8]), np.arange(9))
+    # First texts, then second ones at an angle, then hard negatives: that of the first text is equal to it.
+    vectors = torch.eye(5)[[0, 1, 2, 0, 1, 2, 0, 3]]
+    vectors[3:6] = (vectors[3:6] + torch.eye(5)[4]) / 2**0.5
+    task = Captions(texts, pairs, 4.0)
+    loss, metrics = task.loss(Answer(pooler_output=vectors), task.batch(np.arange(3)))
+    assert metrics["accuracy"].item() == pytest.approx(2 / 3)
+    scores = vectors[:3] @ torch.cat([vectors[3:6], vectors[6:]]).T * 4
+    back = vectors[3:6] @ vectors[:3].T * 4
+    expected = [each.logsumexp(1).mean() - each.diagonal().mean() for each in (scores, back)]
+    assert loss.item() == pytest.approx(sum(expected).item() / 2)
 
 
 def test_ranking_counts_pairs_with_equal_cosines_as_wrong():
