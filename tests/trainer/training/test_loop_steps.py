@@ -1,4 +1,4 @@
-"""The training loop with a model, tasks and a plan that record what they are asked for."""
+"""The steps of a run, with a model, tasks and a plan that record what they are asked for."""
 
 import json
 from contextlib import contextmanager
@@ -41,18 +41,16 @@ class Model:
 
 
 class Task:
-    """Its batch holds its rows; its loss records a random number and whether autocast is on."""
+    """Its batch holds its rows; it records whether autocast is on in its loss."""
 
     def __init__(self) -> None:
-        self.seen: list[tuple[list[float], float, bool]] = []
+        self.seen: list[bool] = []
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        self.seen.append((rows.tolist(), float(torch.rand(1)), torch.is_autocast_enabled("cpu")))
         return {"rows": torch.from_numpy(rows).double()}
 
     def loss(self, model: Model, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
-        rows, random, _ = self.seen[-1]
-        self.seen[-1] = (rows, random, torch.is_autocast_enabled("cpu"))
+        self.seen.append(torch.is_autocast_enabled("cpu"))
         return batch["rows"].mean(), {"accuracy": batch["rows"].max()}
 
 
@@ -61,50 +59,25 @@ class Plan:
         return ("even" if step % 2 == 0 else "odd/x"), np.arange(8) + 100 * step
 
 
-def accelerator(rank: int, processes: int) -> Any:
+def accelerator() -> Any:
     @contextmanager
     def autocast() -> Any:
         with torch.autocast("cpu", torch.bfloat16):
             yield
 
     return SimpleNamespace(
-        process_index=rank, num_processes=processes, is_main_process=rank == 0, device=torch.device("cpu"),
+        process_index=0, num_processes=1, is_main_process=True, device=torch.device("cpu"),
         mixed_precision="bf16", autocast=autocast, wait_for_everyone=lambda: None,
         gather=lambda values: values, reduce=lambda value, _: value,
     )  # fmt: skip
 
 
-def build(folder: Path, rank: int = 0, processes: int = 1, **options: Any) -> tuple[TrainingLoop, Model, Task]:
+def build(folder: Path, **options: Any) -> tuple[TrainingLoop, Model, Task]:
     options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
     arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
-    context = RunContext(arguments, accelerator(rank, processes), folder, threads=1)
+    context = RunContext(arguments, accelerator(), folder, threads=1)
     model, task = Model(), Task()
     return TrainingLoop(context, model, {"even": task, "odd/x": task}, Plan()), model, task
-
-
-def random_numbers(tmp_path: Path, steps: range, rank: int = 0, seed: int = 0) -> list[float]:
-    loop, _, task = build(tmp_path, rank, 2, seed=seed)
-    for step in steps:
-        loop.compute_gradients(step)
-    return [random for _, random, _ in task.seen]
-
-
-def test_random_numbers_depend_on_seed_step_and_process_alone(tmp_path):
-    numbers = {(seed, rank): random_numbers(tmp_path, range(4), rank, seed) for seed in (0, 1, 2) for rank in (0, 1)}
-    assert len({number for each in numbers.values() for number in each}) == 3 * 2 * 4
-    torch.manual_seed(99)
-    assert random_numbers(tmp_path, range(2, 4), rank=1, seed=1) == numbers[1, 1][2:]  # as in a resumed run
-
-
-@pytest.mark.parametrize("processes", [1, 2, 4])
-def test_processes_divide_the_batch_in_the_order_of_their_ranks(tmp_path, processes):
-    parts = []
-    for rank in range(processes):
-        loop, _, task = build(tmp_path, rank, processes)
-        loop.compute_gradients(3)
-        parts.append(task.seen[0][0])
-    assert [len(part) for part in parts] == [8 // processes] * processes
-    assert np.concatenate(parts).tolist() == list(range(300, 308))
 
 
 def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradients_of_its_batch(tmp_path):
@@ -120,7 +93,7 @@ def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradie
     assert model.events == [
         event for step in range(6) for event in ((rates[step], 10 * rates[step]), 100.0 * step + 3.5, "applied")
     ]
-    assert all(is_autocast for _, _, is_autocast in task.seen)
+    assert task.seen == [True] * 6
 
 
 class Evaluator:
@@ -177,13 +150,16 @@ def test_losses_are_logged_as_means_with_the_rate_of_their_last_step(tmp_path, s
 
 @pytest.mark.parametrize(("eval_every", "log_every"), [(1, 5), (5, 1)])
 def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path, saved, eval_every, log_every, monkeypatch):
-    loop, _, task = build(tmp_path, eval_every=eval_every, log_every=log_every, best_metric="last")
+    loop, _, _ = build(tmp_path, eval_every=eval_every, log_every=log_every, best_metric="last")
+    steps: list[int] = []
     monkeypatch.setattr(
-        Task, "loss", lambda self, model, batch: (torch.tensor(torch.nan if len(self.seen) == 3 else 1.0), {})
+        Task,
+        "loss",
+        lambda self, model, batch: (torch.tensor(steps.append(1) or (torch.nan if len(steps) == 3 else 1.0)), {}),
     )
     with pytest.raises(loop_module.InputError, match="the loss is not finite at step 3: lower learning_rate"):
         loop.run(Evaluator(*[0.1] * 7), lambda: None)
-    assert len(task.seen) == 3 and len(saved) == (2 if eval_every == 1 else 0)
+    assert len(steps) == 3 and len(saved) == (2 if eval_every == 1 else 0)
 
 
 def test_weights_that_are_not_finite_are_not_saved(tmp_path, saved, monkeypatch):
