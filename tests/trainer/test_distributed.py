@@ -100,7 +100,8 @@ def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers
     group: ThreadGroup, size: int, collective: str
 ) -> None:
     rows = [[5, 0, 5, 7], [], [0, 7, 3, 3, 1]]  # row 0 is also what pads
-    values = [torch.randn(len(part), 2, generator=torch.Generator().manual_seed(rank)) for rank, part in enumerate(rows)]
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.randn(len(part), 2, generator=generator) for part in rows]
     expected = torch.zeros(size, 2)
     for part, value in zip(rows, values, strict=True):
         for row, vector in zip(part, value, strict=True):

@@ -1,6 +1,6 @@
 """All evaluations of one encoder have the shape of results.json and use the right splits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning
-from trainer.evaluation.baselines import bm25_scores
+from trainer.evaluation.baselines import BASELINES, bm25_scores
 from trainer.evaluation.cqa import evaluate_cqa
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
@@ -169,6 +169,24 @@ def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) ->
     expected = precision_at_n(scores, np.zeros(120, int))
     assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
     assert list(results["cqa"]) == ["test2017"]
+
+
+def test_a_baseline_gets_the_queries_and_candidates_of_the_encoder(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def baseline(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
+        given.append((queries, documents, candidates))
+        return np.zeros(candidates.shape)
+
+    monkeypatch.setitem(BASELINES, "given", baseline)
+    evaluate_baseline("given", data, "both", ["response_prediction"], queries=120)
+    rows = data["pairs"]["test"]
+    expected = build_queries(rows["input"][:], rows["response"][:], 120)
+    ((queries, documents, candidates),) = given
+    assert (queries, documents) == (expected.inputs, expected.responses)
+    np.testing.assert_array_equal(candidates, expected.candidates)
 
 
 def test_a_baseline_has_intervals_too(data: dict[str, Any]) -> None:

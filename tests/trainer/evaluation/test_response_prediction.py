@@ -72,21 +72,6 @@ def test_a_limit_that_all_pairs_fit_in_changes_nothing() -> None:
     assert build_queries(*conversations(10_001, 2)).candidates.shape == (10_000, 2)
 
 
-def test_vectors_that_are_equal_tie_exactly() -> None:
-    """A copy of the true response's vector must not be ranked behind it because of rounding."""
-    random = np.random.default_rng(0)
-    inputs, responses = random.normal(size=(300, 101)), random.normal(size=(1, 101))
-
-    class Copies(FakeEncoder):
-        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
-            count = len(list(texts))
-            vectors = np.repeat(responses, count, axis=0) if side == "response" else inputs[:count]
-            return vectors.astype(np.float32)
-
-    scores = score_candidates(Copies(), build_queries(*conversations(300, 110)))
-    assert (scores == scores[:, :1]).all()
-
-
 def test_every_system_ranks_the_same_candidates() -> None:
     queries = build_queries(*conversations(120, 110))
     before = queries.candidates.copy()
