@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
 SPARK := $(VENV)/.installed-spark
+CHECK := $(VENV)/.installed-check
 .DEFAULT_GOAL := help
 
 help:  ## list the commands
@@ -18,6 +19,10 @@ $(INSTALLED): pyproject.toml $(CONSTRAINTS)
 
 $(SPARK): $(INSTALLED)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[spark]'
+	touch $@
+
+$(CHECK): $(INSTALLED)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[check]'
 	touch $@
 
 install: $(INSTALLED)  ## build the environment in .venv (PYTHON=python3.12 selects an interpreter)
@@ -52,6 +57,9 @@ bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name 
 soak: $(INSTALLED)  ## inject faults of every kind and print a table of what was lost (under an hour; ONLY=name runs one)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $(if $(ONLY),--only $(ONLY))
 
+mutants: $(CHECK)  ## change the code in small ways and print which changes the tests detect (an hour on two cores; ONLY=module, ALL=1)
+	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
 # The report's datasets. A folder that exists is not rebuilt; one that is missing is built from the downloaded originals.
 PLAN ?= trainer/report/small.yaml
 DATASETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
@@ -74,4 +82,4 @@ data/stsb data/sts data/cqa: | $(INSTALLED)
 report: $(INSTALLED) | $(DATASETS)  ## reproduce the tables and figures of both papers (75 minutes on two cores; ORIGINALS=folder names the downloaded data)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
-.PHONY: report help install train demo test lint bench soak
+.PHONY: report help install train demo test lint bench soak mutants
