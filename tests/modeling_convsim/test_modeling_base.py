@@ -1,3 +1,4 @@
+import json
 import math
 
 import pytest
@@ -7,6 +8,7 @@ from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDa
 from torch import nn
 
 from modeling_convsim import (
+    ENCODERS,
     ConvSimConfig,
     ConvSimDanConfig,
     ConvSimDanForMultitask,
@@ -313,6 +315,29 @@ def test_defaults_are_the_documented_ones():
     assert (config.response_hidden_sizes, config.nli_hidden_size, config.logit_scale_init) == ([500], 512, 20)
     assert config.initializer_range is None
     assert not any((config.response_residual, config.normalize_response, config.input_network))
+
+
+def test_every_encoder_declares_its_batches_and_exports():
+    declared = {
+        name: (model.encoder_class.pads_batches, model.encoder_class.export_formats) for name, model in ENCODERS.items()
+    }
+    assert {name: declared[name] for name in ("bilstm", "cbow", "dan", "transformer")} == {
+        "bilstm": (True, ()),
+        "cbow": (False, ("onnx", "static")),
+        "dan": (False, ("onnx",)),
+        "transformer": (True, ("onnx",)),
+    }
+
+
+def test_a_saved_model_names_the_classes_of_its_code(multitask, tmp_path):
+    module = type(multitask).__module__.rpartition(".")[2]
+    config, encoder = type(multitask.config).__name__, type(multitask.encoder).__name__
+    for folder, model in (("multitask", multitask), ("encoder", multitask.encoder)):
+        model.save_pretrained(tmp_path / folder)
+        names = {"AutoConfig": f"{module}.{config}", "AutoModel": f"{module}.{encoder}"}
+        if folder == "multitask":
+            names["AutoModelForPreTraining"] = f"{module}.{type(multitask).__name__}"
+        assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == names
 
 
 def test_short_and_long_vectors_are_normalized_and_zero_stays_zero():

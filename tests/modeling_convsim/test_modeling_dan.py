@@ -72,6 +72,19 @@ def test_token_weights_of_initial_and_added_tokens_are_one():
     assert model.token_weights.weight.squeeze(1).tolist() == [0.5] * 60 + [1.0] * 4
 
 
+def test_added_tokens_have_the_precision_of_the_others():
+    model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, learned_token_weights=True)).bfloat16()
+    model.resize_token_embeddings(64)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+def test_defaults_are_the_documented_ones():
+    config = ConvSimDanConfig()
+    assert (config.word_embedding_size, config.bigram_buckets, config.hidden_sizes) == (300, 2**18, [300, 300])
+    assert (config.activation, config.token_dropout) == ("tanh", 0)
+    assert not config.residual and not config.learned_token_weights
+
+
 def test_scale_tokens_sets_the_learned_weights():
     weights = torch.rand(60, 1)
     model = build("dan_best").encoder

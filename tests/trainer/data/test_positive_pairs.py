@@ -85,6 +85,7 @@ def test_hard_negatives_belong_to_the_first_text_of_a_pair_and_neutral_hypothese
     assert rows_of(entailment_pairs(pairs, 0)) == [("p", "e", None), ("q", "f", None)]
     rated = paraphrases(("a", "b", 1.0), ("b", "x", 0.0), ("c", "d", 1.0), ("y", "c", 0.5))
     assert rows_of(paraphrase_pairs(rated, 0)) == [("a", "b", None), ("c", "d", "y")]
+    assert paraphrase_pairs(rated, 0).negative[0] == entailment_pairs(pairs, 0).negative[0] == -1
 
 
 def test_a_link_in_either_direction_joins_the_groups():

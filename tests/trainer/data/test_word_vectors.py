@@ -1,6 +1,10 @@
+import logging
+
 import numpy as np
 import pytest
 from gensim.models import Doc2Vec, KeyedVectors, Word2Vec
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
@@ -232,6 +236,47 @@ def test_the_first_exact_word_and_no_zero_vector_are_used(tiny_tokenizer, tmp_pa
     # The lengths, 3 and 4, are 3.5 on average; the word of zeros does not count.
     expected[vocabulary["cat"]], expected[vocabulary["dog"]] = [0, 3 / 3.5], [4 / 3.5, 0]
     np.testing.assert_allclose(table, expected, rtol=1e-6)
+
+
+def test_vectors_may_have_one_dimension(tiny_tokenizer, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("7 0.5\ncat 3\ndog -1\n")  # no header: the second value is not a whole number
+    table, vocabulary = read_word_vectors(path, tiny_tokenizer, 60), tiny_tokenizer.get_vocab()
+    assert table.shape == (60, 1) and table[[vocabulary["cat"], vocabulary["dog"]], 0].tolist() == [1.5, -0.5]
+
+
+@pytest.mark.parametrize("name", ["glove.txt", "words.bin"])
+def test_a_word_that_is_not_utf_8_matches_no_token(name, tiny_tokenizer, tmp_path):
+    path = tmp_path / name
+    values = np.array([3, 4], dtype=np.float32).tobytes()
+    path.write_bytes(
+        b"2 2\nca\xff " + values + b"\ncat " + values + b"\n" if name.endswith("bin") else b"ca\xff 1 2\ncat 3 4\n"
+    )
+    table = read_word_vectors(path, tiny_tokenizer, 60)
+    np.testing.assert_allclose(table[tiny_tokenizer.get_vocab()["cat"]], [0.6, 0.8], rtol=1e-6)
+
+
+def test_a_tokenizer_without_normalization_needs_the_exact_word(tiny_tokenizer, tmp_path):
+    backend = Tokenizer.from_str(tiny_tokenizer.backend_tokenizer.to_str())
+    backend.normalizer = None
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    path = tmp_path / "glove.txt"
+    path.write_text("Dog 0 5\ncat 3 4\n")
+    table, vocabulary = read_word_vectors(path, tokenizer, 60), tokenizer.get_vocab()
+    np.testing.assert_allclose(table[vocabulary["cat"]], [0.6, 0.8], rtol=1e-6)
+    assert not table[vocabulary["dog"]].any()
+
+
+def test_gensims_log_is_silent_in_training_and_as_before_after_it(column, monkeypatch):
+    gensim_logger, levels = logging.getLogger("gensim"), []
+    monkeypatch.setattr(gensim_logger, "level", logging.DEBUG)
+    build = skip_gram.Word2Vec.build_vocab
+    monkeypatch.setattr(
+        skip_gram.Word2Vec, "build_vocab",
+        lambda self, texts: levels.append(gensim_logger.level) or build(self, texts),
+    )  # fmt: skip
+    train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    assert levels == [logging.WARNING] and gensim_logger.level == logging.DEBUG
 
 
 @pytest.mark.parametrize("inner", ["", "model"])

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -128,3 +129,19 @@ def test_clipping_skips_parameters_without_a_gradient():
     torch.testing.assert_close(clip_gradient(model.parameters(), 0.1), norm)
     clipped = torch.cat([p.grad.flatten() for p in model.layer.parameters()]).norm()
     assert clipped.item() == pytest.approx(0.1, rel=1e-4) and model.table.weight.grad is None
+
+
+def test_rowwise_adagrad_adds_epsilon_to_the_root_and_sums_squares_in_float32():
+    table = nn.Parameter(torch.zeros(3, 8, dtype=torch.bfloat16))
+    optimizer = RowwiseAdagrad([table], lr=0.5, eps=0.25)
+    gradient = torch.tensor(np.random.default_rng(0).normal(size=(3, 8))).bfloat16()
+    gradient[1] = 0
+    expected = torch.zeros(3, 8, dtype=torch.float64)
+    for _ in range(2):
+        table.grad = gradient.clone()
+        optimizer.step()
+    squares = gradient.double().square().mean(1)
+    torch.testing.assert_close(optimizer.state[table]["sum"].double(), 2 * squares, rtol=1e-6, atol=0)
+    for steps in (1, 2):
+        expected -= 0.5 * gradient.double() / ((steps * squares).sqrt() + 0.25).unsqueeze(1)
+    torch.testing.assert_close(table.detach().double(), expected, rtol=0.02, atol=0)
