@@ -99,7 +99,7 @@ def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_sum
 def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers_of_rows(
     group: ThreadGroup, size: int, collective: str
 ) -> None:
-    rows = [[5, 0, 5, 7], [], [0, 7, 3, 3, 1]]  # row 0 is also what pads
+    rows = [[5, 2, 5, 7], [], [2, 7, 3, 3, 1]]
     generator = torch.Generator().manual_seed(0)
     values = [torch.randn(len(part), 2, generator=generator) for part in rows]
     expected = torch.zeros(size, 2)
@@ -107,17 +107,18 @@ def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers
         for row, vector in zip(part, value, strict=True):
             expected[row] += vector / 3
 
-    def average(rank: int) -> torch.Tensor:
+    def average(rank: int) -> tuple[torch.Tensor, list[int]]:
         table = torch.nn.Parameter(torch.zeros(size, 2))
         index = torch.tensor([rows[rank]], dtype=torch.long)
         table.grad = torch.sparse_coo_tensor(index, values[rank], (size, 2), check_invariants=True)
         unused = torch.nn.Parameter(torch.zeros(size, 2))
         average_table_gradients([table, unused])
         assert table.grad is not None and unused.grad is None
-        return table.grad.to_dense()
+        return table.grad.to_dense(), table.grad.to_sparse().coalesce().indices()[0].unique().tolist()
 
-    for gradient in group.run(average):
+    for gradient, found in group.run(average):
         torch.testing.assert_close(gradient, expected)
+        assert found == [1, 2, 3, 5, 7]  # without row 0, which pads
     assert group.collectives == {"all_gather", collective}
 
 
