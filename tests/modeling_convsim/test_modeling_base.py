@@ -1,4 +1,3 @@
-import json
 import math
 
 import pytest
@@ -327,17 +326,6 @@ def test_every_encoder_declares_its_batches_and_exports():
         "dan": (False, ("onnx",)),
         "transformer": (True, ("onnx",)),
     }
-
-
-def test_a_saved_model_names_the_classes_of_its_code(multitask, tmp_path):
-    module = type(multitask).__module__.rpartition(".")[2]
-    config, encoder = type(multitask.config).__name__, type(multitask.encoder).__name__
-    for folder, model in (("multitask", multitask), ("encoder", multitask.encoder)):
-        model.save_pretrained(tmp_path / folder)
-        names = {"AutoConfig": f"{module}.{config}", "AutoModel": f"{module}.{encoder}"}
-        if folder == "multitask":
-            names["AutoModelForPreTraining"] = f"{module}.{type(multitask).__name__}"
-        assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == names
 
 
 def test_short_and_long_vectors_are_normalized_and_zero_stays_zero():

@@ -183,6 +183,28 @@ def test_ranking_counts_pairs_with_equal_cosines_as_wrong():
     assert loss.item() == pytest.approx(np.log(1 + ordered))
 
 
+def test_ranking_multiplies_differences_of_cosines_by_its_scale():
+    pairs, vectors = scored_pairs(), torch.randn(2 * ROWS, 3, generator=torch.Generator().manual_seed(0))
+    cosines = (vectors[:ROWS] * vectors[ROWS:]).sum(1).double().numpy()
+    terms = [
+        np.exp(0.5 * (cosines[i] - cosines[j]))
+        for i in range(ROWS)
+        for j in range(ROWS)
+        if pairs.scores[i] < pairs.scores[j]
+    ]
+    task = Ranking(column(0), pairs, 0.5)
+    loss, _ = task.loss(Answer(pooler_output=vectors), task.batch(np.arange(ROWS)))
+    assert loss.item() == pytest.approx(np.log(1 + sum(terms)), rel=1e-5)
+
+
+@pytest.mark.parametrize(("mini_batch_size", "calls"), [(None, 1), (ROWS, 1), (ROWS + 1, 1), (ROWS - 1, 4)])
+def test_a_batch_that_fits_in_memory_is_encoded_once(mini_batch_size, calls):
+    model, task, counted = build_model("dan"), build_task("distillation", mini_batch_size), []
+    model.register_forward_pre_hook(lambda *_: counted.append(1))
+    loss_and_gradients(model, task)
+    assert len(counted) == calls  # with mini-batches, every part is encoded again in the backward pass
+
+
 def test_ranking_of_equal_scores_has_no_accuracy_to_divide_by():
     pairs = scored_pairs()
     pairs.scores[:] = 0.5
