@@ -22,9 +22,11 @@ from tests.trainer.tasks.test_tasks import (
     vectors_of,
 )
 from trainer.data.positive_pairs import PositivePairs
+from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks.captions import Captions
 from trainer.tasks.distillation import Distillation
+from trainer.tasks.neighbors import NeighboringSentences
 from trainer.tasks.ranking import Ranking
 from trainer.tasks.snli import Snli
 
@@ -211,3 +213,20 @@ def test_ranking_of_equal_scores_has_no_accuracy_to_divide_by():
     task = Ranking(column(0), pairs, 4.0)
     loss, metrics = task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), task.batch(np.arange(ROWS)))
     assert loss.item() == 0 and metrics["accuracy"].item() == 0
+
+
+def test_random_candidates_are_sentences_with_known_words_alone():
+    rows = neighbors()
+    others = Neighbors(rows.sentences, rows.before, rows.after, np.array([7, 9, 20]))
+    texts = TokenColumn(np.arange(ROWS), np.arange(ROWS + 1), np.arange(ROWS))
+    batch = NeighboringSentences(texts, others, 50, 1).batch(np.arange(4))
+    candidates = batch["input_ids"][4:].view(4, 52)[:, 2:]
+    assert set(candidates.flatten().tolist()) == {7, 9, 20}
+
+
+def test_a_missing_neighbor_is_not_the_nearest_candidate():
+    task = build_task("neighbors", None)
+    batch = task.batch(np.array([0]))
+    assert batch["is_candidate"][0, :2].tolist() == [False, True]
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
+    assert task.loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item() == 1
