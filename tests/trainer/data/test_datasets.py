@@ -97,7 +97,7 @@ def test_the_share_of_snli_is_a_random_sample_of_the_remaining_rows(
     first = sum(int(text.split()[1]) < 100 for text in half)
     assert 35 <= first <= 65  # 50 expected, standard deviation 3.5
     assert half == sample(0.5, 0) and set(half) != set(sample(0.5, 1))
-    assert sample(1, 3) == remaining
+    assert sample(1, 3) == remaining and len(sample(0.25, 0)) == 50
 
 
 def test_evaluation_data_are_read_from_the_source_of_each_dataset(options: SimpleNamespace) -> None:
