@@ -41,6 +41,9 @@ def test_a_rating_in_any_spelling_becomes_the_score(tmp_path: Path) -> None:
         "validation": [("One, two.", "1 2.", 0.25), ("Three.", "3.", None)],
         "test": [("One?", "1?", 1.0)],
     }
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    scored = {split: (report[split]["pairs"], report[split]["with a score"]) for split in report}
+    assert scored == {"train": (2, 2), "validation": (2, 1), "test": (1, 1)}
 
 
 def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -158,6 +158,9 @@ def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
         comment("e", "t1_unknown"),
         comment("f", "t1_a", author="HelpfulBot"),
         comment("g", "t1_a", body="these are the words of b"),
+        comment("h", "t3_a"),  # answers a submission that has the id of a comment
+        comment("i", "t1_i"),
+        comment("j", "t1_b"),  # of the two comments b, only one is answered
     )
     assert run(dump, "--output", tmp_path / "out") == 0
     counts = report(tmp_path / "out")
@@ -165,16 +168,19 @@ def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
         "id seen before": 1,
         "deleted or empty": 1,
         "author contains bot": 1,
-        "kept": 5,
+        "kept": 8,
     }
     assert counts["kept comments"] == {
-        "replies to a submission": 1,
-        "replies to themselves": 0,
+        "replies to a submission": 2,
+        "replies to themselves": 1,
         "comment replied to is not in the dumps": 1,
         "comment replied to was removed": 1,
-        "pair": 2,
+        "pair": 3,
     }
-    assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+    assert counts["pairs"] == {"repeated in their thread": 1, "written": 2}
+    words = "these are the words of"
+    found = {(row["input"], row["response"]) for row in read(tmp_path / "out")}
+    assert found == {(f"{words} a", f"{words} b"), (f"{words} b", f"{words} j")}
 
 
 def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_files(tmp_path):

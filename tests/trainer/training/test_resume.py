@@ -151,6 +151,8 @@ def test_checkpoints_that_a_resumed_run_may_need_are_kept(tmp_path, caplog):
     assert save(6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
     (tmp_path / "checkpoint-6" / "weights").write_text("damaged")
     assert newest_whole_checkpoint(tmp_path).name == "checkpoint-4"
+    assert save(6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]  # resumed, with the damaged one in place
+    (tmp_path / "checkpoint-6" / "weights").write_text("damaged")
     (tmp_path / "checkpoint-2" / "weights").write_text("damaged")
     with pytest.raises(InputError, match=r"no whole checkpoint \(checkpoint-2: weights has changed"):
         newest_whole_checkpoint(tmp_path)

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,22 @@ def test_a_run_without_a_checkpoint_is_replaced_unasked(tmp_path):
     add(tmp_path / "run", "checkpoint-4/model.safetensors")
     with pytest.raises(InputError, match="is not empty"):
         start(tmp_path / "run")
+
+
+def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
+    may_change = "license language resume overwrite trackers log_every push_to_hub hub_model_id cache_dir".split()
+    settings = arguments(run, resume=True)
+    for name, value in asdict(settings).items():
+        others = {bool: not value, list: ["other"], dict: {"other": 1}}
+        changed = replace(settings, **{name: others.get(type(value), "other")})
+        if name in may_change:
+            if name != "resume":
+                with open_folder(run, changed):
+                    pass
+        else:
+            message = rf"settings differ from those of the interrupted run \({name} was "
+            with pytest.raises(InputError, match=message), open_folder(run, changed):
+                pass
 
 
 def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
