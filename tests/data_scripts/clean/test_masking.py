@@ -67,6 +67,11 @@ def test_several_in_one_text_are_all_masked():
     assert {kind: n for kind, n in counts.items() if n} == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}
 
 
+def test_what_adjoins_is_masked_and_counted_apart():
+    texts, counts = mask_personal_data(pa.array(["<@U024BE7LH><@U01|bob>"]))
+    assert texts.to_pylist() == ["[USER][USER]"] and counts["user names"] == 2
+
+
 def test_what_overlaps_becomes_one_mask():
     assert mask_text("https://a.org/?email=jane@a.org&token=abcdef") == "[URL]"
     assert mask_text("@bob@social.example.org") == "[EMAIL]"

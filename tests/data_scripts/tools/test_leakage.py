@@ -27,6 +27,8 @@ def test_texts_that_differ_only_in_form_are_equal(one, other):
 
 def test_texts_with_different_words_differ():
     assert normalize_text("a man is riding") != normalize_text("a man was riding")
+    assert normalize_text("no where") != normalize_text("nowhere")
+    assert normalize_text(" It's  RAINING,\tno_where – ") == "it s raining no where"
 
 
 def test_removed_rows_equal_those_of_a_brute_force_comparison():
