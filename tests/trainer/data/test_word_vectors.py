@@ -157,13 +157,6 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
     assert vectors([column]) == (7, 3, 1)
 
 
-def test_texts_without_a_frequent_token_are_refused_in_one_line(tmp_path):
-    four = TokenColumn(np.array([2, 3, 2, 3, 2, 3, 2, 3]), np.array([0, 8]), np.zeros(1))
-    with pytest.raises(InputError, match=r"^the training texts are too few .* no token occurs 5 times; add texts or"):
-        cached_word_vectors([four], VOCABULARY, 4, tmp_path, seed=0)
-    assert not list(tmp_path.iterdir())
-
-
 def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
     train, columns = skip_gram.train_word_vectors, []
