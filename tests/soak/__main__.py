@@ -1,5 +1,6 @@
 """Inject faults into every part of the project and print what came of them: `python -m tests.soak [--only NAME …]`."""
 
+import os
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -45,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     names = options.only or [name for name, one in scenarios.items() if one.smoke or not options.smoke]
+    if os.geteuid() != 0:
+        for name in [name for name in names if scenarios[name].needs_root]:
+            print(f"{name}: skipped: mounting a file system needs root")
+            names.remove(name)
     results = run_soak(names, options.smoke, options.jobs, options.seed)
     print_table(results)
     output = options.output or (None if options.smoke or options.only else HERE)

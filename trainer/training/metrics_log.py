@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from data_scripts.errors import InputError
 from data_scripts.write.files import new_file, report_write_errors
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
@@ -37,11 +38,21 @@ class MetricsLog:
         }
         self._collected_file(checkpoint).write_text(json.dumps(collected), encoding="utf-8")
         if self._accelerator.is_main_process:
+            self._file.touch()  # before the first row
             shutil.copyfile(self._file, checkpoint / self._file.name)
 
     def load(self, checkpoint: Path) -> None:
-        """Go back to the log that `save` saved: a resumed run repeats the later steps. Every process must call this."""
+        """Go back to the log that `save` saved: a resumed run repeats the later steps. Every process must call this.
+
+        Raises:
+            InputError: the checkpoint has no log.
+        """
         if self._accelerator.is_main_process:
+            if not (checkpoint / self._file.name).is_file():
+                raise InputError(
+                    f"resume: {checkpoint} has no {self._file.name}: an earlier version wrote it; start again with "
+                    "--overwrite true"
+                )
             with new_file(self._file) as temporary:
                 shutil.copyfile(checkpoint / self._file.name, temporary)
         file = self._collected_file(checkpoint)

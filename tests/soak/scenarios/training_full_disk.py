@@ -28,7 +28,7 @@ def training_with_file_limit(folder: Path, draws: random.Random, count: int) -> 
             training.remove("run")
 
 
-@scenario("disk full", "training: a disk of a few kilobytes", faults=12, smoke=0)
+@scenario("disk full", "training: a disk of a few kilobytes", faults=12, smoke=0, needs_root=True)
 def training_on_full_disk(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Train on a small disk in memory; then the disk gets larger, and the run is continued."""
     with CommandServer(LIBRARIES) as server:
@@ -49,7 +49,7 @@ def training_on_full_disk(folder: Path, draws: random.Random, count: int) -> Ite
             yield Fault(f"{kilobytes} KB, exit code {ended.code}", lost)
 
 
-@scenario("read-only", "training: run folder, cache, and both", faults=3, smoke=0)
+@scenario("read-only", "training: run folder, cache, and both", faults=3, smoke=0, needs_root=True)
 def read_only_training(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Mount the run's folder or the cache without the right to write."""
     with CommandServer(LIBRARIES) as server:

@@ -47,6 +47,20 @@ def test_a_run_of_fewer_processes_is_resumed_by_more(log, tmp_path):
     assert log.take_means() == {}
 
 
+def test_a_checkpoint_before_the_first_row_has_an_empty_log(log, tmp_path):
+    (tmp_path / "checkpoint-1").mkdir()
+    log.save(tmp_path / "checkpoint-1")
+    log.write({"step": 2})
+    log.load(tmp_path / "checkpoint-1")
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_a_checkpoint_without_a_log_is_refused(log, tmp_path):
+    (tmp_path / "checkpoint-4").mkdir()
+    with pytest.raises(InputError, match=r"resume: .*checkpoint-4 has no metrics\.jsonl: .* --overwrite true"):
+        log.load(tmp_path / "checkpoint-4")
+
+
 def test_a_log_that_cannot_be_written_is_named_in_one_line(log, tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(InputError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
