@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from data_scripts.commands import find_commands
@@ -74,7 +74,10 @@ def test_a_path_that_is_not_utf8_is_refused(name: str, tmp_path: Path, monkeypat
     assert code == 2 and "pairs\\udce9.jsonl' is not UTF-8" in printed
 
 
-@pytest.mark.parametrize("name", MODULES)
+# mteb takes many seconds to import, so its command is part of a long run only.
+@pytest.mark.parametrize(
+    "name", [name for name in MODULES if name != "mteb_tasks" or settings.default.max_examples > 100]
+)
 @given(words=st.lists(WORDS, max_size=5))
 @example(words=["a" * 300, "-o", "x"])
 @example(words=["missing", "-o", "b" * 300])
