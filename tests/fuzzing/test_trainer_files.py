@@ -1,7 +1,6 @@
 """Files that the trainer reads: a value, or a refusal in one line that names the file."""
 
 import json
-import logging
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -131,7 +130,6 @@ def test_results(tmp_path: Path, results: Any) -> None:
 
 @given(data=st.data(), shape=st.lists(st.integers(0, 4), max_size=3))
 def test_cached_arrays_are_whole_or_missing(tmp_path: Path, data: st.DataObject, shape: list[int]) -> None:
-    logging.getLogger("trainer").setLevel(logging.ERROR)
     array, path = np.arange(np.prod(shape, dtype=int), dtype=np.float32).reshape(shape), tmp_path / "0.npz"
     write_array(path, array)
     content = path.read_bytes()

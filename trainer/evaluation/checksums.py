@@ -1,11 +1,14 @@
-"""Refuses damaged files of a run's or a model's folder, and keeps the checksums of files that are replaced."""
+"""Refuses damaged files of a run's or a model's folder, and keeps the checksums of files that are replaced.
+
+`modeling_convsim`, which imports torch, is imported in the functions, so that --help does not wait for it.
+"""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import CHECKSUMS
 from data_scripts.write.files import cannot_write
-from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage, replace_files, write_checksums
 
 
 def check_file(path: Path, folder: Path | None = None) -> None:
@@ -14,6 +17,8 @@ def check_file(path: Path, folder: Path | None = None) -> None:
     Raises:
         InputError: it is damaged.
     """
+    from modeling_convsim.encoding.checksums import find_damage
+
     folder = folder or path.parent
     _refuse(folder, find_damage(folder, [path.relative_to(folder).as_posix()]))
 
@@ -24,6 +29,8 @@ def check_folder(folder: Path) -> None:
     Raises:
         InputError: one is missing or damaged.
     """
+    from modeling_convsim.encoding.checksums import find_damage
+
     _refuse(folder, find_damage(folder))
 
 
@@ -33,6 +40,8 @@ def record_files(folder: Path, names: list[str]) -> None:
     Raises:
         InputError: they cannot be written.
     """
+    from modeling_convsim.encoding.checksums import write_checksums
+
     try:
         write_checksums(folder, names)
     except OSError as error:
@@ -45,6 +54,8 @@ def replace_recorded_files(folder: Path, contents: Mapping[str, bytes]) -> None:
     Raises:
         InputError: a file cannot be written, or the checksums are damaged.
     """
+    from modeling_convsim.encoding.checksums import replace_files
+
     try:
         replace_files(folder, contents)
     except OSError as error:

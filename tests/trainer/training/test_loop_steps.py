@@ -157,7 +157,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path, saved, ev
         "loss",
         lambda self, model, batch: (torch.tensor(steps.append(1) or (torch.nan if len(steps) == 3 else 1.0)), {}),
     )
-    with pytest.raises(loop_module.InputError, match="the loss is not finite at step 3: lower learning_rate"):
+    with pytest.raises(loop_module.InputError, match="the loss of even is not finite at step 3: lower learning_rate"):
         loop.run(Evaluator(*[0.1] * 7), lambda: None)
     assert len(steps) == 3 and len(saved) == (2 if eval_every == 1 else 0)
 
