@@ -72,6 +72,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     """
     import datasets
     from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
 
     path = Path(source)
     if is_path(source) and not path.is_file():
@@ -92,7 +93,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
         options = {"revision": revision} if revision else {}
     try:
         splits = datasets.load_dataset(*arguments, **options)
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
         if "scripts are no longer supported" in str(error):
             reason = f"it needs a loading script; try the Hub's own Parquet copy: {source}@refs/convert/parquet"
         raise InputError(f"{source}: {reason} ({error})") from error
@@ -130,6 +131,7 @@ def load_pairs(source: str) -> DatasetDict:
     """
     import datasets
     from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
 
     from data_scripts.features import PAIR_FEATURES
 
@@ -144,7 +146,7 @@ def load_pairs(source: str) -> DatasetDict:
         else:
             limit_waiting()
             pairs = datasets.load_dataset(source)
-    except (OSError, ValueError, DatasetsError) as error:
+    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
         reason = error.__cause__ or error  # `datasets` wraps the original error
         if isinstance(reason, OSError) and reason.errno in _CANNOT_WRITE:
             raise InputError(

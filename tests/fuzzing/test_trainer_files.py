@@ -141,7 +141,7 @@ def test_cached_arrays_are_whole_or_missing(tmp_path: Path, data: st.DataObject,
     )
     with zipfile.ZipFile(path, "w") as archive:
         described = f"{{'descr': '<f4', 'fortran_order': False, 'shape': {header}, }}".encode().ljust(117) + b"\n"
-        archive.writestr("array.npy", b"\x93NUMPY\x01\x00" + len(described).to_bytes(2, "little") + described)
+        archive.writestr("0.npy", b"\x93NUMPY\x01\x00" + len(described).to_bytes(2, "little") + described)
     assert read_array(path) is None
 
 

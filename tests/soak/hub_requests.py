@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     """push FOLDER ID, pull_model ID or pull_pairs ID."""
     http.time = _Clock()  # type: ignore[attr-defined]
     hub_client.TIMEOUT_SECONDS = wheel_hub_client.TIMEOUT_SECONDS = 0.5
+    hub_client.MAX_SILENCE_SECONDS = wheel_hub_client.MAX_SILENCE_SECONDS = 1.5
     return run_stoppable(lambda: _run(*arguments))
 
 

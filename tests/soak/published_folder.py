@@ -15,7 +15,12 @@ RESULTS = {
     "snli": {"accuracy": 0.75, "split": "test"},
     "run": {"steps": 7, "seconds": 1.5, "parameters": 1234},
 }
-SETTINGS = {"pairs": ["talk/pairs"], "tasks": {"response_prediction": 1.0}, "max_tokens": 64}
+SETTINGS = {
+    "pairs": ["talk/pairs"],
+    "tasks": {"response_prediction": 1.0},
+    "max_tokens": 64,
+    "hub_model_id": "ORG/talker",
+}
 
 
 def main(arguments: list[str]) -> int:

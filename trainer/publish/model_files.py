@@ -1,5 +1,6 @@
 """Tells the files of a published folder from others that lie there."""
 
+import os
 import re
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def record_model_files(folder: Path) -> None:
     """
     is_card = re.compile(r"README\.md|\.eval_results/.+")
     record_files(folder, [name for name in list_files(folder) if not is_card.fullmatch(name)])
+
+
+def share_weights(folder: Path) -> None:
+    """Give the weights of a folder, which safetensors writes for their owner alone, the permissions of new files."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o666 & ~umask)
 
 
 def _recorded_files(export: Path) -> list[Path]:

@@ -44,6 +44,25 @@ def test_a_hub_that_asks_to_wait_too_long_is_an_error(limited):
                 assert get_session().get(hub.url).status_code == 429
 
 
+def test_requests_end_when_the_hub_has_not_answered_for_long(limited, monkeypatch):
+    monkeypatch.setattr(limited, "MAX_SILENCE_SECONDS", 0.3)
+    with LoopbackHub() as hub:
+        hub.script = lambda number: "hang"
+        url = f"{hub.url}/api/models/me/model"
+        for _ in range(2):
+            with pytest.raises(Exception, match="timed out"):
+                get_session().get(url)
+        made = len(hub.requests)
+        with pytest.raises(limited.HubIsBusyError, match="has not answered for"):
+            get_session().get(url)
+        assert len(hub.requests) == made
+        time.sleep(0.35)  # later requests are made again
+        hub.script = lambda number: None
+        for _ in range(2):
+            assert get_session().get(url).status_code == 404
+        assert len(hub.requests) == made + 2
+
+
 def test_a_client_of_the_user_s_stays(limited):
     mine = _http.default_client_factory()
     set_client_factory(lambda: mine)

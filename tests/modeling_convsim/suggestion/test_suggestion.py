@@ -1,5 +1,5 @@
+import io
 import json
-import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -375,15 +375,12 @@ def pairs(tmp_path):
     return path
 
 
-def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys):
+def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys, monkeypatch):
     assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
     assert "40 distinct replies of 40" in capsys.readouterr().out
-    command = [sys.executable, "-m", "modeling_convsim.suggestion", "suggest", tmp_path / "index", "--k", "2"]
-    done = subprocess.run(
-        command, input="hello\nthe dog\n", capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nthe dog\n"))
+    assert run("suggest", tmp_path / "index", "--k", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
     assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
     assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"

@@ -2,7 +2,7 @@
 
 import random
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Set
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,12 @@ def damaged_index(folder: Path, draws: random.Random, count: int) -> Iterator[Fa
     yield from _damage_all(folder, first, second, draws, count, load)
 
 
-@scenario("truncated, flipped, emptied, swapped files", "published folder, but for README.md", faults=60, smoke=0)
+@scenario(
+    "truncated, flipped, emptied, swapped files",
+    "published folder, but for its card and .eval_results",
+    faults=60,
+    smoke=0,
+)
 def damaged_model(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Damage a file of a published folder, and open it with `Encoder` and as `trainer.publish` does."""
     from modeling_convsim.encoding import Encoder
@@ -59,7 +64,7 @@ def damaged_model(folder: Path, draws: random.Random, count: int) -> Iterator[Fa
     def load(copy: Path) -> bool:
         return Encoder.from_pretrained(copy, "cpu").encode(["how old is the dog"]).tolist() == expected
 
-    yield from _damage_all(folder, first, second, draws, count, load, left_out=("README.md",))
+    yield from _damage_all(folder, first, second, draws, count, load, left_out={"README.md", ".eval_results"})
 
 
 @scenario("truncated, flipped, emptied, swapped files", "comments kept for later runs", faults=12, smoke=0)
@@ -115,11 +120,11 @@ def _damage_all(
     draws: random.Random,
     count: int,
     load: Callable[[Path], Any],
-    left_out: tuple[str, ...] = (),
+    left_out: Set[str] = frozenset(),
 ) -> Iterator[Fault]:
     """Damage each file of copies of the first folder in each way; swapped files are those of the second one."""
     names = sorted(str(file.relative_to(first)) for file in first.rglob("*") if file.is_file())
-    faults = [(name, kind) for kind in DAMAGES for name in names if Path(name).name not in left_out]
+    faults = [(name, kind) for kind in DAMAGES for name in names if not left_out & {*Path(name).parts}]
     draws.shuffle(faults)
     for number in range(count):
         name, kind = faults[number % len(faults)]

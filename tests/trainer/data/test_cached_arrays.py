@@ -41,7 +41,7 @@ def test_a_damaged_array_is_not_read(tmp_path: Path, damage: str, caplog: pytest
     elif damage == "empty":
         content.clear()
     else:
-        name, array = ("other.npy", ARRAY) if damage == "another array" else ("array.npy", np.array([{}], object))
+        name, array = ("other.npy", ARRAY) if damage == "another array" else ("vectors.npy", np.array([{}], object))
         stored, buffer = io.BytesIO(), io.BytesIO()
         np.save(stored, array)
         with zipfile.ZipFile(buffer, "w") as archive:
@@ -50,6 +50,12 @@ def test_a_damaged_array_is_not_read(tmp_path: Path, damage: str, caplog: pytest
     path.write_bytes(content)
     assert read_array(path) is None
     assert f"{path}: damaged (" in caplog.text and "it is computed again" in caplog.text
+
+
+def test_the_array_of_another_file_is_not_read(tmp_path: Path) -> None:
+    write_array(tmp_path / "vectors.npz", ARRAY)
+    (tmp_path / "vectors.npz").rename(tmp_path / "others.npz")
+    assert read_array(tmp_path / "others.npz") is None
 
 
 def test_a_file_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) -> None:

@@ -160,6 +160,11 @@ def test_folder_has_code_card_results_and_preset(published):
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
 
 
+def test_weights_have_the_permissions_of_the_other_files(published):
+    modes = {path: path.stat().st_mode for path in published.folder.rglob("*") if path.is_file()}
+    assert sum(path.suffix == ".safetensors" for path in modes) > 1 and len(set(modes.values())) == 1
+
+
 def test_weights_are_published_as_float32_and_the_model_is_unchanged(tiny_tokenizer, tmp_path: Path):
     model = make_model("dan", len(tiny_tokenizer)).bfloat16().train()
     folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "model", results={}, settings={})
