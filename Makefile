@@ -77,7 +77,7 @@ soak: $(INSTALLED)  ## inject faults of every kind and print a table of what was
 SECONDS ?= 600
 fuzz: $(CHECKS)  ## fuzz the readers and print a table of inputs that crashed (ten minutes; SECONDS=60 changes it)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing --seconds $(SECONDS) --output tests/fuzzing
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 timeout $(SECONDS) $(BIN)/python -m pytest -q tests/fuzzing --hypothesis-profile=long --timeout=$(SECONDS); code=$$?; test $$code -eq 124 || exit $$code
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 timeout $(SECONDS) $(BIN)/python -m pytest -q -x tests/fuzzing --hypothesis-profile=long --timeout=$(SECONDS); code=$$?; test $$code -eq 124 || exit $$code
 
 mutants: $(CHECKS)  ## change the code in small ways and print which changes the tests detect (an hour on two cores; ONLY=module, ALL=1)
 	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)

@@ -59,7 +59,7 @@ def limit_waiting() -> None:
 def _set_timeout(request: Any) -> None:
     given = request.extensions.get("timeout", {})
     names = ("connect", "read", "write", "pool")
-    request.extensions["timeout"] = {name: given.get(name) or TIMEOUT_SECONDS for name in names}
+    request.extensions["timeout"] = {name: min(given.get(name) or TIMEOUT_SECONDS, TIMEOUT_SECONDS) for name in names}
 
 
 def _refuse_long_wait(response: Any) -> None:

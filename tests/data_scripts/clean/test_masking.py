@@ -121,3 +121,11 @@ def test_digits_of_every_script_are_seen():
     for zero in "٠۰०০０":
         written = re.sub(r"\d", lambda match, zero=zero: chr(ord(zero) + int(match[0])), number)
         assert mask_text(f"call {written}") == "call [PHONE]"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked", "users"), [("@alice@bob", "[USER][USER]", 2), ("a@b.org@bob", "[EMAIL][USER]", 1)]
+)
+def test_personal_data_that_adjoins_other_data_is_masked_too(text: str, masked: str, users: int) -> None:
+    found, counts = mask_personal_data(pa.array([text]))
+    assert found.to_pylist() == [masked] == [mask_text(text)] and counts["user names"] == users
