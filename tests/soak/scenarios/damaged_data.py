@@ -21,7 +21,7 @@ def damaged_pairs(folder: Path, draws: random.Random, count: int) -> Iterator[Fa
     def load(copy: Path) -> bool:
         return {name: split.to_list() for name, split in load_pairs(str(copy)).items()} == expected
 
-    yield from _damage_all(folder, first, second, draws, count, load, left_out=("README.md", ".written-by-convsim"))
+    yield from _damage_all(folder, first, second, draws, count, load, left_out={"README.md", ".written-by-convsim"})
 
 
 @scenario("truncated, flipped, emptied, swapped files", "reply index", faults=40, smoke=8)
