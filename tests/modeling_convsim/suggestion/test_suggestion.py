@@ -378,7 +378,7 @@ def pairs(tmp_path):
 def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys, monkeypatch):
     assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
     assert "40 distinct replies of 40" in capsys.readouterr().out
-    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nthe dog\n"))
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\nthe dog\n")))
     assert run("suggest", tmp_path / "index", "--k", "2") == 0
     lines = capsys.readouterr().out.splitlines()
     assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6

@@ -42,7 +42,7 @@ def killed_writing(folder: Path, draws: random.Random, count: int) -> Iterator[F
     yield from _interrupted_writing(folder, draws, count, KILL)
 
 
-@scenario("SIGTERM and SIGINT", "extraction of pairs, one and two workers", faults=8, smoke=1)
+@scenario("SIGTERM and SIGINT", "extraction of pairs, one and two workers", faults=8, smoke=0)
 def stopped_extraction(folder: Path, draws: random.Random, count: int) -> Iterator[Fault]:
     """Stop the extraction."""
     yield from _interrupted_extraction(folder, draws, count, STOP)
