@@ -23,10 +23,11 @@ from mutmut.mutation.mutators import mutation_operators, operator_arg_removal, o
 EQUIVALENT = Path(__file__).with_name("equivalent.yaml")
 MESSAGE_CALLS = {"option", "print", "tqdm", "cast", "TypeVar", "getLogger", "isinstance", "ArgumentParser"}
 MESSAGE_OBJECTS = {"logger", "warnings", "bar", "tqdm"}
-MESSAGE_NAMES = {"label", "card_line", "__all__", "logger"}
+MESSAGE_NAMES = {"label", "card_line", "__all__", "logger", "_DESCRIPTION", "_CITATION", "_INPUTS"}
 # Texts, progress bars, checks of lengths that are equal, and what matters on a GPU alone.
 MESSAGE_ARGUMENTS = {
-    *("help", "metavar", "description", "prog", "desc", "unit", "unit_scale", "delay", "smoothing", "refresh"),
+    *("help", "metavar", "description", "prog", "citation", "inputs_description", "reference_urls"),
+    *("desc", "unit", "unit_scale", "delay", "smoothing", "refresh", "show_progress"),
     *("strict", "device", "non_blocking", "check_invariants", "unsafe", "encoding"),
 }
 
@@ -175,6 +176,8 @@ def _is_message(node: cst.CSTNode) -> bool:
         return True
     if isinstance(node, cst.If):
         return m.matches(node.test, m.Name("TYPE_CHECKING"))
+    if isinstance(node, cst.Subscript):
+        return m.matches(node.value, m.Name("Literal"))  # a type
     if isinstance(node, cst.Arg):
         return node.keyword is not None and node.keyword.value in MESSAGE_ARGUMENTS
     if isinstance(node, cst.Assign):

@@ -59,9 +59,9 @@ def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
     columns = set(rows.column_names)
     if columns.issuperset(ORDERED):
         order = rows.select_columns(["book", "position"]).with_format("arrow")[:]
-        documents = order["book"].combine_chunks().dictionary_encode().indices.to_numpy(zero_copy_only=False)
+        documents = np.asarray(order["book"].combine_chunks().dictionary_encode().indices)
         texts = rows.select_columns(["sentence"]).rename_column("sentence", "text")
-        return OrderedSentences(texts, documents.astype(np.int64), order["position"].to_numpy().astype(np.int64))
+        return OrderedSentences(texts, documents, order["position"].to_numpy())
     if columns.issuperset(PAIRED):
         texts = Dataset.from_dict({"text": [text for side in PAIRED for text in rows[side][:]]})
         documents, positions = np.tile(np.arange(len(rows)), 2), np.repeat([0, 1], len(rows))

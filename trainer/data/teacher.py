@@ -1,5 +1,6 @@
 """The cached embeddings of training texts by the teacher of the task distillation."""
 
+import hashlib
 import logging
 from pathlib import Path
 
@@ -92,8 +93,7 @@ def teacher_content(teacher: str) -> str:
         if path.is_file() and path.suffix != ".md" and not any(part.startswith(".") for part in name.parts):
             digest.update(f"{name.as_posix()}\x00{path.stat().st_size}\x00".encode())
             with path.open("rb") as file:
-                while block := file.read(2**24):
-                    digest.update(block)
+                hashlib.file_digest(file, lambda: digest)
     return digest.hexdigest()
 
 

@@ -12,7 +12,5 @@ def sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
 
     p(w) is the token's share of all tokens of the columns.
     """
-    counts = np.zeros(vocab_size, dtype=np.int64)
-    for column in columns:
-        counts += np.bincount(column.ids, minlength=vocab_size)
+    counts = np.sum([np.bincount(column.ids, minlength=vocab_size) for column in columns], axis=0)
     return SIF_A / (SIF_A + counts / counts.sum())

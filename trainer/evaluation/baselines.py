@@ -21,7 +21,7 @@ def bm25_scores(queries: Sequence[str], documents: Sequence[str], candidates: np
     """
     import bm25s
 
-    index = bm25s.BM25(k1=1.5, b=0.75, method="lucene")
+    index = bm25s.BM25()
     index.index(_words(documents), show_progress=False)
     scores = np.zeros(candidates.shape, dtype=np.float32)
     for row, words in enumerate(tqdm(_words(queries), desc="BM25", unit=" queries", leave=False)):

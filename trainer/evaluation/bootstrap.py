@@ -46,7 +46,7 @@ def grouped_interval(statistic: Callable[[list[np.ndarray]], np.ndarray], sizes:
         sizes: the number of items of each group.
     """
     random = np.random.default_rng(SEED)
-    batch = max(1, min(RESAMPLES, ITEMS_PER_BATCH // max(1, sum(sizes))))
+    batch = max(1, ITEMS_PER_BATCH // sum(sizes))
     resampled = [
         statistic([random.integers(size, size=(min(batch, RESAMPLES - start), size)) for size in sizes])
         for start in range(0, RESAMPLES, batch)

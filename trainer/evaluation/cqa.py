@@ -66,7 +66,10 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 EVALUATOR = Evaluator(
     name="cqa",
     data=EvaluationDataset(
-        "cqa", partial(load_kind, "cqa"), "folder of SemEval CQA, subtask B", select_splits=_select_splits
+        "cqa",
+        partial(load_kind, "cqa"),
+        help="folder of SemEval CQA, subtask B",
+        select_splits=_select_splits,
     ),
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,

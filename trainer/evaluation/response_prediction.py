@@ -51,9 +51,9 @@ def build_queries(
     """
     # RandomState instead of default_rng: its stream is frozen, so every version of NumPy gives the same list.
     random = np.random.RandomState(seed)
-    selected = range(len(inputs))
+    selected = np.arange(len(inputs))
     if len(inputs) > max_queries:
-        selected = np.sort(random.permutation(len(inputs))[:max_queries]).tolist()
+        selected = np.sort(random.permutation(len(inputs))[:max_queries])
     true_responses = [responses[index] for index in selected]
     position = {text: index for index, text in enumerate(dict.fromkeys(true_responses))}
     if len(position) < 2:
@@ -136,7 +136,10 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 EVALUATOR = Evaluator(
     name="response_prediction",
     data=EvaluationDataset(
-        "pairs", partial(load_kind, "pairs"), "folder or Hub id of conversation pairs", is_found_by_name=False
+        "pairs",
+        partial(load_kind, "pairs"),
+        help="folder or Hub id of conversation pairs",
+        is_found_by_name=False,
     ),
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,

@@ -22,7 +22,7 @@ def encode_pairs(
 def cosine(u: np.ndarray, v: np.ndarray) -> np.ndarray:
     """Cosine (pairs,), float64, -1 to 1, of the rows of `u` and `v` (both (pairs, dimensions)); 0 for a zero vector."""
     # float64: near 1, the arc cosine turns a float32 rounding error of 1e-7 into an angle of 5e-4.
-    u, v = u.astype(np.float64), v.astype(np.float64)
+    u, v = (np.asarray(vectors, np.float64) for vectors in (u, v))
     norms = np.linalg.norm(u, axis=1) * np.linalg.norm(v, axis=1)
     return np.clip(np.einsum("pd,pd->p", u, v) / np.where(norms > 0, norms, 1), -1, 1)
 

@@ -54,7 +54,7 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
 
 EVALUATOR = Evaluator(
     name="snli",
-    data=EvaluationDataset("snli", partial(load_kind, "snli"), "folder or Hub id of SNLI"),
+    data=EvaluationDataset("snli", partial(load_kind, "snli"), help="folder or Hub id of SNLI"),
     evaluate=_evaluate,
     card=CardEntry(
         task_type="text-classification",

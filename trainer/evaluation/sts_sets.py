@@ -76,7 +76,7 @@ EVALUATOR = Evaluator(
     data=EvaluationDataset(
         "sts",
         partial(load_kind, "sts"),
-        "folder of SemEval STS 2012 to 2016",
+        help="folder of SemEval STS 2012 to 2016",
         select_splits=_select_splits,
     ),
     evaluate=_evaluate,

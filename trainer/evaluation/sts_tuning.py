@@ -63,8 +63,8 @@ def objective(
     """
     import torch
 
-    u = torch.nn.functional.normalize(first @ matrix.T, dim=1)
-    v = torch.nn.functional.normalize(second @ matrix.T, dim=1)
+    u = torch.nn.functional.normalize(first @ matrix.T)
+    v = torch.nn.functional.normalize(second @ matrix.T)
     # Kahan's formula for the angle: the gradient of the arc cosine is infinite where u = v, and some STS-B pairs hold
     # the same sentence twice.
     angle = 2 * torch.atan2((u - v).norm(dim=1), (u + v).norm(dim=1))

@@ -67,7 +67,7 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
     return evaluate_stsb(encoder, inputs.splits, inputs.similarity, inputs.intervals)
 
 
-STSB = EvaluationDataset("stsb", partial(load_kind, "stsb"), "folder or Hub id of STS-B")
+STSB = EvaluationDataset("stsb", partial(load_kind, "stsb"), help="folder or Hub id of STS-B")
 EVALUATOR = Evaluator(
     name="stsb",
     data=STSB,

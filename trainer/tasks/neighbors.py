@@ -93,13 +93,12 @@ class NeighboringSentences(Task):
         others = self._neighbors.others
         # Torch's generator, which the loop seeds for every step and process.
         sampled = others[torch.randint(len(others), (len(rows), self._negatives)).numpy()]  # (batch, negatives)
+        nearest = np.where(neighbors == NONE, sentences, neighbors)  # (batch, 2)
         keys = self._texts.keys
-        around = np.concatenate(
-            [keys[sentences], np.where(neighbors == NONE, keys[sentences], keys[neighbors])], axis=1
-        )
+        around = keys[np.concatenate([sentences, nearest], axis=1)]  # (batch, 3)
         is_negative = (keys[sampled][:, :, None] != around[:, None, :]).all(axis=2)
         is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, self._negatives)))
-        candidates = np.concatenate([np.where(neighbors == NONE, sentences, neighbors), sampled], axis=1)
+        candidates = np.concatenate([nearest, sampled], axis=1)
         is_candidate = is_neighbor | np.pad(is_negative, ((0, 0), (2, 0)))
         return pack(self._texts, np.concatenate([sentences[:, 0], candidates.ravel()])) | {
             "is_neighbor": torch.from_numpy(is_neighbor),

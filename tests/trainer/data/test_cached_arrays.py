@@ -9,6 +9,7 @@ import pytest
 import xxhash
 
 from data_scripts.errors import InputError
+from tests.limits import file_size_limit
 from trainer.data.cached_arrays import digest_texts, read_array, temporary_name, write_array
 
 ARRAY = np.arange(300, dtype=np.float32).reshape(100, 3)
@@ -65,6 +66,12 @@ def test_a_file_that_cannot_be_written_is_named_with_the_remedy(tmp_path: Path) 
     assert (tmp_path / "file").read_text() == "a user's"
 
 
+def test_a_full_disk_leaves_no_temporary_file(tmp_path: Path) -> None:
+    with file_size_limit(500), pytest.raises(InputError, match=r"vectors\.npz: cannot be written"):
+        write_array(tmp_path / "vectors.npz", ARRAY)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_temporary_names_are_hidden_distinct_and_in_the_same_folder(tmp_path: Path) -> None:
     names = {temporary_name(tmp_path / "vectors.npz") for _ in range(100)}
     assert len(names) == 100
@@ -80,4 +87,6 @@ def test_digests_differ_if_texts_are_divided_in_other_places() -> None:
 
     lists = [["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""], ["", "abc"], ["c", "ab"], ["äbc"], ["a\x00", "bc"]]
     assert len({digest(texts) for texts in lists}) == len(lists)
-    assert digest(["ab", "c"]) == digest(["ab", "c"])
+    # Entries of earlier versions stay valid: the lengths as 64-bit integers, then the characters.
+    lengths = (2).to_bytes(8, "little") + (1).to_bytes(8, "little")
+    assert digest(["ab", "c"]) == xxhash.xxh3_128_hexdigest(lengths + b"abc")

@@ -10,6 +10,7 @@ from data_scripts.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
 from trainer.data.teacher import teacher_vectors, texts_to_distill
+from trainer.encoders.loading import SentenceTransformerEncoder
 
 TEXTS = Dataset.from_dict({"text": ["a", "bb", "ccc", "dddd", "eeeee"]})
 
@@ -107,6 +108,15 @@ def test_the_precision_the_size_of_parts_and_the_names_of_files_are_part_of_the_
 def test_the_teacher_computes_in_bfloat16_where_it_is_fast(is_fast, dtype, monkeypatch):
     monkeypatch.setattr(teacher_module, "has_fast_bfloat16", lambda device: (is_fast, "why"))
     assert teacher_module._dtype() == dtype
+
+
+def test_a_teacher_of_sentence_transformers_computes_in_that_precision(monkeypatch):
+    teacher, other = SentenceTransformerEncoder.__new__(SentenceTransformerEncoder), object()
+    teacher.model = torch.nn.Linear(2, 2)
+    encoders = {"teacher": teacher, "other": other}
+    monkeypatch.setattr(teacher_module, "load_encoder", encoders.__getitem__)
+    assert teacher_module._load("teacher", torch.bfloat16) is teacher and teacher.model.weight.dtype == torch.bfloat16
+    assert teacher_module._load("other", torch.bfloat16) is other
 
 
 def test_a_retrained_teacher_gives_its_new_vectors_and_an_unchanged_one_is_not_loaded(folder, tmp_path, monkeypatch):

@@ -1,4 +1,5 @@
 import logging
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -111,6 +112,14 @@ def test_a_longer_corpus_has_fewer_passes(passes, epochs, column, monkeypatch):
 def test_texts_are_left_out_if_there_are_more_tokens_than_the_limit(limit, step, column, monkeypatch):
     monkeypatch.setattr(skip_gram, "MAX_TOKENS", limit)
     assert fitted(column, monkeypatch)[1:] == (list(map(str, range(VOCABULARY))), step)
+
+
+def test_the_progress_bar_counts_the_tokens_of_the_texts_that_are_read():
+    column = TokenColumn(np.array([1, 2, 3, 1, 2, 1]), np.array([0, 2, 3, 6]), np.zeros(3))
+    bar = SimpleNamespace(counted=[])
+    bar.update = bar.counted.append
+    list(skip_gram._Texts([column], list("abcd"), 2, False, bar))
+    assert bar.counted == [2, 3]
 
 
 def test_texts_of_all_columns_are_read_as_words_or_with_their_numbers_as_tags(monkeypatch):
@@ -296,6 +305,8 @@ def test_word_embeddings_of_a_saved_model_are_read(inner, tiny_tokenizer, tmp_pa
     ("name", "content", "message"),
     [
         ("words.txt", "cat 1 2\ndog 1 2 3\n", r"words.txt:2: 3 values after the word, expected 2"),
+        ("words.txt", "cat\ndog\n", r"words.txt:1: 0 values after the word"),
+        ("words.txt", "2 0\ncat\n", r"words.txt:2: 0 values after the word"),
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
         ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
         ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),

@@ -58,6 +58,27 @@ def test_95_of_100_intervals_contain_the_true_correlation() -> None:
     assert 88 <= held <= 99  # 95 expected, standard deviation 2; the percentile method is a little narrow
 
 
+@pytest.mark.parametrize(("items_per_batch", "size"), [(1_000_000, 1000), (400, 5), (1, 1)])
+def test_the_size_of_batches_bounds_the_memory_and_not_the_interval(
+    monkeypatch: pytest.MonkeyPatch, items_per_batch: int, size: int
+) -> None:
+    x, y = correlated(80, 0)
+    expected, sizes = pearson_interval(x, y), []
+    monkeypatch.setattr(bootstrap, "ITEMS_PER_BATCH", items_per_batch)
+
+    def statistic(a: np.ndarray, b: np.ndarray, axis: int) -> np.ndarray:
+        sizes.append(a.size // 80)
+        return bootstrap._pearson(a, b, axis)
+
+    assert bootstrap._interval(statistic, x, y) == pytest.approx(expected, abs=1e-12)
+    assert max(sizes) == size
+
+
+def test_single_precision_has_the_interval_of_double_precision() -> None:
+    values = (1 + np.random.default_rng(0).normal(size=500) * 1e-4).astype(np.float32)
+    assert mean_interval(values) == pytest.approx(mean_interval(values.astype(float)), abs=1e-13)
+
+
 def test_same_data_same_interval() -> None:
     pair = correlated(80, 0)
     assert pearson_interval(*pair) == pearson_interval(*pair)
@@ -90,6 +111,7 @@ def test_an_interval_over_groups_resamples_the_items_of_each_group(
 
     def statistic(rows: list[np.ndarray]) -> np.ndarray:
         assert len({len(part) for part in rows}) == 1 and [part.shape[1] for part in rows] == [60, 150]
+        assert len(rows[0]) <= max(1, items_per_batch // 210)  # bounds the memory
         resamples.append([part.copy() for part in rows])
         return groups[1][rows[1]].mean(1) - groups[0][rows[0]].mean(1)
 

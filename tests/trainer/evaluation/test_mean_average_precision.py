@@ -27,6 +27,14 @@ def test_equal_scores_keep_the_given_order(relevant: list[bool], expected: float
     assert mean_average_precision(np.full(3, 0.5), np.array(relevant), ["q"] * 3) == pytest.approx(expected)
 
 
+def test_equal_scores_keep_the_given_order_among_many() -> None:
+    scores, relevant = np.arange(200) % 2 / 2, np.arange(200) % 7 == 0
+    order = [*range(1, 200, 2), *range(0, 200, 2)]  # score 0.5, then 0
+    places = [place for place, row in enumerate(order, 1) if row % 7 == 0]
+    expected = np.mean([count / place for count, place in enumerate(places, 1)])
+    assert mean_average_precision(scores, relevant, ["q"] * 200) == pytest.approx(expected)
+
+
 @pytest.mark.parametrize(("split", "published"), [("validation", 71.35), ("test2017", 41.85)])
 def test_order_of_the_search_engine_gives_its_published_score(data_dir: Path, split: str, published: float) -> None:
     rows = load_cqa(str(data_dir / "cqa"))[split]

@@ -9,6 +9,7 @@ import pytest
 
 from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation import response_prediction
 from trainer.evaluation.response_prediction import (
     ResponseQueries,
     build_queries,
@@ -125,6 +126,16 @@ def test_fewer_than_100_responses_rank_all_of_them_with_a_warning(caplog: pytest
     result = evaluate_response_prediction(FakeEncoder(), queries, "test")
     assert set(result) == {"p_at_1", "p_at_3", "p_at_10", "candidates", "queries", "split"}
     assert result["candidates"] == 12
+
+
+def test_scores_are_computed_for_a_few_queries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    queries = build_queries(*conversations(103, 103))
+    expected = score_candidates(FakeEncoder(), queries)
+    monkeypatch.setattr(response_prediction, "SCORED_AT_ONCE", 50)
+    sizes, einsum = [], np.einsum
+    monkeypatch.setattr(np, "einsum", lambda *operands: sizes.append(len(operands[2])) or einsum(*operands))
+    np.testing.assert_array_equal(score_candidates(FakeEncoder(), queries), expected)
+    assert sizes == [50, 50, 3]
 
 
 def test_100_responses_are_enough(caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,15 @@ from pathlib import Path
 import pytest
 
 from data_scripts.errors import InputError
-from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
+from data_scripts.write.locks import locked
+from trainer.evaluation.results import (
+    flatten,
+    format_table,
+    merge_results,
+    read_results,
+    update_results,
+    write_results,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,6 +40,29 @@ from trainer.evaluation.results import format_table, merge_results, read_results
 )
 def test_merging_keeps_other_parts_and_replaces_measurements(kept: dict, new: dict, merged: dict) -> None:
     assert merge_results(kept, new) == merged
+
+
+def test_values_are_flattened_to_their_paths_and_the_file_is_indented_by_two(tmp_path: Path) -> None:
+    results = {"stsb": {"dev": {"all": {"pearson": 0.5, "interval": [0.4, 0.6]}}, "note": {}}, "version": "1"}
+    assert flatten(results) == {
+        "stsb.dev.all.pearson": 0.5, "stsb.dev.all.interval": [0.4, 0.6], "version": "1",
+    }  # fmt: skip
+    write_results(tmp_path / "results.json", {"snli": {"accuracy": 0.5}})
+    assert (tmp_path / "results.json").read_text() == '{\n  "snli": {\n    "accuracy": 0.5\n  }\n}\n'
+
+
+def test_an_update_merges_into_the_file_and_waits_a_minute_for_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, waits = tmp_path / "results.json", []
+    monkeypatch.setattr(
+        "trainer.evaluation.results.locked",
+        lambda file, lock, seconds: waits.append((file, seconds)) or locked(file, lock, seconds=seconds),
+    )
+    write_results(path, {"cqa": {"dev": {"map": 1}}})
+    update_results(path, {"cqa": {"test": {"map": 2}}, "seed": 3})
+    assert read_results(path) == {"cqa": {"dev": {"map": 1}, "test": {"map": 2}}, "seed": 3}
+    assert waits == [(path, 60)]
 
 
 def test_what_is_written_is_read_back(tmp_path: Path) -> None:

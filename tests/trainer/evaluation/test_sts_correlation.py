@@ -34,6 +34,12 @@ def test_pearson_and_spearman_equal_their_formulas(case: tuple[np.ndarray, np.nd
     assert result["spearman"] == pytest.approx(pearson(stats.rankdata(scores), stats.rankdata(gold)), abs=1e-12)
 
 
+def test_single_precision_is_computed_in_double_precision() -> None:
+    u, v = (10 + np.random.default_rng(0).normal(size=(2, 500)) * 1e-2).astype(np.float32)
+    expected = stats.pearsonr(u.astype(float), v.astype(float)).statistic
+    assert sts_correlation(u, v)["pearson"] == pytest.approx(expected, abs=1e-12)
+
+
 def test_groups_are_evaluated_alone_and_a_missing_one_is_absent(case: tuple[np.ndarray, np.ndarray, list[str]]) -> None:
     scores, gold, groups = case
     result = sts_correlation_by_group(scores, gold, groups)

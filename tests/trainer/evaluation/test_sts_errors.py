@@ -126,6 +126,10 @@ def test_errors_of_a_kind_are_those_of_its_pairs() -> None:
 def test_a_kind_whose_gold_does_not_vary_has_no_correlation() -> None:
     result = errors_by_kind(np.array([1.0, 2.0]), np.array([5.0, 5.0]), [["numbers"]] * 2)
     assert result["numbers"] == {"pairs": 2, "pearson": None, "error": -3.5, "absolute_error": 3.5}
+    result = errors_by_kind(np.array([1.0, 1.0]), np.array([4.0, 5.0]), [["numbers"]] * 2)
+    assert result["numbers"] == {"pairs": 2, "pearson": None, "error": -3.5, "absolute_error": 3.5}
+    result = errors_by_kind(np.array([1.0, 1.2]), np.array([5.0, 4.8]), [["numbers"]] * 2)
+    assert result["numbers"]["pearson"] == pytest.approx(-1)
 
 
 @pytest.fixture

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from data_scripts.errors import InputError
+from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
-from trainer.tasks import TASKS, sampling_weights, trained_tasks, validate_tasks
+from trainer.tasks import TASKS, Task, sampling_weights, trained_tasks, validate_tasks
 
 
 def arguments(tasks: dict[str, Any], **changes: Any) -> Any:
@@ -91,6 +92,19 @@ def test_a_task_without_examples_keeps_its_weight():
     assert sampling_weights({"snli": 0.5, "captions": 1}, {"snli": range(0), "captions/a": range(0)}) == {
         "snli": 0.5, "captions/a": 1,
     }  # fmt: skip
+
+
+def test_a_task_declares_only_what_is_special_about_it():
+    assert (Task.Options, Task.datasets, Task.evaluator, Task.adds_texts, Task.reads_all_datasets) == (
+        *(Arguments, (), None, True, False),
+    )
+    assert {name: task.evaluator for name, task in TASKS.items() if task.evaluator} == {
+        "response_prediction": "response_prediction", "snli": "snli",
+    }  # fmt: skip
+    # The teacher's texts are those of the other datasets.
+    assert {name for name, task in TASKS.items() if task.adds_texts is not True} == {"distillation"}
+    assert {name for name, task in TASKS.items() if task.reads_all_datasets} == {"distillation"}
+    assert TASKS["distillation"].adds_texts is False
 
 
 def test_the_registry_has_every_task():

@@ -1,5 +1,6 @@
 """Every task: its gradient is the slope of its loss, and its batches hold the rows that are asked for."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -21,7 +22,7 @@ from tests.trainer.tasks.test_tasks import (
     scored_pairs,
     vectors_of,
 )
-from trainer.data.positive_pairs import PositivePairs
+from trainer.data.positive_pairs import PositivePairs, ScoredPairs
 from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks.captions import Captions
@@ -61,6 +62,26 @@ def texts_of(texts: TokenColumn, rows: np.ndarray) -> list[list[int]]:
 def packed(batch: dict[str, Tensor], prefix: str = "") -> list[list[int]]:
     ends = batch[f"{prefix}cu_seqlens"].tolist()
     return [batch[f"{prefix}input_ids"][a:b].tolist() for a, b in pairwise(ends)]
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_metrics_have_no_gradient_and_columns_are_those_of_the_texts(name):
+    task = build_task(name, None)
+    _, metrics = task.loss(build_model("dan"), task.batch(SOME))
+    assert metrics and not any(value.requires_grad for value in metrics.values())
+    expected = [column(0), column(1)] if name in ("response_prediction", "snli") else [column(0)]
+    assert [one.ids.tolist() for one in task.columns] == [one.ids.tolist() for one in expected]
+
+
+def test_the_accuracy_of_a_single_pair_of_pairs_is_zero_or_one():
+    pairs = ScoredPairs(Dataset.from_dict({}), np.array([0, 1]), np.array([2, 3]), np.array([0.5, 1.0]))
+    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])  # cosines 0 and 0.6
+
+    def accuracy(scores: list[float]) -> float:
+        batch = Ranking(column(0), replace(pairs, scores=np.array(scores)), 20).batch(np.arange(2))
+        return Ranking(column(0), pairs, 20).loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item()
+
+    assert [accuracy([0.5, 1.0]), accuracy([1.0, 0.5]), accuracy([1.0, 1.0])] == [1, 0, 0]
 
 
 def test_a_batch_of_pairs_has_the_texts_and_the_keys_of_its_rows():

@@ -1,7 +1,9 @@
 """The steps of a run, with a model, tasks and a plan that record what they are asked for."""
 
+import dataclasses
 import json
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -182,3 +184,51 @@ def test_a_measurement_leaves_no_gradient_and_no_metric(tmp_path, monkeypatch):
     loop.compute_gradients(0)
     loop._drop_measurement()
     assert cleared == [1] and loop._metrics.take_means() == {}
+
+    def fastest(compute: Callable[[], None], threads: int) -> int:
+        compute()
+        compute()
+        assert cleared == [1, 1, 1]  # each measures the gradients of one batch
+        return threads - 1
+
+    monkeypatch.setattr(loop_module, "fastest_threads", fastest)
+    loop._context = dataclasses.replace(loop._context, threads=3)
+    assert loop._fastest_threads() == 2
+    assert cleared == [1, 1, 1, 1] and loop._metrics.take_means() == {}
+
+
+@pytest.mark.parametrize(("processes", "step", "is_main", "logged"), [
+    (2, 0, True, [(2, "size of 16 pairs")]), (2, 0, False, []), (2, 3, True, []), (1, 0, True, []),
+])  # fmt: skip
+def test_the_traffic_of_a_step_is_logged_once_by_the_main_process(
+    tmp_path, monkeypatch, processes, step, is_main, logged
+):
+    loop, model, task = build(tmp_path, batch_size=32)
+    loop._accelerator.num_processes, loop._accelerator.is_main_process = processes, is_main
+    loop._progress.step, calls, cleared = step, [], []
+    monkeypatch.setattr(loop_module, "log_traffic", lambda *arguments: calls.append(arguments))
+    monkeypatch.setattr(model, "measure_step", lambda pairs: f"size of {pairs} pairs", raising=False)
+    monkeypatch.setattr(model, "zero_gradients", lambda: cleared.append(1), raising=False)
+    loop._log_traffic()
+    # Every process measures the first step, because its gradients are exchanged.
+    is_measured = processes > 1 and step == 0
+    assert calls == logged and len(task.seen) == len(cleared) == is_measured and loop._metrics.take_means() == {}
+
+
+def test_a_batch_is_moved_to_the_device_of_its_process(tmp_path):
+    loop, _, _ = build(tmp_path)
+    loop._accelerator.device = torch.device("meta")
+    moved = loop._to_device({"a": torch.zeros(2), "b": torch.ones(3)})
+    assert {key: (value.device.type, len(value)) for key, value in moved.items()} == {
+        "a": ("meta", 2),
+        "b": ("meta", 3),
+    }
+
+
+@pytest.mark.parametrize(("finite", "stops"), [(2.0, False), (1.0, True), (0.0, True)])
+def test_weights_that_are_not_finite_on_one_process_stop_all(tmp_path, finite, stops):
+    loop, _, _ = build(tmp_path)
+    loop._accelerator.num_processes = 2
+    loop._accelerator.reduce = lambda value, reduction: {("sum", 1.0): torch.tensor(finite)}[reduction, float(value)]
+    with pytest.raises(loop_module.InputError, match="not finite") if stops else nullcontext():
+        loop._check_weights()

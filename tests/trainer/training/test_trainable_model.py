@@ -222,6 +222,14 @@ def test_a_step_is_measured_by_what_it_exchanges(full_precision):
 BIGRAMS = [(3, 3), (3, 7), (1, 2)]
 
 
+@pytest.mark.parametrize("is_main", [True, False])
+def test_only_the_main_process_keeps_a_complete_copy_of_a_sharded_model(full_precision, monkeypatch, is_main):
+    monkeypatch.setattr("trainer.training.trainable_model.shard", lambda model, device: None)
+    monkeypatch.setattr(Accelerator, "is_main_process", is_main)
+    model = build(full_precision, sharded=True)
+    assert (model.full is not model.wrapped) == is_main
+
+
 @pytest.fixture
 def process_group(tmp_path) -> Iterator[None]:
     """A group of this process alone."""

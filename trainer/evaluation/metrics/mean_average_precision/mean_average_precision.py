@@ -43,7 +43,7 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequen
     Raises:
         ValueError: no candidate, or sizes that differ.
     """
-    scores, relevant, names = np.asarray(scores), np.asarray(relevant, bool), np.asarray(queries)
+    scores, relevant, names = np.asarray(scores), np.asarray(relevant), np.asarray(queries)
     if not len(scores) or not scores.shape == relevant.shape == names.shape:
         raise ValueError(
             f"expected a score, a relevance and a query for each candidate, got {scores.shape}, "

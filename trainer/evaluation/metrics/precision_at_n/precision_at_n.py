@@ -48,7 +48,7 @@ def true_ranks(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
         )
     if references.min() < 0 or references.max() >= scores.shape[1]:
         raise ValueError(f"a reference is the position of a candidate, 0 to {scores.shape[1] - 1}")
-    true_scores = np.take_along_axis(scores, references[:, None], axis=1)
+    true_scores = scores[np.arange(len(scores)), references][:, None]
     # "Not lower" instead of ">=": a NaN on either side counts against the model. The true response counts itself, so
     # the best rank is 1.
     return (~(scores < true_scores)).sum(axis=1)

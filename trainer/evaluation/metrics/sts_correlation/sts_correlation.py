@@ -40,7 +40,7 @@ def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str
     Raises:
         ValueError: fewer than two pairs, or sizes that differ.
     """
-    predictions, references = np.asarray(predictions, np.float64), np.asarray(references, np.float64)
+    predictions, references = (np.asarray(values, np.float64) for values in (predictions, references))
     return {
         "pearson": float(stats.pearsonr(predictions, references).statistic),
         "spearman": float(stats.spearmanr(predictions, references).statistic),
