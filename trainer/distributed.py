@@ -106,4 +106,4 @@ def bytes_received(processes: int, rows: int, table: Tensor) -> tuple[float, flo
     Each row of another process has an 8-byte id. A ring all-reduce receives 2 (n - 1) / n of the table.
     """
     others, size = processes - 1, table.element_size()
-    return others * rows * (8 + table[0].numel() * size), 2 * others / processes * table.numel() * size
+    return others * rows * (8 + table.shape[1] * size), 2 * others / processes * table.numel() * size

@@ -10,6 +10,7 @@ from data_scripts.errors import InputError
 from trainer import run
 from trainer.arguments import table_learning_rate_ratio
 from trainer.command_line import arguments_class, build_arguments, parse_arguments, suggest_option
+from trainer.preset_files import load_extensions, read_preset
 from trainer.tasks import TASKS
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -215,11 +216,16 @@ def test_without_arguments_the_presets_are_listed_with_their_descriptions(monkey
     monkeypatch.setattr(sys, "argv", ["trainer/run.py"])
     run.main()
     printed = capsys.readouterr().out
-    for path in (ROOT / "trainer" / "presets").glob("*.yaml"):
-        description = path.read_text().splitlines()[0]
-        assert description.startswith("# ") and description.endswith(".")
-        assert any(path.stem in line and description[2:] in line for line in printed.splitlines()), path.stem
-    assert "python trainer/run.py trainer/presets/quickstart.yaml" in printed
+    heading, *rows, space, how = printed.splitlines()
+    assert heading == "presets (trainer/presets/NAME.yaml):" and space == ""
+    paths = sorted((ROOT / "trainer" / "presets").glob("*.yaml"))
+    descriptions = [path.read_text().splitlines()[0] for path in paths]
+    assert all(description.startswith("# ") and description.endswith(".") for description in descriptions)
+    assert [row.split(maxsplit=1) for row in rows] == [
+        [path.stem, description[2:]] for path, description in zip(paths, descriptions, strict=True)
+    ]
+    assert len({row.index(description[2:]) for row, description in zip(rows, descriptions, strict=True)}) == 1
+    assert how.startswith("Run one with `python trainer/run.py trainer/presets/quickstart.yaml`, or on several")
 
 
 def test_an_option_before_the_preset_is_refused():
@@ -279,6 +285,28 @@ def test_a_preset_extends_another_option_by_option(preset, tmp_path):
     assert arguments.model_config == {"hidden_sizes": [4]}
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("extends: bse\n", r"extends is 'bse'; did you mean 'base'\?; expected the name of another preset in "),
+        ("extends: preset\n", r"extends is 'preset'; expected the name of another preset"),
+        ("extends: 7\n", r"extends is '7'; expected"),
+        ("extends: ../base\n", r"extends is '\.\./base'"),
+        ("- a list\n", r"expected a mapping of options, found list$"),
+        ("a: [b\n", r"not readable as YAML: while parsing .* line 2, column 1"),
+        ("a: 2020-99-99\n", r"not readable as YAML: month must be in 1\.\.12"),
+    ],
+)
+def test_a_preset_that_cannot_be_read_is_refused_in_one_line(preset, tmp_path, text, message):
+    (tmp_path / "base.yaml").write_text(BASE)
+    with pytest.raises(InputError, match=message):
+        read_preset(Path(preset(text)))
+
+
+def test_an_empty_preset_has_no_options(preset):
+    assert read_preset(Path(preset(""))) == {}
+
+
 def test_presets_that_extend_each_other_are_refused(preset, tmp_path):
     (tmp_path / "other.yaml").write_text("extends: preset\n")
     with pytest.raises(InputError, match=r"extends: .* extend each other"):
@@ -324,8 +352,32 @@ def test_an_extension_adds_its_task_and_options(preset, tmp_path, where):
         TASKS.pop("toy", None)
 
 
+def test_an_extension_is_imported_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "imported", [], raising=False)
+    for folder, file in (("a", "counted.py"), ("b", "counted.py")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / file).write_text("import sys\nsys.imported.append((__name__, __file__))\n")
+    first, other = (str(tmp_path / folder / "counted.py") for folder in "ab")
+    load_extensions([first, first])
+    monkeypatch.chdir(tmp_path / "a")
+    load_extensions(["counted.py"])
+    assert sys.imported == [("convsim_extension_counted", first)]
+    load_extensions([other])  # another file of the same name
+    assert sys.imported[1:] == [("convsim_extension_counted", other)]
+    assert sys.modules.pop("convsim_extension_counted").__file__ == other
+
+
+@pytest.mark.parametrize("name", ["missing.py", "notes.txt", "folder.py"])
+def test_an_extension_that_is_no_python_file_is_refused(tmp_path, name):
+    (tmp_path / "notes.txt").write_text("")
+    (tmp_path / "folder.py").mkdir()
+    with pytest.raises(InputError, match=rf"^extensions: .*{name} is not a Python file$"):
+        load_extensions([str(tmp_path / name)])
+
+
 def test_an_extension_that_fails_is_named(preset, tmp_path):
     path = tmp_path / "broken_extension.py"
     path.write_text("import nothing_of_this_name")
     with pytest.raises(InputError, match=r"broken_extension.py cannot be imported: ModuleNotFoundError"):
         parse_arguments([preset(BASE + f"extensions: ['{path}']\n")])
+    assert "convsim_extension_broken_extension" not in sys.modules

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from trainer import distributed
-from trainer.distributed import average_table_gradients, bytes_received, gather_rows, sum_by_row
+from trainer.distributed import average_table_gradients, bytes_received, exclude_from_ddp, gather_rows, sum_by_row
 
 
 class ThreadGroup:
@@ -120,6 +120,19 @@ def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers
         torch.testing.assert_close(gradient, expected)
         assert found == [1, 2, 3, 5, 7]  # without row 0, which pads
     assert group.collectives == {"all_gather", collective}
+
+
+def test_ddp_is_told_to_ignore_the_embedding_tables() -> None:
+    model = torch.nn.Sequential(torch.nn.EmbeddingBag(3, 2), torch.nn.Linear(2, 2), torch.nn.Embedding(4, 2))
+    exclude_from_ddp(model, [model[0].weight, model[2].weight])
+    assert model._ddp_params_and_buffers_to_ignore == ["0.weight", "2.weight"]
+
+
+@pytest.mark.parametrize(("rows", "is_copied"), [([1, 2, 6], False), ([1, 1], True), ([2, 1], True)])
+def test_a_gradient_of_distinct_sorted_rows_is_not_copied(rows: list[int], is_copied: bool) -> None:
+    values = torch.ones(len(rows), 2)
+    summed = sum_by_row(torch.sparse_coo_tensor(torch.tensor([rows]), values, (7, 2), check_invariants=True))
+    assert (summed.values().data_ptr() != values.data_ptr()) == is_copied
 
 
 def test_a_single_process_changes_nothing() -> None:

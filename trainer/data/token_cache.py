@@ -119,7 +119,7 @@ def _damage(folder: Path) -> str | None:
 
 def _fingerprint(path: Path) -> str:
     size = path.stat().st_size
-    content = np.memmap(path, dtype=np.uint8, mode="r").data if size else b""  # an empty file cannot be mapped
+    content = np.memmap(path, mode="r").data if size else b""  # an empty file cannot be mapped
     return f"{size} bytes, {xxhash.xxh3_128_hexdigest(content)}"
 
 

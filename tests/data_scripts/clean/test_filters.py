@@ -13,8 +13,10 @@ from data_scripts.clean.filters import (
     Filters,
     add_filter_arguments,
     count_values,
+    filter_settings,
     first_rule,
     is_placeholder,
+    phone_regions,
     read_filters,
     removal_rules,
 )
@@ -78,7 +80,20 @@ def test_other_authors_are_kept():
 @pytest.mark.parametrize(
     "text",
     [
-        *("", " ", "\n\t ", "[deleted]", "[removed]", "[Deleted]", "[ REMOVED ]", " [removed]\n", "[deleted by user]"),
+        *(
+            "",
+            " ",
+            "\n\t ",
+            "\t[deleted]",
+            "\r[deleted]",
+            "\n[removed]",
+            "[deleted]",
+            "[removed]",
+            "[Deleted]",
+            "[ REMOVED ]",
+            " [removed]\n",
+            "[deleted by user]",
+        ),
         *("[ Removed by Reddit ]", "[Removed by reddit in response to a copyright notice.]", "[removed by moderator]"),
     ],
 )
@@ -196,7 +211,59 @@ def options(*arguments: str) -> Filters:
 
 
 def test_default_filters_are_those_of_the_paper():
-    assert options() == PAPER
+    assert options() == PAPER == Filters(paper=True, min_characters=0, bots=(), language=None, markdown=False)
+
+
+def test_numbers_at_their_bounds_are_accepted():
+    assert options("--min_characters", "0", "--max_repeats", "1") == PAPER
+
+
+def test_a_list_of_bots_without_names_is_refused(tmp_path: Path):
+    (tmp_path / "bots.txt").write_text("\n \n")
+    with pytest.raises(InputError, match=r"--bots .*bots.txt: holds no name; expected one per line"):
+        options("--bots", str(tmp_path / "bots.txt"))
+
+
+def regions_of(*arguments: str) -> tuple[str, ...]:
+    parser = argparse.ArgumentParser()
+    add_filter_arguments(parser)
+    return phone_regions(parser.parse_args(arguments))
+
+
+def test_the_countries_of_phone_numbers_are_given_with_mask():
+    assert regions_of() == regions_of("--mask") == ("US",)
+    assert regions_of("--mask", "--phone_regions", "de, US,DE") == ("DE", "US")
+    with pytest.raises(InputError, match="--phone_regions: only with --mask"):
+        options("--phone_regions", "DE")
+    with pytest.raises(InputError, match="--phone_regions: no country is 'XX'; expected codes such as US,DE"):
+        options("--mask", "--phone_regions", "DE,xx,YY")
+    assert options("--mask", "--phone_regions", "DE") == PAPER
+
+
+def test_a_report_names_the_filters_that_were_given():
+    assert filter_settings(PAPER) == {"filters": "paper"}
+    assert filter_settings(Filters(False, 5, ("a", "b"), "de", True)) == {
+        "filters": "none",
+        "minimum of characters": 5,
+        "names on the list of bots": 2,
+        "language": "de",
+        "markdown": "stripped",
+    }
+
+
+def test_rules_are_counted_in_a_fixed_order():
+    table = ibis.memtable([{"body": "x", "characters": 1, "alphabetic": 1, "author": "a", "language": "de"}])
+    columns = [table[name] for name in table.columns]
+    papers = ["350 characters or more", "70 % letters or fewer", "starts with https, /r/, @"]
+    filters = Filters(True, 5, ("a",), "en")
+    assert list(removal_rules(*columns, filters)) == [
+        "deleted or empty", "fewer than 5 characters", *papers, "author contains bot", "author on the list of bots",
+        "not in language en",
+    ]  # fmt: skip
+    assert list(removal_rules(*columns[:3], filters=filters)) == [
+        "deleted or empty", "fewer than 5 characters", *papers
+    ]  # fmt: skip
+    assert list(removal_rules(*columns)) == ["deleted or empty", *papers, "author contains bot"]
 
 
 def test_options_become_filters(tmp_path: Path):

@@ -6,7 +6,15 @@ from types import SimpleNamespace
 import pytest
 from datasets import Dataset, DatasetDict
 
-from trainer.data.datasets import DATASET_KINDS, RunData, load_evaluation_data, load_run_data, training_texts
+from data_scripts.errors import InputError
+from trainer.data.datasets import (
+    DATASET_KINDS,
+    RunData,
+    load_evaluation_data,
+    load_run_data,
+    training_text_columns,
+    training_texts,
+)
 
 SPLITS = ("train", "validation", "test", "test2017")
 COLUMNS = {
@@ -98,6 +106,84 @@ def test_the_share_of_snli_is_a_random_sample_of_the_remaining_rows(
     assert 35 <= first <= 65  # 50 expected, standard deviation 3.5
     assert half == sample(0.5, 0) and set(half) != set(sample(0.5, 1))
     assert sample(1, 3) == remaining and len(sample(0.25, 0)) == 50
+
+
+def source_of(names: tuple[str, ...], text: str = "text") -> Dataset:
+    return Dataset.from_dict({name: [f"{name} {text}"] for name in names})
+
+
+def test_every_source_of_a_kind_is_a_dataset_named_after_its_folder(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(source: str) -> DatasetDict:
+        return DatasetDict({"train": source_of(("premise", "hypothesis"), source), "test": source_of(("premise",))})
+
+    monkeypatch.setitem(DATASET_KINDS, "nli", replace(DATASET_KINDS["nli"], load=load))
+    options.nli = ["data/one/", "someone/two"]
+    data = load_run_data(options)
+    premises = {name: rows["premise"][:] for name, rows in data.named("nli").items()}
+    assert premises == {"one": ["premise data/one/"], "two": ["premise someone/two"]}
+    assert set(data.leakage) == {"pairs", "snli", "nli/one", "nli/two"} and "nli" not in data.evaluation
+    options.nli = ["data/one", "b", "other/one/"]
+    with pytest.raises(InputError, match="nli has two datasets named one: rename one of the folders"):
+        load_run_data(options)
+    monkeypatch.setitem(
+        DATASET_KINDS, "nli", replace(DATASET_KINDS["nli"], load=lambda source: {"dev": None, "test": None})
+    )
+    options.nli = ["one"]
+    with pytest.raises(InputError, match=r"^nli: one has no training split; it has dev, test$"):
+        load_run_data(options)
+
+
+def test_the_sources_of_pairs_are_joined_split_by_split(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(source: str) -> DatasetDict:
+        splits = {"a": ("train", "validation"), "b": ("train", "test")}[source]
+        return DatasetDict({split: source_of(COLUMNS["pairs"], f"{split} {source}") for split in splits})
+
+    monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=load))
+    options.pairs = ["a", "b"]
+    data = load_run_data(options)
+    assert data.training["pairs"]["input"][:] == ["input train a", "input train b"]
+    assert {split: rows["response"][:] for split, rows in data.evaluation["pairs"].items()} == {
+        "validation": ["response validation a"],
+        "test": ["response test b"],
+    }
+
+
+def test_a_row_of_captions_is_one_caption_with_the_group_of_its_image() -> None:
+    images = Dataset.from_dict({"group": ["x", "y", "z"], "captions": [["1", "2"], [], ["3"]], "size": [1, 2, 3]})
+    assert DATASET_KINDS["captions"].prepare(images).to_list() == [
+        {"group": "x", "caption": "1"}, {"group": "x", "caption": "2"}, {"group": "z", "caption": "3"},
+    ]  # fmt: skip
+
+
+def test_the_columns_of_texts_are_those_of_the_kind_or_are_found_by_name() -> None:
+    trained = {name: kind.text_columns for name, kind in DATASET_KINDS.items() if kind.text_columns is not None}
+    assert trained == {
+        "pairs": ("input", "response"),
+        "snli": ("premise", "hypothesis"),
+        "nli": ("premise", "hypothesis"),
+        "captions": ("caption",),
+        "paraphrases": ("sentence1", "sentence2"),
+        "documents": (),
+        "texts": (),
+    }
+    rows = {
+        "nli/a": source_of(("text", "premise", "hypothesis", "label")),
+        "documents/b": source_of(("book", "sentence")),
+    }
+    assert training_text_columns(RunData(rows)) == {"nli/a": ["premise", "hypothesis"], "documents/b": ["sentence"]}
+
+
+def test_removed_rows_are_logged_by_the_dataset_that_they_leak_from(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    leaked = [sentence("stsb", "test", "sentence1"), sentence("snli", "validation", "premise"), "a text"]
+    train_on(monkeypatch, "pairs", Dataset.from_dict({"input": [*leaked, leaked[0]], "response": ["yes"] * 4}))
+    load_run_data(options)
+    assert caplog.messages == ["pairs: removed 3 training rows with an evaluation sentence (1 snli dev, 2 stsb test)"]
 
 
 def test_evaluation_data_are_read_from_the_source_of_each_dataset(options: SimpleNamespace) -> None:

@@ -133,7 +133,7 @@ def test_a_cache_that_cannot_be_written_is_refused_in_one_line(dataset, tiny_tok
 def test_only_empty_texts(tiny_tokenizer, tmp_path):
     column = token_columns(Dataset.from_dict({"a": ["", ""]}), ["a"], tiny_tokenizer, tmp_path, max_tokens=5)["a"]
     ids, cu_seqlens = column.gather(np.array([0, 1]))
-    assert ids.tolist() == [] and cu_seqlens.tolist() == [0, 0, 0]
+    assert ids.tolist() == [] and cu_seqlens.tolist() == [0, 0, 0] and column.ids.dtype == np.uint16
 
 
 def _build(arguments):

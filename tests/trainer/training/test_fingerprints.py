@@ -5,6 +5,7 @@ import pytest
 from datasets import ClassLabel, Dataset, DatasetDict, Value, concatenate_datasets
 
 from trainer.data.datasets import RunData
+from trainer.training import fingerprints
 from trainer.training.fingerprints import find_changes, fingerprint_inputs
 
 ROWS = [{"input": f"text {index}" * (index % 7), "label": index % 3, "score": None} for index in range(50)]
@@ -60,6 +61,17 @@ def test_a_changed_row_changes_the_fingerprint(tiny_tokenizer, changed):
 )
 def test_another_name_or_type_of_a_column_changes_the_fingerprint(tiny_tokenizer, change):
     assert changes(tiny_tokenizer, change(Dataset.from_list(ROWS))) == ["training data of pairs"]
+
+
+def test_another_tokenizer_or_teacher_is_named(tiny_tokenizer, monkeypatch):
+    monkeypatch.setattr(fingerprints, "teacher_content", lambda name: f"content of {name}")
+    data, other = RunData(), tiny_tokenizer.train_new_from_iterator(["other words"], vocab_size=20)
+    before = fingerprint_inputs(data, tiny_tokenizer, "a")
+    assert before["teacher"] == "content of a"
+    assert find_changes(before, fingerprint_inputs(data, other, "a")) == ["tokenizer"]
+    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, "b")) == ["teacher"]
+    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer)) == ["teacher"]
+    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, "a")) == []
 
 
 def test_changed_evaluation_data_are_named_by_split(tiny_tokenizer):

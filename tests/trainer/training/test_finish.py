@@ -1,5 +1,6 @@
 """The finished model has the weights of the best checkpoint, and is evaluated on the requested splits."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
+from trainer.training import finish
 from trainer.training.context import Progress
 from trainer.training.finish import _final_results, _load_best
 
@@ -21,6 +23,95 @@ def test_the_weights_of_the_best_checkpoint_are_loaded(tmp_path: Path) -> None:
     model: Any = nn.Linear(2, 1, bias=False)
     _load_best(model, tmp_path, Progress(step=6, best_step=4))
     assert model.weight.tolist() == [[4, 4]]
+
+
+def test_results_describe_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(finish, "measure_speed", lambda encoder, tokenizer: {"speed": (encoder, tokenizer)})
+    monkeypatch.setattr(finish.time, "monotonic", lambda: 107.26)
+    model = nn.Sequential()
+    model.encoder = nn.Linear(2, 3)
+    accelerator = SimpleNamespace(num_processes=2, device=torch.device("cpu", 0), mixed_precision="bf16")
+    context: Any = SimpleNamespace(accelerator=accelerator, started=100.0, arguments=SimpleNamespace(seed=5))
+    evaluator: Any = SimpleNamespace(model=model, tokenizer="tokenizer")
+    progress = Progress(step=6, best_step=4, pairs=48, seconds=3.14159, threads=3)
+    assert finish._describe_run(context, evaluator, progress, {"pairs": 70}) == {
+        "seconds": 3.1, "total_seconds": 7.3, "pairs": 48, "steps": 6, "best_step": 4, "parameters": 9, "seed": 5,
+        "processes": 2, "device": "cpu", "threads": 3, "mixed_precision": "bf16", "rows": {"pairs": 70},
+        "speed": (model.encoder, "tokenizer"),
+    }  # fmt: skip
+
+
+@dataclass
+class Options:
+    """Some options of a run."""
+
+    push_to_hub: bool = False
+    hub_model_id: str | None = None
+
+
+@pytest.fixture
+def events(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """What a run does at its end, in order."""
+    events: list[Any] = []
+
+    def record(name: str) -> Any:
+        return lambda *arguments, **options: events.append((name, *arguments, options))
+
+    for name in ("build_folder", "write_results", "record_files", "publish"):
+        monkeypatch.setattr(finish, name, record(name))
+    return events
+
+
+@pytest.mark.parametrize(
+    ("options", "is_published"), [(Options(), False), (Options(False, "a/b"), False), (Options(True, "a/b"), True)]
+)
+def test_the_results_are_written_after_the_model_and_published_on_request(
+    tmp_path: Path, events: list[Any], options: Options, is_published: bool
+) -> None:
+    context: Any = SimpleNamespace(folder=tmp_path, arguments=options)
+    evaluator: Any = SimpleNamespace(model="model", tokenizer="tokenizer")
+    finish._write(context, evaluator, {"snli": 1}, np.eye(1))
+    settings = {"push_to_hub": options.push_to_hub, "hub_model_id": options.hub_model_id}
+    assert events == [
+        (
+            *("build_folder", "model", "tokenizer", tmp_path / "model"),
+            {"results": {"snli": 1}, "settings": settings, "sts_matrix": np.eye(1)},
+        ),
+        ("write_results", tmp_path / "results.json", {"snli": 1}, {}),
+        ("record_files", tmp_path, ["config.yaml", "metrics.jsonl", "results.json"], {}),
+        *([("publish", tmp_path, "a/b", {})] if is_published else []),
+    ]
+
+
+@pytest.mark.parametrize("is_main", [True, False])
+def test_the_main_process_alone_writes_the_results_of_the_best_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_main: bool
+) -> None:
+    events: list[Any] = []
+
+    def final_results(context: Any, evaluator: Any, matrices: dict[str, Any]) -> dict[str, Any]:
+        matrices["stsb_tuned"] = "matrix"
+        return {"snli": 1}
+
+    monkeypatch.setattr(finish, "_final_results", final_results)
+    monkeypatch.setattr(finish, "_load_best", lambda *arguments: events.append(arguments))
+    monkeypatch.setattr(finish, "_describe_run", lambda *arguments: arguments)
+    monkeypatch.setattr(finish, "find_hub_sources", lambda settings: ("sources", settings["hub_model_id"]))
+    monkeypatch.setattr(finish, "find_licenses", lambda settings: ("licenses", settings["hub_model_id"]))
+    monkeypatch.setattr(finish, "_write", lambda *arguments: events.append(arguments))
+    monkeypatch.setattr(torch, "set_num_threads", lambda count: events.append(count))
+    accelerator = SimpleNamespace(is_main_process=is_main, wait_for_everyone=lambda: events.append("waits"))
+    context: Any = SimpleNamespace(
+        accelerator=accelerator, threads=3, folder=tmp_path, arguments=Options(hub_model_id="a/b")
+    )
+    evaluator: Any = SimpleNamespace(model="model")
+    results = finish.finish_run(context, evaluator, "progress", "rows", "leakage")  # type: ignore[arg-type]
+    expected = {
+        "snli": 1, "run": (context, evaluator, "progress", "rows"), finish.HUB_SOURCES: ("sources", "a/b"),
+        "licenses": ("licenses", "a/b"), "leakage": "leakage",
+    }  # fmt: skip
+    done = [("model", tmp_path, "progress"), (context, evaluator, expected, "matrix")] if is_main else []
+    assert results == (expected if is_main else {}) and events == [3, *done, "waits"]
 
 
 class FakeEvaluator:

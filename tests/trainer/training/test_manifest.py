@@ -1,5 +1,9 @@
 """A manifest finds every change of a file that it describes."""
 
+import hashlib
+import json
+from pathlib import Path
+
 import pytest
 
 from trainer.training.manifest import find_damage, write_manifest
@@ -20,6 +24,21 @@ def test_an_unchanged_folder_is_whole(folder):
     assert find_damage(folder) is None
 
 
+def replace_by_folder(folder):
+    (folder / "manifest.json").unlink()
+    (folder / "manifest.json").mkdir()
+
+
+def test_every_file_is_on_the_disk_when_the_manifest_is_complete(folder, monkeypatch):
+    flushed = []
+    monkeypatch.setattr("os.fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink().name))
+    write_manifest(folder)
+    assert flushed == ["0", "weights", "manifest.json"]
+    assert find_damage(folder) is None and len(flushed) == 3
+    digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("shards/0", "weights")}
+    assert json.loads((folder / "manifest.json").read_text()) == {"sha256": digests}
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -31,6 +50,8 @@ def test_an_unchanged_folder_is_whole(folder):
         (lambda folder: (folder / "manifest.json").write_text('{"sha256": {"wei'), "manifest.json is unreadable"),
         (lambda folder: (folder / "manifest.json").write_text("[]"), "manifest.json is unreadable"),
         (lambda folder: (folder / "manifest.json").write_bytes(b"\xff"), "manifest.json is unreadable"),
+        (lambda folder: (folder / "manifest.json").write_text('{"sha256": null}'), "manifest.json is unreadable"),
+        (replace_by_folder, "manifest.json cannot be read (Is a directory)"),
     ],
 )
 def test_damage_is_named(folder, damage, message):

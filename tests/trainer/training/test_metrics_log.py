@@ -1,5 +1,7 @@
 """The log of a resumed run, and the first step that is not finite."""
 
+import json
+
 import pytest
 import torch
 from accelerate import Accelerator
@@ -65,6 +67,58 @@ def test_a_log_that_cannot_be_written_is_named_in_one_line(log, tmp_path):
     (tmp_path / "metrics.jsonl").mkdir()
     with pytest.raises(InputError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
         log.write({"step": 2})
+
+
+class Recorder:
+    """An accelerator of one of two processes, which records what it is asked for."""
+
+    device = torch.device("cpu")
+
+    def __init__(self, rank: int) -> None:
+        self.process_index, self.is_main_process, self.calls = rank, rank == 0, []
+
+    def init_trackers(self, name: str) -> None:
+        self.calls.append(name)
+
+    def log(self, values: dict, step: int) -> None:
+        self.calls.append((values, step))
+
+    def reduce(self, value: torch.Tensor, reduction: str) -> torch.Tensor:
+        self.calls.append(reduction)
+        return (value + 5) / 2  # the mean of the other process is 5
+
+    def gather(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.cat([value, torch.tensor([300])])
+
+
+@pytest.mark.parametrize(
+    ("trackers", "project"), [(["tensorboard"], "tensorboard"), (["wandb", "tensorboard"], "convsim"), (["none"], None)]
+)
+def test_trackers_get_the_numbers_of_the_rows_that_the_main_process_writes(tmp_path, trackers, project):
+    row = {"step": 3, "dev": {"snli": {"accuracy": 0.5, "split": "dev"}}, "pairs": 96}
+    for rank, line in ((1, None), (0, row)):
+        accelerator = Recorder(rank)
+        log = MetricsLog(RunContext(Arguments(trackers=trackers), accelerator, tmp_path))
+        log.start_trackers()
+        log.write(row)
+        numbers = [({"dev.snli.accuracy": 0.5, "pairs": 96}, 3)] if rank == 0 else []
+        assert accelerator.calls == ([project, *numbers] if project else [])
+        file = tmp_path / "metrics.jsonl"
+        assert (json.loads(file.read_text()) if file.exists() else None) == line
+
+
+def test_means_and_first_steps_are_those_of_all_processes(tmp_path):
+    log = MetricsLog(RunContext(Arguments(trackers=["none"]), Recorder(1), tmp_path))
+    log.add(1, "snli", {"loss": torch.tensor(1.0), "accuracy": torch.tensor(9.0)})
+    log.add(2, "snli", {"loss": torch.tensor(5.0)})
+    assert log.first_step_not_finite() == 300  # of the other process
+    assert log.take_means() == {"snli/loss": 4.0, "snli/accuracy": 7.0} and log.take_means() == {}
+    assert log._accelerator.calls == ["mean", "mean"]
+
+
+def test_a_late_step_that_is_not_finite_is_found(log):
+    log.add(40_000_000, "snli", {"loss": torch.tensor(torch.nan)})
+    assert log.first_step_not_finite() == 40_000_000
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
