@@ -50,7 +50,9 @@ PAPER = Filters()
 
 def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of every command that filters texts; `read_filters` turns them into `Filters`."""
-    group = parser.add_argument_group("cleaning", "the defaults are the paper's; both texts of a pair must pass")
+    group = parser.add_argument_group(
+        title="cleaning", description="the defaults are the paper's; both texts of a pair must pass"
+    )
     group.add_argument(
         "--filters",
         choices=("paper", "none"),

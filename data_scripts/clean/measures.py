@@ -56,7 +56,7 @@ def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Call
     """The texts, with `function` applied to those where the mask `where` is true."""
     if not where.true_count:
         return texts
-    return pc.replace_with_mask(texts, where, pa.array(map(function, texts.filter(where).to_pylist()), pa.string()))
+    return pc.replace_with_mask(texts, where, pa.array(map(function, texts.filter(where).to_pylist())))
 
 
 def _unescape_column(texts: pa.StringArray) -> pa.StringArray:
@@ -71,7 +71,7 @@ def _unescape_column(texts: pa.StringArray) -> pa.StringArray:
         without = pc.replace_substring(without, entity, "")
     others = pc.match_substring_regex(without, "&[#0-9A-Za-z]")
     if others.true_count:
-        unescaped = pa.array(map(html.unescape, originals.filter(others).to_pylist()), pa.string())
+        unescaped = pa.array(map(html.unescape, originals.filter(others).to_pylist()))
         plain = pc.replace_with_mask(plain, others, unescaped)
     return pc.replace_with_mask(texts, escaped, plain)
 

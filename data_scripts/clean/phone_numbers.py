@@ -37,7 +37,7 @@ def find_phone_numbers(text: str, urls: list[tuple[int, int]], regions: tuple[st
         text = f"{text[:start]}{'|' * (end - start)}{text[end:]}"
     text = _LONG_WORD.sub(lambda match: "|" * len(match[0]), text)
     for region in regions:
-        for match in phonenumbers.PhoneNumberMatcher(text, region, leniency=phonenumbers.Leniency.VALID):
+        for match in phonenumbers.PhoneNumberMatcher(text, region):
             if not _is_other_number(text, match.start, match.raw_string):
                 yield match.start, match.end
 

@@ -26,7 +26,7 @@ MESSAGE_OBJECTS = {"logger", "warnings", "bar", "tqdm"}
 MESSAGE_NAMES = {"label", "card_line", "__all__", "logger", "_DESCRIPTION", "_CITATION", "_INPUTS"}
 # Texts, progress bars, checks of lengths that are equal, and what matters on a GPU alone.
 MESSAGE_ARGUMENTS = {
-    *("help", "metavar", "description", "prog", "citation", "inputs_description", "reference_urls"),
+    *("help", "metavar", "title", "description", "prog", "citation", "inputs_description", "reference_urls"),
     *("desc", "unit", "unit_scale", "delay", "smoothing", "refresh", "show_progress"),
     *("strict", "device", "non_blocking", "check_invariants", "unsafe", "encoding"),
 }

@@ -216,8 +216,10 @@ def test_without_arguments_the_presets_are_listed_with_their_descriptions(monkey
     monkeypatch.setattr(sys, "argv", ["trainer/run.py"])
     run.main()
     printed = capsys.readouterr().out
-    heading, *rows, space, how = printed.splitlines()
-    assert heading == "presets (trainer/presets/NAME.yaml):" and space == ""
+    lines = printed[printed.index("presets (") :].splitlines()
+    end = lines.index("")
+    heading, rows, how = lines[0], lines[1:end], lines[end + 1]
+    assert heading == "presets (trainer/presets/NAME.yaml):"
     paths = sorted((ROOT / "trainer" / "presets").glob("*.yaml"))
     descriptions = [path.read_text().splitlines()[0] for path in paths]
     assert all(description.startswith("# ") and description.endswith(".") for description in descriptions)

@@ -2,6 +2,7 @@ import argparse
 import html
 import random
 from pathlib import Path
+from types import SimpleNamespace
 
 import ibis
 import pyarrow as pa
@@ -20,6 +21,7 @@ from data_scripts.clean.filters import (
     read_filters,
     removal_rules,
 )
+from data_scripts.clean.language import detect_language
 from data_scripts.clean.measures import measure, measure_column, measure_language
 from data_scripts.errors import InputError
 
@@ -139,13 +141,15 @@ def test_entities_of_a_column_are_unescaped_as_by_the_standard_library():
     assert measure_column(pa.array(texts, pa.string()))[0].to_pylist() == [html.unescape(text) for text in texts]
 
 
-@pytest.mark.parametrize("offset", [0, 2])
-def test_measures_of_a_column_equal_those_of_its_texts(offset):
-    texts = ["", "plain text", "one &amp; two", "Ünï &eacute; Ελ", "数字 123", "<b>", "", "&lt;&lt;", "😀 smile", "_-!"]
-    column = pa.array(texts, pa.string()).slice(offset)
+@pytest.mark.parametrize(("offset", "length"), [(0, 12), (2, 10), (1, 4), (3, 0)])
+def test_measures_of_a_column_equal_those_of_its_texts(offset, length):
+    texts = ["", "plain text", "one &amp; two", "Ünï &eacute; Ελ", "数字 123", "<b>", "", "&lt;&lt;", "😀 smile"]
+    texts += ["\U0010ffff last", "_-!"]
+    column = pa.array(texts, pa.string()).slice(offset, length)
     bodies, characters, alphabetic = measure_column(column)
     found = list(zip(bodies.to_pylist(), characters.tolist(), alphabetic.tolist(), strict=True))
-    assert found == [measure(text) for text in texts[offset:]]
+    assert found == [measure(text) for text in texts[offset : offset + length]]
+    assert characters.dtype == alphabetic.dtype == "int32"
 
 
 def test_markdown_is_stripped_from_a_column_as_from_its_texts():
@@ -183,6 +187,13 @@ def test_texts_surely_in_another_language_are_removed_and_short_texts_stay():
     ]
     other = "not in language en"
     assert removed_by(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]
+
+
+@pytest.mark.parametrize(("probability", "language"), [(0.49, ""), (0.5, "fr"), (1.0, "fr")])
+def test_a_language_is_named_if_its_probability_is_a_half_or_more(monkeypatch, probability, language):
+    detector = SimpleNamespace(classify=lambda text: ("fr", probability))
+    monkeypatch.setattr("data_scripts.clean.language._detector", lambda: detector)
+    assert detect_language("un texte") == language
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,9 @@ import time
 import pyarrow as pa
 import pytest
 
-from data_scripts.clean.masking import mask_personal_data, mask_text
+from data_scripts.clean.masking import find_personal_data, mask_personal_data, mask_text
 from data_scripts.clean.masking_recall import RECORDED
-from data_scripts.clean.personal_data import KINDS
+from data_scripts.clean.personal_data import KINDS, plain
 from tests.data_scripts.clean import personal_data
 
 LENGTH = 3_000  # characters
@@ -114,6 +114,29 @@ def test_the_time_grows_linearly_with_a_text(unit):
     mask_text("202-555-0143")  # loads the numbers of the region
     # A quadratic time would be 16 times as long.
     assert seconds(4 * LENGTH) < 8 * seconds(LENGTH) + 0.02
+
+
+def test_all_of_a_kind_are_found_at_once():
+    cards, ibans = (
+        ("4111 1111 1111 1111", "5555-5555-5555-4444"),
+        ("DE89370400440532013000", "GB82 WEST 1234 5698 7654 32"),
+    )
+    for numbers, kind in ((cards, "card numbers"), (ibans, "IBANs")):
+        text = f"{numbers[0]}; {numbers[1]}, yes"
+        found = [(text[start:end], kind.name) for start, end, kind in find_personal_data(text)]
+        assert found == [(numbers[0], kind), (numbers[1], kind)]
+
+
+def test_normalized_texts_have_ascii_digits_spaces_and_dashes_in_their_places():
+    assert plain("！＠～０９") == "!@~09" and plain("＀｟｠") == "＀｟｠"
+    assert plain("a\u00a0b\u2007\u2009\u202f\u3000c") == "a b    c"
+    assert plain("\u200f\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2016") == "\u200f-------\u2016"
+    assert plain("٣۴५") == "345" and plain("½²") == "½²" and plain("é") == "é"
+
+
+def test_digits_in_a_word_of_25_characters_are_no_phone_number():
+    assert mask_text("я" * 14 + "2025550143") == "я" * 14 + "[PHONE]"
+    assert mask_text("я" * 15 + "2025550143") == "я" * 15 + "2025550143"
 
 
 def test_digits_of_every_script_are_seen():
