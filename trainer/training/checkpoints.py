@@ -49,7 +49,7 @@ def newest_whole_checkpoint(folder: Path) -> Path:
             best = checkpoint_of(folder, best_step)
             if best_step is None or damages.get(best, "it is missing") is None:
                 return checkpoint
-            damage = f"its best checkpoint {best.name} cannot be used"
+            damages[checkpoint] = damage = f"its best checkpoint {best.name} cannot be used"
         logger.warning("%s cannot be used: %s", checkpoint, damage)
     reasons = "; ".join(f"{checkpoint.name}: {damage}" for checkpoint, damage in damages.items() if damage)
     raise InputError(f"resume: {folder} has no whole checkpoint ({reasons}): start again with --overwrite true")
