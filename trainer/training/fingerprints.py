@@ -30,7 +30,7 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, teache
 
 def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """Return the names whose fingerprints differ, or that only one of both has."""
-    return sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
 
 
 def _leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Dataset]]:

@@ -60,9 +60,8 @@ class ModelEvaluator:
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training, threads = self.model.training, torch.get_num_threads()
-        self.model.eval()
         torch.set_num_threads(self._threads)
-        encoder = Encoder(self.model, self.tokenizer)
+        encoder = Encoder(self.model, self.tokenizer)  # in evaluation mode
         results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals, matrices=matrices)
         torch.set_num_threads(threads)
         self.model.train(was_training)

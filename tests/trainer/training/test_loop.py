@@ -121,5 +121,8 @@ def test_a_metric_is_named_by_its_path_in_the_results() -> None:
     results = {"stsb": {"dev": {"all": {"pearson": 0.25, "spearman": 0.5}}}, "snli": {"accuracy": 0.75, "pairs": 3}}
     assert select_score(results, "stsb.dev.all.spearman", 7) == 0.5
     assert select_score(results, "last", 7) == 7 > select_score(results, "last", 6)
-    with pytest.raises(InputError, match=r"'snli' is not among the dev results of this run.*; set best_metric to one"):
+    scores = "stsb.dev.all.pearson, stsb.dev.all.spearman, snli.accuracy, last"
+    with pytest.raises(
+        InputError, match=rf"'snli' is not among the dev results of this run.*; set best_metric to one of {scores}$"
+    ):
         select_score(results, "snli", 7)

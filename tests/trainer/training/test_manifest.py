@@ -31,9 +31,15 @@ def replace_by_folder(folder):
 
 def test_every_file_is_on_the_disk_when_the_manifest_is_complete(folder, monkeypatch):
     flushed = []
-    monkeypatch.setattr("os.fsync", lambda number: flushed.append(Path(f"/proc/self/fd/{number}").readlink().name))
+
+    def flush(number: int) -> None:
+        path = Path(f"/proc/self/fd/{number}").readlink()
+        flushed.append((path.name, path.stat().st_size))
+
+    monkeypatch.setattr("os.fsync", flush)
     write_manifest(folder)
-    assert flushed == ["0", "weights", "manifest.json"]
+    assert flushed == [("0", 0), ("weights", 2000), ("manifest.json", (folder / "manifest.json").stat().st_size)]
+    assert (folder / "manifest.json").read_text().startswith('{\n  "sha256": {\n')
     assert find_damage(folder) is None and len(flushed) == 3
     digests = {name: hashlib.sha256((folder / name).read_bytes()).hexdigest() for name in ("shards/0", "weights")}
     assert json.loads((folder / "manifest.json").read_text()) == {"sha256": digests}
