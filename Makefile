@@ -73,6 +73,15 @@ bench: $(INSTALLED)  ## measure speed and memory against named peers (ONLY=name 
 soak: $(INSTALLED)  ## inject faults of every kind and print a table of what was lost (under an hour; ONLY=name runs one)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.soak $(if $(ONLY),--only $(ONLY))
 
+# The harnesses with atheris, then the test suite's Hypothesis tests with more examples.
+SECONDS ?= 600
+fuzz: $(CHECKS)  ## fuzz the readers and print a table of inputs that crashed (ten minutes; SECONDS=60 changes it)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.fuzzing --seconds $(SECONDS) --output tests/fuzzing
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 timeout $(SECONDS) $(BIN)/python -m pytest -q -x tests/fuzzing --hypothesis-profile=long --timeout=$(SECONDS); code=$$?; test $$code -eq 124 || exit $$code
+
+mutants: $(CHECKS)  ## change the code in small ways and print which changes the tests detect (an hour on two cores; ONLY=module, ALL=1)
+	$(BIN)/python -m tests.mutation $(if $(ONLY),--only $(ONLY)) $(if $(ALL),--all)
+
 # The report's datasets. A folder that exists is not rebuilt; one that is missing is built from the downloaded originals.
 PLAN ?= trainer/report/small.yaml
 DATASETS := data/reddit data/books data/snli data/stsb data/sts data/cqa
@@ -95,4 +104,4 @@ data/stsb data/sts data/cqa: | $(INSTALLED)
 report: $(INSTALLED) | $(DATASETS)  ## reproduce the tables and figures of both papers (75 minutes on two cores; ORIGINALS=folder names the downloaded data)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
-.PHONY: report help install train demo test test-min test-new lint audit bench soak
+.PHONY: report help install train demo test test-min test-new lint audit bench soak fuzz mutants

@@ -7,9 +7,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser, suggest
+from data_scripts.command_line import ArgumentParser, run_stoppable, suggest
 from data_scripts.commands import Command, command_from_file, find_commands
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, user_message
 
 PROGRAM = "python -m data_scripts"
 
@@ -43,7 +43,11 @@ def _command_parser(name: str, command: Command) -> ArgumentParser:
 
 
 def main(arguments: list[str]) -> int:
-    """Run one command; returns the exit code: 0, or 2 after a user's mistake, whose message goes to stderr."""
+    """Run one command; returns the exit code: 0, 2 after a user's mistake (one line on stderr), or 128 + signal."""
+    return run_stoppable(lambda: _run(arguments))
+
+
+def _run(arguments: list[str]) -> int:
     try:
         name = arguments[0] if arguments else "--help"
         if name.endswith(".py"):
@@ -57,8 +61,8 @@ def main(arguments: list[str]) -> int:
             command = commands[name]
         args = _command_parser(name, command).parse_args(arguments[1:])
         args.run(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     return 0
 

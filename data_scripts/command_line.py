@@ -5,9 +5,12 @@ The wheel has the same class in `modeling_convsim/command_line.py`, because neit
 
 import argparse
 import difflib
+import multiprocessing
+import os
 import re
+import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NoReturn
 
 
@@ -26,6 +29,8 @@ class ArgumentParser(argparse.ArgumentParser):
     ) -> tuple[Any, list[str]]:
         """Parses the options this parser knows; returns the namespace and the words left over."""
         words = list(sys.argv[1:] if args is None else args)
+        if not_utf8 := next((word for word in words if re.search("[\ud800-\udfff]", word)), None):
+            self.error(f"the argument {not_utf8!a} is not UTF-8, which libraries expect of paths; rename the file")
         end = words.index("--") if "--" in words else len(words)
         return super().parse_known_args([*map(with_underscores, words[:end]), *words[end:]], namespace)
 
@@ -45,7 +50,39 @@ class ArgumentParser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Prints the message in one line and exits with code 2."""
+        message = " ".join(message.splitlines())
         self.exit(2, f"error: {message} (options: {self.prog} --help)\n")
+
+
+def run_stoppable(run: Callable[[], int]) -> int:
+    """Call a function that returns an exit code; SIGINT and SIGTERM stop it with one line and the code 128 + signal.
+
+    What it was writing is removed as after an error, and worker processes end. A second signal ends it at once.
+    """
+    received: list[int] = []
+    process = os.getpid()
+
+    def stop(number: int, frame: object) -> None:
+        signal.signal(number, signal.SIG_DFL)
+        if os.getpid() != process:  # a worker that was forked
+            os.kill(os.getpid(), number)
+        received.append(number)
+        for worker in multiprocessing.active_children():  # otherwise their pool would wait until they have finished
+            worker.terminate()
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        return run()
+    except BaseException:  # some libraries raise an exception of their own when they are interrupted
+        if not received:
+            raise
+        name = signal.Signals(received[0]).name
+        print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
+        return 128 + received[0]
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def with_underscores(word: str) -> str:

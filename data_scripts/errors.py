@@ -2,9 +2,37 @@
 
 from collections.abc import Mapping
 
+MAX_MESSAGE = 2_000  # characters
+
 
 class InputError(Exception):
-    """Bad input; the message names the file and line or the option, what was expected and what to do."""
+    """Bad input; the message names the file and line or the option, what was expected and what to do.
+
+    The message is made one line that can be printed (`one_line`), because parts of it come from files and libraries.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(one_line(message))
+
+
+USER_ERRORS = (InputError, OSError)  # what commands print as one line
+
+
+def user_message(error: Exception) -> str:
+    """The line that a command prints for one of `USER_ERRORS`."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror:
+        return one_line(f"{error.filename}: {error.strerror}; check the path, its permissions and the disk")
+    return one_line(str(error) or type(error).__name__)
+
+
+def one_line(text: str, limit: int = MAX_MESSAGE) -> str:
+    """A text as one line of printable characters; the middle of one that is longer than `limit` is left out."""
+    if len(text) > limit:
+        text = f"{text[: limit // 2]} … {text[-limit // 2 :]}"
+    text = " ".join(filter(None, map(str.strip, text.splitlines())))
+    if text.isprintable():
+        return text
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def refuse_options(given: Mapping[str, object], reason: str) -> None:

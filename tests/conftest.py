@@ -26,8 +26,7 @@ def data_dir() -> Path:
     return folder
 
 
-@pytest.fixture(scope="session")
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
+def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
     """A lower-casing word tokenizer of about fifty words; [PAD] is 0 and [UNK] is 1."""
     vocabulary = {word: index for index, word in enumerate(["[PAD]", "[UNK]", *WORDS])}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
@@ -37,3 +36,9 @@ def tiny_tokenizer() -> PreTrainedTokenizerFast:
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64,
         model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer() -> PreTrainedTokenizerFast:
+    """`make_tiny_tokenizer`."""
+    return make_tiny_tokenizer()

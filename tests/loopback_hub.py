@@ -1,7 +1,7 @@
 """A small Hub on the loopback interface: only the requests that huggingface_hub makes to push and pull a repository.
 
-Files are held in memory. Run a client in a separate process with the variables of `LoopbackHub.environment()`, because
-huggingface_hub reads its endpoint when it is imported.
+Files are held in memory. `LoopbackHub.script` makes it answer otherwise, or not at all. Run a client in a separate
+process with the variables of `LoopbackHub.environment()`: huggingface_hub reads its endpoint when it is imported.
 """
 
 import base64
@@ -9,6 +9,7 @@ import hashlib
 import json
 import re
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -70,13 +71,20 @@ class Repository:
 
 
 class LoopbackHub:
-    """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME")."""
+    """The server, as a context manager; `repositories` is keyed by ("models", "ORG/NAME").
+
+    `script` takes the number of a request (from 1, in `requests`) and returns None for the right answer, a status, or
+    one of "hang" (no answer), "cut" (the connection ends within the answer) and "refuse" (it ends before).
+    """
 
     def __init__(self) -> None:
+        self.script: Callable[[int], int | str | None] = lambda number: None
+        self.retry_after = 1  # seconds, in answers 429 and 503
+        self.ending = threading.Event()
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.large: dict[str, bytes] = {}
         self.requests: list[str] = []
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
+        self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
 
     @property
     def url(self) -> str:
@@ -101,8 +109,21 @@ class LoopbackHub:
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.ending.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Print nothing: clients that are killed reset their connections."""
+
+
+def _object_id(path: str, content: bytes) -> str:
+    """The id by which a client knows that a file has not changed: the SHA-256 of large files, or Git's id."""
+    if path.endswith(LARGE_FILES):
+        return hashlib.sha256(content).hexdigest()
+    return hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -116,7 +137,14 @@ class _Handler(BaseHTTPRequestHandler):
         self.body = (
             self._chunked() if "chunked" in self.headers.get("Transfer-Encoding", "") else self.rfile.read(length)
         )
+        self.fault = self.hub.script(len(self.hub.requests))
+        if self.fault in ("hang", "refuse"):
+            self.hub.ending.wait(60 if self.fault == "hang" else 0)
+            self.close_connection = True
+            return
         try:
+            if isinstance(self.fault, int):
+                raise Refusal(self.fault, "", f"fault {self.fault}")
             for pattern, name in ROUTES[self.command].items():
                 if match := re.fullmatch(pattern, path):
                     answer, headers = getattr(self, name)(*match.groups())
@@ -126,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, answer, headers)
         except Refusal as refusal:
             headers = {"X-Error-Code": refusal.code, "X-Error-Message": refusal.message}
+            if refusal.status in (429, 503):
+                headers["Retry-After"] = str(self.hub.retry_after)
             answer = {"error": refusal.message, **refusal.body}
             self._answer(refusal.status, answer, {name: value for name, value in headers.items() if value})
 
@@ -144,9 +174,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_response(status)
         for name, value in {"Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, value)
+        if self.fault == "cut":
+            self.close_connection = True
+            if self.command == "HEAD" or not data:
+                return  # the headers are still in the buffer
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(data)
+            self.wfile.write(data[: len(data) // 2] if self.fault == "cut" else data)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -192,9 +226,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def choose_upload(self, kind: str, name: str) -> tuple[object, dict]:
         self._require((WRITE_TOKEN,))
-        self._repository(kind, name)
+        files = self._repository(kind, name).files()
         paths = [file["path"] for file in json.loads(self.body)["files"]]
-        modes = [{"path": p, "uploadMode": "lfs" if p.endswith(LARGE_FILES) else "regular"} for p in paths]
+        modes = [
+            {
+                "path": path,
+                "uploadMode": "lfs" if path.endswith(LARGE_FILES) else "regular",
+                "oid": _object_id(path, files[path]) if path in files else None,
+            }
+            for path in paths
+        ]
         return {"files": [{**mode, "shouldIgnore": False} for mode in modes]}, {}
 
     def offer_large_upload(self, kind: str | None, name: str) -> tuple[object, dict]:

@@ -12,6 +12,7 @@ from data_scripts.write.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 DEFAULT_STEPS = 1000
+LARGEST_FLOAT = 3.4028234663852886e38  # float32
 
 
 def option(
@@ -262,6 +263,7 @@ def validate(arguments: Arguments) -> None:
     source = arguments.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
         raise InputError(f"word_vectors is '{source}'; expected random, skip_gram, or an existing file or folder")
+    _validate_learning_rates(arguments)
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
     check_license("license", arguments.license)
@@ -281,6 +283,8 @@ def validate(arguments: Arguments) -> None:
 def _validate_range(name: str, value: Any, rules: Any) -> None:
     if value is None:
         return
+    if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT:
+        raise InputError(f"{name} is {value:g}; expected a number between -{LARGEST_FLOAT:g} and {LARGEST_FLOAT:g}")
     if rules["choices"] is not None and value not in rules["choices"]:
         raise InputError(f"{name} is '{value}'; expected one of {', '.join(rules['choices'])}")
     if rules["minimum"] is not None and not value >= rules["minimum"]:
@@ -289,6 +293,16 @@ def _validate_range(name: str, value: Any, rules: Any) -> None:
         raise InputError(f"{name} is {value}; expected more than {rules['above']}")
     if rules["maximum"] is not None and not value <= rules["maximum"]:
         raise InputError(f"{name} is {value}; expected {rules['maximum']} or less")
+
+
+def _validate_learning_rates(arguments: Arguments) -> None:
+    for name in ("learning_rate", "late_learning_rate"):
+        rate, tables = getattr(arguments, name), table_learning_rate_ratio(arguments)
+        if rate is not None and not rate * max(tables, 1) <= LARGEST_FLOAT:
+            raise InputError(
+                f"{name} is {rate:g}, and {rate * tables:g} for the embedding matrices; expected at most "
+                f"{LARGEST_FLOAT:g}, the largest number of the weights' type"
+            )
 
 
 def _refuse_ineffective_options(arguments: Arguments) -> None:

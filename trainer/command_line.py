@@ -225,7 +225,7 @@ def parse_arguments(argv: list[str]) -> Arguments:
             range, or two options do not fit together.
     """
     if any(word in ("--help", "-h") for word in argv):
-        preset_extensions = read_preset(Path(argv[0])).get("extensions", []) if Path(argv[0]).is_file() else []
+        preset_extensions = _preset_extensions(read_preset(Path(argv[0]))) if Path(argv[0]).is_file() else []
         load_extensions([*preset_extensions, *_extensions_of(argv)])
         _build_parser().parse_args(["--help"])
     if not argv or argv[0].startswith("-"):
@@ -233,7 +233,7 @@ def parse_arguments(argv: list[str]) -> Arguments:
     preset, *overrides = argv
     try:
         values = read_preset(Path(preset))
-        load_extensions([*values.get("extensions", []), *_extensions_of(overrides)])
+        load_extensions([*_preset_extensions(values), *_extensions_of(overrides)])
         options = _parse_preset(preset, values)
     except InputError as error:
         raise InputError(f"{preset}: {error}") from None
@@ -339,13 +339,21 @@ def _extensions_of(words: list[str]) -> list[str]:
     return parser.parse_known_args(words)[0].extensions
 
 
+def _preset_extensions(values: dict[str, Any]) -> list[str]:
+    files = values.get("extensions") or []
+    return [str(file) for file in (files if isinstance(files, list) else [files])]
+
+
 def _as_options(values: dict[str, Any]) -> list[str]:
     options: list[str] = []
     for key, value in values.items():
         if value is None:
             continue
         if isinstance(value, dict):
-            value = json.dumps(value)
+            try:
+                value = json.dumps(value)
+            except (TypeError, ValueError) as error:
+                raise InputError(f"{key}: expected texts, numbers and lists of them ({error})") from error
         items = value if isinstance(value, list) else [value]
         options += [f"--{key}", *(str(item) for item in items)]
     return options

@@ -52,7 +52,7 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
         mixed_precision = resumed_precision or _choose_precision(cpu)
-    _check_precision(mixed_precision, cpu)
+    _check_precision(mixed_precision, cpu, arguments.sharded)
     try:
         accelerator = Accelerator(
             cpu=cpu,
@@ -95,11 +95,14 @@ def _refuse_unsupported_launch() -> None:
         )
 
 
-def _check_precision(precision: str, cpu: bool) -> None:
+def _check_precision(precision: str, cpu: bool, is_sharded: bool) -> None:
     if precision not in ("no", "fp16", "bf16"):
         raise InputError(f"mixed_precision of `accelerate launch` is {precision}; expected no, fp16 or bf16")
     if precision == "fp16" and cpu:
         raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
+    if precision == "fp16" and is_sharded:
+        # The embedding tables are whole, and torch cannot unscale them together with sharded gradients.
+        raise InputError("mixed_precision is fp16, but the losses of a sharded run cannot be scaled: use bf16 or no")
 
 
 def _choose_precision(cpu: bool) -> str:

@@ -11,6 +11,8 @@ from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 
 PRESETS = Path(__file__).parent / "presets"
+# PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
+YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 
 def list_presets() -> str:
@@ -35,8 +37,12 @@ def _description(preset: Path) -> str:
         return file.readline().removeprefix("#").strip()
 
 
-def read_preset(path: Path) -> dict[str, Any]:
+def read_preset(path: Path, extended_by: tuple[Path, ...] = ()) -> dict[str, Any]:
     """Read the options of a preset; its key `extends` names a preset in the same folder whose options it changes.
+
+    Args:
+        path: the preset.
+        extended_by: the presets that extend it.
 
     Raises:
         InputError: a file is missing or is not a YAML mapping.
@@ -48,23 +54,23 @@ def read_preset(path: Path) -> dict[str, Any]:
         )
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except YAML_ERRORS as error:
         raise InputError(f"not readable as YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise InputError(f"expected a mapping of options, found {type(values).__name__}")
     base = values.pop("extends", None)
     if base is None:
         return values
-    base_path = path.with_name(f"{base}.yaml")
+    is_name = isinstance(base, str) and Path(base).name == base
+    base_path = path.with_name(f"{base}.yaml") if is_name else path
     if not base_path.is_file() or base_path == path:
         names = sorted(preset.stem for preset in path.parent.glob("*.yaml") if preset != path)
         raise InputError(
             f"extends is '{base}'{suggest(str(base), names)}; expected the name of another preset in {path.parent}"
         )
-    try:
-        return {**read_preset(base_path), **values}
-    except RecursionError:
-        raise InputError(f"extends: {base_path.name} and the presets it extends extend each other") from None
+    if base_path in extended_by:
+        raise InputError(f"extends: {base_path.name} and the presets it extends extend each other")
+    return {**read_preset(base_path, (*extended_by, path)), **values}
 
 
 def load_extensions(files: list[str]) -> None:

@@ -3,13 +3,15 @@
 import logging
 import sys
 
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
 
 
 def main() -> None:
     """Train; an error in the settings or the data is one line on stderr, with exit code 2.
+
+    SIGTERM and SIGINT (Ctrl-C) save a checkpoint and end the run with exit code 143 or 130.
 
     Without arguments, list the presets.
     """
@@ -24,9 +26,12 @@ def main() -> None:
         from trainer.training.train import train  # imports torch, which --help does not need
 
         train(arguments)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt as stopped:
+        print(f"error: {stopped or 'stopped by SIGINT'}", file=sys.stderr)
+        sys.exit(getattr(stopped, "exit_code", 130))
 
 
 if __name__ == "__main__":

@@ -56,19 +56,22 @@ def mask_personal_data(
     masked = []
     for text, possible in zip(suspected.to_pylist(), flags, strict=True):
         kinds = [kind for kind, flag in zip(KINDS, possible, strict=True) if flag]
-        masked.append(_mask(text, find_personal_data(text, regions, kinds), counts))
+        masked.append(_mask(text, regions, kinds, counts))
     return pc.replace_with_mask(texts, suspects, pa.array(masked, texts.type)), counts
 
 
 def mask_text(text: str, regions: tuple[str, ...] = DEFAULT_REGIONS) -> str:
     """`mask_personal_data` for one text, without the search for suspects, whose patterns take long to compile."""
-    return _mask(text, find_personal_data(text, regions), Counter())
+    return _mask(text, regions, KINDS, Counter())
 
 
-def _mask(text: str, found: list[tuple[int, int, Kind]], counts: dict[str, int]) -> str:
-    parts, position = [], 0
-    for start, end, kind in found:
-        parts += [text[position:start], kind.mask]
-        position = end
-        counts[kind.name] += 1
-    return "".join([*parts, text[position:]])
+def _mask(text: str, regions: tuple[str, ...], kinds: Sequence[Kind], counts: dict[str, int]) -> str:
+    # Again after a mask, which separates what adjoins it: the second name of "@alice@bob" follows no letter any more.
+    while found := find_personal_data(text, regions, kinds):
+        parts, position = [], 0
+        for start, end, kind in found:
+            parts += [text[position:start], kind.mask]
+            position = end
+            counts[kind.name] += 1
+        text = "".join([*parts, text[position:]])
+    return text

@@ -1,12 +1,14 @@
 """Parses dumps of Reddit (Pushshift's, arctic-shift's): converts blocks of JSON lines to tables of comments."""
 
 import json
+import math
 import re
 from collections.abc import Iterator
 from operator import attrgetter
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,6 +19,14 @@ from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # a decompressed dump is named RC_2015-01
 SUBMISSION_TEXTS = ("id", "author", "title", "subreddit")
+
+
+def _parse_integer(digits: str) -> float:
+    """An integer of any length: Python refuses more than 4,300 digits, but `BlockParser` skips them in other fields."""
+    return int(digits) if len(digits) < 4_300 else math.copysign(math.inf, -digits.startswith("-"))
+
+
+_DECODER = json.JSONDecoder(parse_int=_parse_integer)
 
 
 def comment_schema(filters: Filters) -> pa.Schema:
@@ -63,7 +73,7 @@ def parse_comment(line: bytes, submissions: bool, filters: Filters) -> tuple:
 
 def _json_object(line: bytes) -> dict:
     try:
-        fields = json.loads(decode(line))
+        fields = _DECODER.decode(decode(line))
     except (ValueError, RecursionError) as error:
         raise BrokenLineError("not JSON", str(error)) from error
     if not isinstance(fields, dict):
@@ -99,6 +109,15 @@ class _Submission(msgspec.Struct, gc=False):
     created_utc: int | str
 
 
+def _separated_by_newlines(block: memoryview, lines: int) -> bool:
+    """Whether each newline of valid JSON is between two objects; msgspec accepts newlines within objects, too."""
+    content = np.frombuffer(block, np.uint8)
+    ends = np.flatnonzero(content == ord("\n"))[: lines - 1]
+    last = content[ends - 1]
+    last = np.where(last == ord("\r"), content[ends - 2], last)
+    return bool(content[0] == ord("{") and (last == ord("}")).all() and (content[ends + 1] == ord("{")).all())
+
+
 class BlockParser:
     """Parses a block of comments at once, unless one of its lines is unusual.
 
@@ -120,11 +139,12 @@ class BlockParser:
     def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.Int64Array] | None:
         """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
         try:
+            str(block, "utf-8")  # msgspec does not decode the fields that it skips
             rows = self.decoder.decode_lines(block)
             created = pa.array([int(seconds) for seconds in map(attrgetter("created_utc"), rows)], pa.int64())
-        except (msgspec.DecodeError, ValueError, OverflowError):
+        except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
             return None
-        if len(rows) != lines or pc.min(created).as_py() < 0:
+        if len(rows) != lines or not _separated_by_newlines(block, lines) or pc.min(created).as_py() < 0:
             return None
         names = _text_names(self.submissions)
         return {name: pa.array(list(map(attrgetter(name), rows)), pa.string()) for name in names}, created

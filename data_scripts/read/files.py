@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.errors import InputError, one_line
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -34,6 +34,7 @@ BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor'
 MAX_LINE_BYTES = 1 << 26  # of a line or a record, which are held in memory; a few hundred bytes can unpack to gigabytes
 CONVERT = "convert the file to UTF-8 (such as iconv -f UTF-16 -t UTF-8, or -f CP1252)"
 EXAMPLES = 5  # broken lines of each kind that are reported
+MAX_DETAIL = 300  # characters of a broken line's problem
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -53,7 +54,8 @@ class BrokenLines:
         """Count a line; `location` is its file:line, `detail` describes its problem."""
         self.counts[kind] += 1
         if self.counts[kind] <= EXAMPLES:
-            self.first.setdefault(kind, []).append(f"{location}: {kind}" + (f" ({detail})" if detail else ""))
+            problem = f" ({one_line(detail, MAX_DETAIL)})" if detail else ""
+            self.first.setdefault(kind, []).append(f"{one_line(location)}: {kind}{problem}")
 
     def join(self, other: "BrokenLines") -> None:
         """Add the counts and examples of another object; its examples come last."""
@@ -154,6 +156,8 @@ def read_blocks(
                         raise InputError(f"{path}: UTF-16, expected UTF-8; {CONVERT}")
                     start = len(codecs.BOM_UTF8) if number == 1 and buffer.startswith(codecs.BOM_UTF8) else 0
                     with memoryview(buffer) as view:
+                        if start == end:  # only a byte order mark
+                            return
                         lines = int(np.count_nonzero(np.frombuffer(view[:end], np.uint8) == NEWLINE[0]))
                         lines += buffer[end - 1] != NEWLINE[0]
                         yield number, lines, view[start:end]

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import verify_dataset
+from data_scripts.read.hub_client import limit_waiting
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 
 
@@ -40,10 +44,8 @@ def check_parquet(files: Iterable[Path]) -> None:
     Raises:
         InputError: a file exceeds a limit. Whoever reads the files reports those that cannot be read.
     """
-    # Imported here, so that --help does not wait for it.
-    import pyarrow as pa
-
-    from data_scripts.read.parquet_files import ParquetSizeError, check_row_groups
+    # Imported here, so that --help does not wait for pyarrow.
+    from data_scripts.read.parquet_files import UNREADABLE, ParquetSizeError, check_row_groups
 
     for file in files:
         if file.suffix != ".parquet":
@@ -52,7 +54,7 @@ def check_parquet(files: Iterable[Path]) -> None:
             check_row_groups(file)
         except ParquetSizeError as error:
             raise InputError(str(error)) from error
-        except (OSError, pa.ArrowException):
+        except UNREADABLE:
             continue
 
 
@@ -70,6 +72,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     """
     import datasets
     from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
 
     path = Path(source)
     if is_path(source) and not path.is_file():
@@ -77,18 +80,20 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     arguments: list[Any] = [source]
     options: dict[str, Any] = {}
     if is_path(source):
+        verify_dataset(path)
         check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
         reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
         if files := _parquet_files(path):
             arguments, options = ["parquet"], {"data_files": files}
     else:
+        limit_waiting()
         reason = "no such folder here, and the Hub has no dataset of this name"
         name, _, revision = source.partition("@")
         arguments = name.split(":", 1)
         options = {"revision": revision} if revision else {}
     try:
         splits = datasets.load_dataset(*arguments, **options)
-    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
         if "scripts are no longer supported" in str(error):
             reason = f"it needs a loading script; try the Hub's own Parquet copy: {source}@refs/convert/parquet"
         raise InputError(f"{source}: {reason} ({error})") from error
@@ -126,6 +131,7 @@ def load_pairs(source: str) -> DatasetDict:
     """
     import datasets
     from datasets.exceptions import DatasetsError
+    from huggingface_hub.errors import HTTPError
 
     from data_scripts.features import PAIR_FEATURES
 
@@ -134,12 +140,19 @@ def load_pairs(source: str) -> DatasetDict:
         existing_folder(source)
     try:
         if folder.is_dir():
+            verify_dataset(folder)
             check_parquet(sorted(folder.glob("*.parquet")))
             pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
         else:
+            limit_waiting()
             pairs = datasets.load_dataset(source)
-    except (OSError, ValueError, DatasetsError) as error:
+    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
         reason = error.__cause__ or error  # `datasets` wraps the original error
+        if isinstance(reason, OSError) and reason.errno in _CANNOT_WRITE:
+            raise InputError(
+                f"{datasets.config.HF_DATASETS_CACHE}: cannot be written ({reason.strerror}); free some disk space, or "
+                "set HF_DATASETS_CACHE to another folder"
+            ) from error
         raise InputError(f"{source}: neither a readable folder of pairs nor a dataset on the Hub ({reason})") from error
     for name, split in pairs.items():
         if set(PAIR_SCHEMA.names) - set(split.column_names):

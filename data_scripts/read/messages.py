@@ -8,9 +8,11 @@ from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from data_scripts.errors import one_line
 from data_scripts.read.files import BrokenLineError, BrokenLines
 from data_scripts.read.records import Record
 
+MAX_KIND, MAX_KINDS, OTHER_KIND = 80, 100, "other types"  # characters and number of the kinds of messages left out
 CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program
 
 
@@ -55,6 +57,11 @@ class ChatLog:
     gap: float | None
     broken: BrokenLines
     left_out: Counter[str]
+
+    def leave_out(self, kind: str) -> None:
+        """Count a message that is left out; names of kinds come from the file, so their number is limited."""
+        kind = one_line(kind, MAX_KIND)
+        self.left_out[kind if kind in self.left_out or len(self.left_out) < MAX_KINDS else OTHER_KIND] += 1
 
 
 Items = Iterator[tuple[str, Message | Pair]]  # each with its location, as in file:line

@@ -5,8 +5,10 @@ list of a billion elements. The headers of the pages state their sizes, so the h
 The wheel has the same code in `modeling_convsim/encoding/parquet_files.py`, because neither package imports the other.
 """
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import groupby
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -23,12 +25,16 @@ VALUE_BYTES = 64  # of a value in memory, in addition to its text
 SKEW = 16  # how much longer the texts in some rows of a page are expected to be than those in the others
 MAX_ELEMENTS = 1 << 25  # of a column of lists in a row group
 ROW_GROUP_BYTES = 1 << 31  # of a row group that a library reads at once
+UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)  # pyarrow's errors; the last for names of columns
 REMEDY = "write it again with smaller texts, pages and row groups, or leave it out"
 
 # Numbers in the definition of the format
 _DATA, _DICTIONARY, _DATA_V2 = 0, 2, 3  # types of pages
 _PLAIN_DICTIONARY, _DELTA, _RLE_DICTIONARY = 2, 7, 8  # encodings that store what values share only once
-_TRUE, _FALSE, _BYTE, _SHORT, _LONG, _DOUBLE, _BINARY, _STRUCT = 1, 2, 3, 4, 6, 7, 8, 12  # types of fields
+_TRUE, _FALSE, _BYTE, _SHORT, _LONG, _DOUBLE, _BINARY, _LIST, _STRUCT = 1, 2, 3, 4, 6, 7, 8, 9, 12  # types of fields
+_ROW_GROUPS, _CHUNKS, _ROWS, _METADATA = 4, 1, 3, 3  # fields of the footer, of a row group, and of a column chunk
+_VALUES, _BYTES, _DATA_OFFSET, _DICTIONARY_OFFSET = 5, 7, 9, 11  # fields of a column chunk's metadata
+_MAX_INTEGER, _MAX_DEPTH = (1 << 62) - 1, 10  # of an offset or size; of structs and lists within each other
 
 
 class ParquetSizeError(ValueError):
@@ -71,10 +77,10 @@ def bounded_batches(path: Path, columns: Sequence[str] | None = None) -> Iterato
 
     Raises:
         ParquetSizeError: a page, a row or a row group exceeds a limit, which the message states.
-        OSError, pa.ArrowException: the file cannot be read.
+        UNREADABLE: the file cannot be read.
     """
-    with pq.ParquetFile(path) as file:
-        groups = [_read_columns(path, file, group, columns) for group in range(file.num_row_groups)]
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        groups = [_read_columns(path, file, *group, columns) for group in enumerate(_read_row_groups(path, file))]
         sizes = [_batch_rows(path, group, content) for group, content in enumerate(groups)]
         for rows, run in groupby(range(len(sizes)), sizes.__getitem__):
             if rows:
@@ -90,12 +96,12 @@ def check_row_groups(path: Path) -> None:
 
     Raises:
         ParquetSizeError: the file exceeds a limit, which the message states.
-        OSError, pa.ArrowException: the file cannot be read.
+        UNREADABLE: the file cannot be read.
     """
     with pq.ParquetFile(path) as file:
-        for group in range(file.num_row_groups):
-            columns = _read_columns(path, file, group, None)
-            rows = file.metadata.row_group(group).num_rows
+        for group, content in enumerate(_read_row_groups(path, file)):
+            columns = _read_columns(path, file, group, content, None)
+            rows = _integer(content, _ROWS)
             if _most_bytes(path, group, columns, rows) <= ROW_GROUP_BYTES:
                 continue
             size = 0
@@ -149,7 +155,7 @@ def _dictionary_batches(
     texts = [column.path for column in columns]
     if any(column.dictionary_values < 0 for column in columns):
         raise ParquetSizeError(f"{path}: row group {group + 1} (DELTA_BYTE_ARRAY) may take any memory; {REMEDY}")
-    with pq.ParquetFile(path, read_dictionary=texts) as file:
+    with pq.ParquetFile(path, read_dictionary=texts, page_checksum_verification=True) as file:
         yield from file.iter_batches(BATCH_ROWS, row_groups=[group], columns=names)
 
 
@@ -178,43 +184,65 @@ def _decoded_bytes(array: pa.Array) -> int:
     return VALUE_BYTES * len(array) + array.nbytes
 
 
-def _read_columns(path: Path, file: pq.ParquetFile, group: int, names: Sequence[str] | None) -> list[_Column]:
-    """The pages of the columns to read, without their content."""
-    columns, metadata = [], file.metadata.row_group(group)
+def _read_row_groups(path: Path, file: pq.ParquetFile) -> list[dict[int, Any]]:
+    """The row groups in the footer. pyarrow has them, too, but damaged ones make it end the process."""
     with path.open("rb") as stream:
-        for index in range(metadata.num_columns):
+        stream.seek(-8, 2)
+        stream.seek(-8 - int.from_bytes(stream.read(4), "little"), 2)
+        try:
+            groups = _read_struct(BytesIO(stream.read())).get(_ROW_GROUPS, [])
+        except ParquetSizeError as error:
+            raise ParquetSizeError(f"{path}: {error}") from error
+    columns = len(file.schema)
+    if not isinstance(groups, list) or any(len(_chunks(group)) != columns for group in groups):
+        raise ParquetSizeError(f"{path}: the footer cannot be read; download the file again")
+    return groups
+
+
+def _chunks(group: dict[int, Any]) -> list[dict[int, Any]]:
+    chunks = group.get(_CHUNKS)
+    return chunks if isinstance(chunks, list) else []
+
+
+def _read_columns(
+    path: Path, file: pq.ParquetFile, group: int, content: dict[int, Any], names: Sequence[str] | None
+) -> list[_Column]:
+    """The pages of the columns to read, without their content."""
+    columns = []
+    with path.open("rb") as stream:
+        for index, chunk in enumerate(_chunks(content)):
             leaf = file.schema.column(index)
             if names is None or any(leaf.path == name or leaf.path.startswith(f"{name}.") for name in names):
                 try:
-                    columns.append(_read_column(stream, metadata.column(index), leaf))
+                    columns.append(_read_column(stream, _struct(chunk, _METADATA), leaf))
                 except ParquetSizeError as error:
                     raise ParquetSizeError(f"{path}: row group {group + 1}, column {leaf.path}: {error}") from error
     return columns
 
 
-def _read_column(stream: BinaryIO, chunk: Any, leaf: Any) -> _Column:
-    start = chunk.data_page_offset
-    if chunk.has_dictionary_page and 0 < chunk.dictionary_page_offset < start:
-        start = chunk.dictionary_page_offset
-    position, end, seen, pages = start, start + chunk.total_compressed_size, 0, []
+def _read_column(stream: BinaryIO, chunk: dict[int, Any], leaf: Any) -> _Column:
+    start, values_in_chunk = _integer(chunk, _DATA_OFFSET), _integer(chunk, _VALUES)
+    if 0 < (dictionary_offset := _integer(chunk, _DICTIONARY_OFFSET)) < start:
+        start = dictionary_offset
+    position, end, seen, pages = start, start + _integer(chunk, _BYTES), 0, []
     longest, dictionary_values = 0, 0
-    while position < end and seen < chunk.num_values:
+    while 0 <= position < end and seen < values_in_chunk:
         stream.seek(position)
         header = _read_struct(stream)
-        kind, size, compressed = (header.get(number, -1) for number in (1, 2, 3))
+        kind, size, compressed = (_integer(header, number) for number in (1, 2, 3))
         if size < 0 or compressed < 0:
             raise ParquetSizeError("a page has no size; download the file again")
         if size > PAGE_BYTES:
             raise ParquetSizeError(f"a page of {size:,} bytes; the limit is {PAGE_BYTES >> 20} MiB; {REMEDY}")
         position = stream.tell() + compressed
-        details = header.get({_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, 0), {})
+        details = _struct(header, {_DATA: 5, _DICTIONARY: 7, _DATA_V2: 8}.get(kind, 0))
         if kind == _DICTIONARY:
-            longest, dictionary_values = max(longest, size), details.get(1, 0) if not longest else -1
+            longest, dictionary_values = max(longest, size), _integer(details, 1) if not longest else -1
         elif kind in (_DATA, _DATA_V2):
-            encoding = details.get(2 if kind == _DATA else 4)
+            encoding = _integer(details, 2 if kind == _DATA else 4)
             if encoding == _DELTA:
                 longest, dictionary_values = max(longest, size), -1
-            count = details.get(1, 0)
+            count = _integer(details, 1)
             if count > 0:
                 pages.append((count, size, encoding in (_PLAIN_DICTIONARY, _DELTA, _RLE_DICTIONARY)))
                 seen += count
@@ -236,27 +264,52 @@ def _read_column(stream: BinaryIO, chunk: Any, leaf: Any) -> _Column:
 
 
 def _read_struct(stream: BinaryIO, depth: int = 0) -> dict[int, Any]:
-    """A struct in Thrift's compact protocol: number of a field -> integer or struct; other fields are skipped."""
+    """A struct in Thrift's compact protocol: number of a field -> integer, struct or list; other fields are None."""
     fields: dict[int, Any] = {}
     number = 0
     while header := _read_byte(stream):
         step, kind = header >> 4, header & 15
         number = number + step if step else _read_integer(stream)
-        if kind in (_TRUE, _FALSE):
-            continue
-        if kind == _BYTE:
-            _read_byte(stream)
-        elif _SHORT <= kind <= _LONG:
-            fields[number] = _read_integer(stream)
-        elif kind == _DOUBLE:
-            stream.seek(8, 1)
-        elif kind == _BINARY:
-            stream.seek(_read_varint(stream), 1)
-        elif kind == _STRUCT and depth < 4:
-            fields[number] = _read_struct(stream, depth + 1)
-        else:
-            raise ParquetSizeError("a page's header cannot be read; download the file again")
+        fields[number] = None if kind in (_TRUE, _FALSE) else _read_value(stream, kind, depth)
     return fields
+
+
+def _read_value(stream: BinaryIO, kind: int, depth: int) -> Any:
+    """A value of a struct or list; lists of other values than structs are skipped."""
+    if kind in (_TRUE, _FALSE, _BYTE):
+        _read_byte(stream)
+    elif _SHORT <= kind <= _LONG:
+        return _read_integer(stream)
+    elif kind == _DOUBLE:
+        stream.seek(8, 1)
+    elif kind == _BINARY:
+        stream.seek(_read_varint(stream), 1)
+    elif kind == _STRUCT and depth < _MAX_DEPTH:
+        return _read_struct(stream, depth + 1)
+    elif kind == _LIST and depth < _MAX_DEPTH:
+        header = _read_byte(stream)
+        count, element = header >> 4, header & 15
+        values = (_read_value(stream, element, depth + 1) for _ in range(count if count < 15 else _read_varint(stream)))
+        return list(values) if element == _STRUCT else deque(values, maxlen=0)
+    else:
+        raise ParquetSizeError("a header cannot be read; download the file again")
+    return None
+
+
+def _integer(fields: dict[int, Any], number: int) -> int:
+    """A field that is an integer; -1 if the struct does not have it."""
+    value = fields.get(number, -1)
+    if not isinstance(value, int):
+        raise ParquetSizeError("a header cannot be read; download the file again")
+    return value
+
+
+def _struct(fields: dict[int, Any], number: int) -> dict[int, Any]:
+    """A field that is a struct; empty if the struct does not have it."""
+    value = fields.get(number, {})
+    if not isinstance(value, dict):
+        raise ParquetSizeError("a header cannot be read; download the file again")
+    return value
 
 
 def _read_integer(stream: BinaryIO) -> int:
@@ -269,13 +322,13 @@ def _read_varint(stream: BinaryIO) -> int:
     for shift in range(0, 70, 7):
         byte = _read_byte(stream)
         value |= (byte & 127) << shift
-        if byte < 128:
+        if byte < 128 and value <= _MAX_INTEGER:
             return value
-    raise ParquetSizeError("a page's header cannot be read; download the file again")
+    raise ParquetSizeError("a header cannot be read; download the file again")
 
 
 def _read_byte(stream: BinaryIO) -> int:
     byte = stream.read(1)
     if not byte:
-        raise ParquetSizeError("the file ends within a page's header; download it again")
+        raise ParquetSizeError("the file ends within a header; download it again")
     return byte[0]

@@ -17,7 +17,6 @@ from itertools import chain
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
@@ -36,7 +35,8 @@ from data_scripts.read.files import (
     read_lines,
     unpacked,
 )
-from data_scripts.read.json_limits import LimitedStream
+from data_scripts.read.json_streams import NotJsonError, array_elements, object_fields
+from data_scripts.read.parquet_files import UNREADABLE as UNREADABLE_PARQUET
 from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
@@ -195,7 +195,7 @@ def _parquet(path: Path, broken: BrokenLines) -> Records:
     try:
         with pq.ParquetFile(path) as file:
             names, number = file.schema_arrow.names, file.metadata.num_rows
-    except (OSError, pa.ArrowException) as error:
+    except UNREADABLE_PARQUET as error:
         raise InputError(f"{path}: not a readable Parquet file ({error}); download it again") from error
 
     def rows(columns_needed: set[str]) -> Rows:
@@ -208,7 +208,7 @@ def _parquet(path: Path, broken: BrokenLines) -> Records:
                     bar.update(len(batch))
         except ParquetSizeError as error:
             raise InputError(str(error)) from error
-        except (OSError, pa.ArrowException) as error:
+        except UNREADABLE_PARQUET as error:
             raise InputError(f"{path}: not readable after {row:,} rows ({error}); download it again") from error
 
     return Records(str(path), names, True, rows)
@@ -260,7 +260,7 @@ def _json_file(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
         line = b"" if array else stream.readline(FIRST_LINE_BYTES)
     if array:
         number = 0
-        for number, record in enumerate(_elements(path, "item"), start=1):
+        for number, record in enumerate(_elements(path), start=1):
             if isinstance(record, dict):
                 yield f"{path}: record {number}", record
             else:
@@ -279,41 +279,35 @@ def _document(path: Path, streamed: Streamed) -> Record:
     document: Record = {}
     try:
         with _opened(path) as (_, stream):
-            for key, value in ijson.kvitems(LimitedStream(stream, str(path), 0), ""):
+            for key, value in object_fields(stream, str(path)):
                 document[key] = value
                 for name, preceding in streamed.items():
                     if document.keys() >= preceding:
-                        return document | {name: _elements(path, f"{name}.item")}
-    except ijson.JSONError as error:
+                        return document | {name: _elements(path, name)}
+    except NotJsonError as error:
         raise InputError(
-            f"{path}: neither one JSON value nor JSON lines ({_reason(error)}); if it is a file of JSON lines some of "
+            f"{path}: neither one JSON value nor JSON lines ({error}); if it is a file of JSON lines some of "
             "which are broken, let its name end in .jsonl"
         ) from error
     return document
 
 
-def _elements(path: Path, prefix: str) -> Iterator[Any]:
-    """The values at an ijson prefix of a JSON file."""
+def _elements(path: Path, key: str | None = None) -> Iterator[Any]:
+    """The elements of the array that a JSON file is, or of the one in a field of the object that it is."""
     number = 0
     try:
         with (
             _opened(path) as (raw, stream),
             tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
         ):
-            depth = prefix.count(".") + 1
-            limited = LimitedStream(stream, str(path), depth, lambda: bar.update(raw.tell() - bar.n))
-            for value in ijson.items(limited, prefix):
+            for value in array_elements(stream, str(path), key):
                 number += 1
+                bar.update(raw.tell() - bar.n)
                 yield value
-    except ijson.JSONError as error:
+    except NotJsonError as error:
         raise InputError(
-            f"{path}: not JSON, after {number:,} complete records ({_reason(error)}); export or download it again"
+            f"{path}: not JSON, after {number:,} complete records ({error}); export or download it again"
         ) from error
-
-
-def _reason(error: ijson.JSONError) -> str:
-    text = error.args[0] if error.args else ""
-    return (text.decode("utf-8", "replace") if isinstance(text, bytes) else str(text)).partition("\n")[0]
 
 
 @contextmanager

@@ -137,7 +137,7 @@ def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: 
 def _tab_separated(path: Path, broken: BrokenLines) -> Records:
     """The records of a .txt file of tab-separated values, the format of SNLI and Multi-Premise Entailment."""
     lines = text_lines(path)
-    location, header = next(lines)
+    location, header = next(lines, (str(path), ""))
     columns = header.split("\t")
 
     def rows(columns_needed: set[str]) -> Rows:

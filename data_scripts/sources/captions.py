@@ -19,15 +19,15 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
+from typing import Any
 
-import ijson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLines
-from data_scripts.read.json_limits import LimitedStream
+from data_scripts.read.json_streams import NotJsonError, array_elements
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import split_from_name, text_lines
@@ -62,15 +62,10 @@ def _coco_captions(path: Path) -> Iterator[Caption]:
     number = 0
     try:
         with path.open("rb") as file, tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True) as bar:
-            for number, annotation in enumerate(
-                ijson.items(LimitedStream(file, str(path), 2), "annotations.item"), start=1
-            ):
-                image, caption = (annotation.get(name) for name in ("image_id", "caption"))
-                if not isinstance(caption, str) or image is None:
-                    raise InputError(f"{path}: annotation {number} has no image_id and caption: {annotation}")
-                yield str(image), caption
+            for number, annotation in enumerate(array_elements(file, str(path), "annotations"), start=1):
+                yield _coco_caption(annotation, f"{path}: annotation {number}")
                 bar.update(file.tell() - bar.n)
-    except (ijson.JSONError, AttributeError, UnicodeError) as error:
+    except NotJsonError as error:
         raise InputError(
             f"{path}: not COCO's JSON, after {number:,} annotations ({error}); download it again"
         ) from error
@@ -78,6 +73,19 @@ def _coco_captions(path: Path) -> Iterator[Caption]:
         raise InputError(
             f'{path}: contains no caption; expected {{"annotations": [{{"image_id": …, "caption": …}}, …]}}'
         )
+
+
+def _coco_caption(annotation: Any, location: str) -> Caption:
+    image, caption = (
+        annotation.get(name) if isinstance(annotation, dict) else None for name in ("image_id", "caption")
+    )
+    if not isinstance(caption, str) or not isinstance(image, str | int):
+        raise InputError(f"{location} has no image_id and caption: {annotation}")
+    try:
+        (str(image) + caption).encode()
+    except UnicodeEncodeError as error:
+        raise InputError(f"{location} is not UTF-8 (half of a surrogate pair); correct it or leave it out") from error
+    return str(image), caption
 
 
 def _row_captions(rows: Rows) -> Iterator[Caption]:

@@ -9,7 +9,6 @@ Example: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
 """
 
 import argparse
-import math
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -30,6 +29,7 @@ COLUMN_NAMES: ColumnNames = {
     "sentence2": ("sentence2", "positive", "question2", "text2", "caption2", "b"),
     "score": ("score", "label", "is_duplicate"),
 }
+LARGEST = 3.4028234663852886e38  # of float32, the type of the scores
 EMPTY, SCORED = "with an empty sentence, left out", "with a score"
 
 Pair = tuple[str, str, float | None]
@@ -53,9 +53,9 @@ def _score(value: Any, location: str) -> float | None:
         return None
     try:
         score = float(value)
-        if math.isfinite(score):
+        if abs(score) <= LARGEST:
             return score
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise InputError(f"{location}: score {value!r}; expected a number, or nothing if the pair is not rated")
 

@@ -22,14 +22,15 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.join.options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
+from data_scripts.read.checksums import CHECKSUMS, verify_dataset
 from data_scripts.read.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.read.files import UNPACK, BrokenLines, check_file
+from data_scripts.read.parquet_files import UNREADABLE
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
 from data_scripts.write.comments import convert_dumps
 from data_scripts.write.folders import new_folder
@@ -93,6 +94,8 @@ def find_files(sources: list[str], submissions: bool) -> list[Path]:
     for path in map(Path, sources):
         candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         for file in candidates:
+            if file.name == CHECKSUMS:
+                continue  # of the files of comments beside it
             if file.suffix != ".parquet" and holds_submissions(file) and not submissions:
                 print(f"skipped {file}: submissions, not comments; --submissions reads them")
             elif path.is_dir() and not _is_dump(file):
@@ -119,9 +122,10 @@ def _is_dump(file: Path) -> bool:
 
 
 def _check_comments(file: Path) -> None:
+    verify_dataset(file)
     try:
         columns = pq.read_schema(file).names
-    except (OSError, pa.ArrowInvalid) as error:
+    except UNREADABLE as error:
         raise InputError(f"{file}: not a readable Parquet file ({error})") from error
     missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
     if missing:

@@ -131,7 +131,7 @@ def _parse_score(value: Any, location: str) -> float:
         score = float(value)
         if 0 <= score <= MAX_SCORE:
             return score
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         pass
     raise InputError(f"{location}: score {value!r}; expected a number from 0 to {MAX_SCORE:g}")
 

@@ -33,6 +33,7 @@ from tqdm import tqdm
 from data_scripts.clean.text import normalize_text
 from data_scripts.commands import find_commands
 from data_scripts.errors import InputError, refuse_options
+from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.hub_datasets import check_parquet, existing_folder, load_columns
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import write_report
@@ -249,6 +250,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and args.output.resolve() == args.folder.resolve():
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
+    verify_dataset(args.folder)
     check_parquet(files)
     evaluation = load_evaluation_texts(args.against)
     leaks = _Leaks(EvaluationTexts(evaluation))
@@ -319,16 +321,25 @@ class _Leaks:
 
 def _remove_leaks(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
     """Check every row, and write those that do not leak to files of the same names in `folder`, if one is given."""
+    try:
+        _remove_leaks_of_files(files, leaks, folder)
+    except pa.ArrowException as error:
+        raise InputError(f"{files[0].parent}: a Parquet file cannot be read ({error}); write it again") from error
+
+
+def _remove_leaks_of_files(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
     total = sum(pq.read_metadata(file).num_rows for file in files)
     with tqdm(total=total, delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for path in files:
-            file = pq.ParquetFile(path)
+            file = pq.ParquetFile(path, page_checksum_verification=True)
             leaks.columns = text_columns(file.schema_arrow.names, str(path))
             writer = None
             for batch in file.iter_batches(batch_size=ROW_GROUP):
                 remaining = leaks.remove(pa.Table.from_batches([batch]))
                 if folder and len(remaining):  # `datasets` cannot read empty files
-                    writer = writer or pq.ParquetWriter(folder / path.name, file.schema_arrow, compression="zstd")
+                    writer = writer or pq.ParquetWriter(
+                        folder / path.name, file.schema_arrow, compression="zstd", write_page_checksum=True
+                    )
                     writer.write_table(remaining)
                 bar.update(len(batch))
             if writer:

@@ -8,9 +8,13 @@ import hashlib
 import json
 import multiprocessing
 import os
+import signal
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +24,10 @@ from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import digest_of, read_checksums
 from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, holds_submissions, parse_lines
 from data_scripts.read.files import BrokenLines, read_blocks
+from data_scripts.write.checksums import replace_checksums
 from data_scripts.write.files import remove_temporary_files
 from data_scripts.write.locks import lock_inside, locked
 from data_scripts.write.parquet import parquet_writer
@@ -84,8 +90,16 @@ def _fingerprint(dump: Path, filters: Filters) -> str:
     return f"{FORMAT} {size} {digest.hexdigest()} {filters.markdown:d} {bool(filters.language):d}"
 
 
-def _finished(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
-    """The lines that were left out when this file was written; None if it is missing or belongs to another dump."""
+def _finished(dump: Path, output: Path, filters: Filters, digest: str | None) -> BrokenLines | None:
+    """The lines that were left out when this file was written; None if it cannot be used for this dump.
+
+    `digest` is the SHA-256 of the file when it was written, None if it was never complete.
+    """
+    if digest is None or not output.is_file():
+        return None
+    if digest_of(output) != digest:
+        print(f"{output} has changed since it was written: {dump} is converted again", file=sys.stderr)
+        return None
     try:
         made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
@@ -100,7 +114,8 @@ def convert_dumps(
 ) -> int:
     """`write_comments` for many dumps, `workers` at a time; existing files of the same dumps are reused.
 
-    The outputs are in one folder, which is locked.
+    The outputs are in one folder, which is locked, and which gets checksums of them: a file that has changed since it
+    was written is converted again.
 
     Returns:
         The number of reused files.
@@ -135,13 +150,20 @@ def _check_own(output: Path) -> None:
 
 
 def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters) -> int:
-    left_out = {dump: _finished(dump, output, filters) for dump, output in zip(dumps, outputs, strict=True)}
+    folder = outputs[0].parent
+    digests = read_checksums(folder)
+    left_out = {
+        dump: _finished(dump, output, filters, digests.get(output.name))
+        for dump, output in zip(dumps, outputs, strict=True)
+    }
     todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
+    replace_checksums(folder, {name: digests[name] for name in digests if name not in {out.name for _, out in todo}})
     total = sum(dump.stat().st_size for dump, _ in todo)
     if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
         for dump, output in todo:
             left_out[dump] = own = BrokenLines()
             write_comments(dump, output, own, filters)
+            _add_checksum(output)
     else:
         # The largest first: if it started last, all workers but one would wait for it.
         todo.sort(key=lambda pair: -pair[0].stat().st_size)
@@ -150,6 +172,11 @@ def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, worker
         if dump_broken := left_out[dump]:
             broken.join(dump_broken)
     return len(dumps) - len(todo)
+
+
+def _add_checksum(output: Path) -> None:
+    """Note the checksum of a complete file, by which a later run knows that it can use it."""
+    replace_checksums(output.parent, read_checksums(output.parent) | {output.name: digest_of(output)})
 
 
 def _convert_in_workers(
@@ -162,17 +189,28 @@ def _convert_in_workers(
         ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
-        reading = {dump: executor.submit(_convert_in_worker, dump, output, filters) for dump, output in todo}
-        waiting = set(reading.values())
+        reading = {executor.submit(_convert_in_worker, dump, output, filters): (dump, output) for dump, output in todo}
+        waiting = set(reading)
         try:
             while waiting:
-                done, waiting = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
                 bar.update(read.value - bar.n)
                 for future in done:
                     future.result()
+                    _add_checksum(reading[future][1])
+                    waiting.remove(future)
+        except BrokenProcessPool as error:
+            raise InputError(
+                f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
+                "--workers if memory ran out"
+            ) from error
         finally:
             executor.shutdown(wait=True, cancel_futures=True)
-        return {dump: future.result() for dump, future in reading.items()}
+            for future in waiting:  # those that ended after another one had failed
+                with suppress(Exception):  # it failed too, or was not started
+                    future.result()
+                    _add_checksum(reading[future][1])
+        return {dump: future.result() for future, (dump, _) in reading.items()}
 
 
 _bytes_read: Any  # of all workers together
@@ -181,6 +219,7 @@ _bytes_read: Any  # of all workers together
 def _start_worker(counter: Any) -> None:
     global _bytes_read
     _bytes_read = counter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the parent ends them
     threading.Thread(target=_exit_with_parent, daemon=True).start()
 
 

@@ -64,7 +64,7 @@ def write_splits(splits: DatasetDict, report: Report, folder: Path) -> None:
     hidden = datasets.are_progress_bars_disabled()
     datasets.disable_progress_bars()  # these files are small
     for name, split in splits.items():
-        split.to_parquet(split_file(folder, name))
+        split.to_parquet(split_file(folder, name), write_page_checksum=True)
     if not hidden:
         datasets.enable_progress_bars()
     write_report(report, folder)

@@ -13,8 +13,11 @@ from data_scripts.errors import InputError
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.partial")  # a temporary name, from that of the output
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
 CANNOT_WRITE = (*DISK_IS_FULL, errno.EROFS, errno.EFBIG)
-# What libraries with their own exceptions say of a full disk: safetensors and DuckDB, torch.
-FULL_DISK_MESSAGES = ("No space left on device", "PytorchStreamWriter failed")
+# What libraries with their own exceptions say of a file that they cannot write: tokenizers, safetensors and DuckDB; and
+# torch of a full disk.
+LIBRARY_MESSAGES = {os.strerror(code): code for code in (errno.ENOSPC, errno.EFBIG, errno.EROFS)} | dict.fromkeys(
+    ("PytorchStreamWriter failed", "iostream error", "unexpected pos"), errno.ENOSPC
+)
 
 
 def temporary_path(path: Path) -> Path:
@@ -114,8 +117,9 @@ def report_write_errors(output: Path, temporary: Path) -> Iterator[None]:
 
 def _reason(error: Exception, temporary: Path) -> str | None:
     """Why `temporary` could not be written; None for an error of another kind."""
-    if any(message in str(error) for message in FULL_DISK_MESSAGES):
-        return os.strerror(errno.ENOSPC)
+    for message, code in LIBRARY_MESSAGES.items():
+        if message in str(error):
+            return os.strerror(code)
     if not isinstance(error, OSError):
         return None
     is_ours = error.errno in CANNOT_WRITE or str(temporary) in f"{error} {error.filename} {error.filename2}"

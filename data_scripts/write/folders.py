@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from data_scripts.errors import InputError
+from data_scripts.write.checksums import write_checksums
 from data_scripts.write.files import (
     cannot_write,
     describe,
@@ -32,7 +33,7 @@ def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator
     Args:
         output: the folder.
         overwrite: replace an earlier output of the same kind, in which all files are recorded as written by a command.
-        kind: what the folder holds; part of its record.
+        kind: what the folder holds; part of its record. A dataset also gets checksums of its files.
 
     Raises:
         InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
@@ -43,6 +44,8 @@ def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator
     with staged_folder(output) as (folder, scratch):
         check_replaceable(output, overwrite, kind)
         yield folder, scratch
+        if kind == "dataset":
+            write_checksums(folder, list_files(folder))
         write_record(folder, kind, list_files(folder))
         # The output may have changed since the command was started.
         check_replaceable(output, overwrite, kind)

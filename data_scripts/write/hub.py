@@ -10,6 +10,7 @@ from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEn
 from huggingface_hub.utils import validate_repo_id
 
 from data_scripts.errors import InputError
+from data_scripts.read.hub_client import limit_waiting
 from data_scripts.write.locks import LOCK
 from data_scripts.write.records import RECORD
 
@@ -68,20 +69,35 @@ def upload(
         options: those of `HfApi.upload_folder`.
 
     Raises:
-        InputError: no token, no connection, or the Hub rejects it.
+        InputError: no token, no connection, or the Hub rejects it; the message says if it may have made the commit.
     """
     problem = f"nothing was pushed to {repository_id}: "
     if get_token() is None:
         raise InputError(f"{problem}no Hub token was found; set HF_TOKEN or run `hf auth login`. {failed}")
     options["ignore_patterns"] = [*options.get("ignore_patterns", ()), f"*{RECORD}", f"*{LOCK}"]
+    limit_waiting()
     api = HfApi()
     sdk = "gradio" if repo_type == "space" else None
     try:
         api.create_repo(repository_id, repo_type=repo_type, private=private or None, exist_ok=True, space_sdk=sdk)
         commit = api.upload_folder(folder_path=folder, repo_id=repository_id, repo_type=repo_type, **options)
-    except (HTTPError, OSError, ValueError, RuntimeError) as error:
+    # ValueError and KeyError: an answer that is not the Hub's, for example one of a proxy.
+    except (HTTPError, OSError, ValueError, RuntimeError, KeyError) as error:
+        if _may_be_committed(error):
+            problem = f"the push to {repository_id} was not confirmed, and may be complete: "
         raise InputError(f"{problem}{_reason(error, repository_id)}. {failed}") from error
     return commit.commit_url
+
+
+def _may_be_committed(error: Exception) -> bool:
+    """Whether the Hub received the commit, but it is not known what came of it."""
+    response = getattr(error, "response", None)
+    try:
+        request = error.request if response is None else response.request  # type: ignore[attr-defined]
+    except (AttributeError, RuntimeError):  # httpx raises a RuntimeError if it has none
+        return False
+    is_commit = request is not None and "/commit/" in str(request.url)
+    return is_commit and (response is None or response.status_code >= 500)
 
 
 def _reason(error: Exception, repository_id: str) -> str:
@@ -93,5 +109,7 @@ def _reason(error: Exception, repository_id: str) -> str:
     if isinstance(error, OfflineModeIsEnabled):
         return "HF_HUB_OFFLINE is set"
     if status is None and isinstance(error, (HTTPError, ConnectionError)):
-        return f"{constants.ENDPOINT} cannot be reached ({error})"
+        return f"{constants.ENDPOINT} cannot be reached ({' '.join(str(error).split())})"
+    if status in (429, 503):
+        return f"the Hub is busy or limits the rate of requests ({status}); try again in a few minutes"
     return " ".join(str(error).split())

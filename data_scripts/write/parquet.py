@@ -61,7 +61,9 @@ def parquet_writer(
     """Open a Parquet file for rows, with options of `pq.ParquetWriter`; the file is renamed when it is complete."""
     with (
         new_file(output) as partial,
-        pq.ParquetWriter(partial, schema, compression=compression, use_dictionary=use_dictionary) as file,
+        pq.ParquetWriter(
+            partial, schema, compression=compression, use_dictionary=use_dictionary, write_page_checksum=True
+        ) as file,
     ):
         writer = BatchWriter(file, schema)
         yield writer

@@ -52,7 +52,11 @@ class SplitWriter:
         if self.file is None:
             self.files.append(self.folder / f"{self.split}-{len(self.files):05d}.parquet")
             self.file = pq.ParquetWriter(
-                self.files[-1], PAIR_SCHEMA, compression="zstd", use_dictionary=["thread", "source"]
+                self.files[-1],
+                PAIR_SCHEMA,
+                compression="zstd",
+                use_dictionary=["thread", "source"],
+                write_page_checksum=True,
             )
         self.file.write_table(table.combine_chunks(), row_group_size=len(table))
         text_bytes = sum(pc.sum(pc.binary_length(column)).as_py() for column in table.columns)

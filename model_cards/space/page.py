@@ -17,12 +17,14 @@ from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
 
 MAX_COMPARED = 50  # sentences; a larger table is not readable
+MAX_TEXT = 20_000  # characters of a text that is typed or sent
 MAX_LIST = 100_000  # sentences of an uploaded list, because each visitor's vectors are in memory
 MAX_CHARACTERS = 20_000_000  # of an uploaded list, which may be compressed: a small file can hold gigabytes
 UPLOADS = "GRADIO_TEMP_DIR"  # names the folder of uploaded files
 UPLOAD_SECONDS = 600  # an uploaded file that was never read is deleted after this time
 LIST_HOURS = 1  # an uploaded list is deleted after this time
 NEAREST = 10
+MAX_SUGGESTIONS = 10
 PALEST, DARKEST = np.array([247, 251, 255]), np.array([8, 48, 107])
 FIGURE_1 = "How old are you?\nWhat is your age?\nHow are you?"
 CSS = """
@@ -82,8 +84,9 @@ def compare(index: ReplyIndex, text: str) -> str:
     """The heat map of a text's sentences, one per line.
 
     Raises:
-        gr.Error: There are fewer than 2 sentences, or more than 50.
+        gr.Error: There are fewer than 2 sentences, or more than 50, or it is not text.
     """
+    _check_text(text)
     sentences = [line.strip() for line in text.splitlines() if line.strip()]
     if not 2 <= len(sentences) <= MAX_COMPARED:
         raise _error(f"Enter 2 to {MAX_COMPARED} sentences, one per line; there are {len(sentences)}.")
@@ -95,10 +98,13 @@ def suggest(index: ReplyIndex, text: str, count: float) -> str:
     """A table of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
     Raises:
-        gr.Error: The message is empty.
+        gr.Error: The message is empty or not text, or the number is not one of those that the page offers.
     """
+    _check_text(text)
     if not text.strip():
         raise _error("The message is empty.")
+    if not isinstance(count, int | float) or not 1 <= count <= MAX_SUGGESTIONS:
+        raise _error(f"Expected a number of suggestions from 1 to {MAX_SUGGESTIONS}.")
     suggestions = index.suggest(text, int(count))
     if not suggestions:
         threshold = index.calibration.threshold if index.calibration else 0
@@ -153,14 +159,25 @@ def find_nearest(uploaded: ReplyIndex | None, text: str) -> str:
     """A table of the sentences of the uploaded list that are most similar to a sentence.
 
     Raises:
-        gr.Error: The sentence is empty, or there is no list.
+        gr.Error: The sentence is empty or not text, or there is no list.
     """
+    _check_text(text)
     if uploaded is None:
         raise _error("Upload a list first: a text file, one sentence per line.")
     if not text.strip():
         raise _error("The sentence is empty.")
     rows = [[f"{one.score:.3f}", one.text] for one in uploaded.suggest(text, NEAREST)]
     return results_table(f"Nearest to: {text.strip()}", ["cosine", "sentence"], rows)
+
+
+def _check_text(text: object) -> None:
+    """Refuse what a program, but not the page, may send."""
+    if not isinstance(text, str):
+        raise _error("Expected a text.")
+    if len(text) > MAX_TEXT:
+        raise _error(f"The text has {len(text):,} characters; at most {MAX_TEXT:,} are accepted.")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise _error("The text holds a lone surrogate, which is no character.")
 
 
 def _error(message: str) -> gr.Error:
@@ -206,7 +223,8 @@ def _add_suggestion_tab(index: ReplyIndex) -> None:
     name = "Replies" if index.side == "response" else "Questions"
     with gr.Tab(name):
         message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
-        count = gr.Slider(1, 10, 3, step=1, label="Maximum number of suggestions")
+        count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
+        count.preprocess = lambda value: value  # `suggest` checks it, with a message; the slider raises a TypeError
         button = gr.Button("Suggest", variant="primary")
         gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
         suggested = gr.HTML(elem_id="suggested")

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from modeling_convsim.command_line import ArgumentParser
+from modeling_convsim.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import count_texts, read_texts
 
@@ -78,9 +78,12 @@ def _add_hardware(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns its exit code: 0, or 2 after an error message."""
+    """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
     options = parse_arguments(arguments)
+    return run_stoppable(lambda: _run(options))
 
+
+def _run(options: argparse.Namespace) -> int:
     # Imported after the arguments are parsed: importing torch and transformers takes seconds.
     from tqdm import tqdm
 

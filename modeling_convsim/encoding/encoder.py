@@ -23,7 +23,9 @@ from transformers import (
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
+from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.hub_client import limit_waiting
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
 from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
@@ -110,6 +112,9 @@ class Encoder:
             raise ValueError(f"dtype is {dtype!r}, expected 'float32', 'bfloat16' or 'auto'")
         if Path(name).is_dir():
             _require_files(Path(name))
+            _refuse_damage(Path(name))
+        else:
+            limit_waiting()
         try:
             model, tokenizer = cls._load(name, trust_remote_code)
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
@@ -346,6 +351,16 @@ def _length(texts: Iterable[str]) -> int | None:
         return len(texts)  # type: ignore[arg-type]
     except TypeError:  # also for tqdm(generator), which has __len__
         return None
+
+
+def _refuse_damage(folder: Path) -> None:
+    """Raises ValueError if a file of a folder is damaged. A missing one is not: other readers may need it."""
+    damage = find_damage(folder, [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()])
+    if damage:
+        raise ValueError(
+            f"cannot open the model {folder}: {damage}; restore it, or, if you changed it yourself, delete "
+            f"{folder / CHECKSUMS}"
+        )
 
 
 def _require_files(folder: Path) -> None:

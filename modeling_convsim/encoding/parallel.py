@@ -2,10 +2,12 @@
 
 import contextlib
 import os
+import signal
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain, islice
 from typing import Any, Protocol
@@ -88,6 +90,9 @@ def encode_in_processes(
         windows: Texts that a process encodes at a time.
         options: Further arguments of `WindowEncoder.stream`.
         processes: How many to start; they share the threads that torch may use.
+
+    Raises:
+        ChildProcessError: One of them ended, for example because the system killed it when memory ran out.
     """
     threads = max(torch.get_num_threads() // processes, 1)
     context = torch.multiprocessing.get_context("spawn")
@@ -96,7 +101,13 @@ def encode_in_processes(
     counter = context.Value("i", 0)
     with ProcessPoolExecutor(processes, context, _start_process, (make_encoder, model, counter, threads)) as executor:
         encode = partial(_encode_in_process, options=options)
-        yield from _map_in_order(executor, encode, windows, 2 * processes)
+        try:
+            yield from _map_in_order(executor, encode, windows, 2 * processes)
+        except BrokenProcessPool as error:
+            raise ChildProcessError(
+                f"one of {processes} encoding processes was killed or could not start: if memory ran out, use fewer "
+                "processes"
+            ) from error
 
 
 @contextlib.contextmanager
@@ -136,6 +147,7 @@ def _start_process(
     make_encoder: Callable[[Any], WindowEncoder], model: PreTrainedModel, counter: Any, threads: int
 ) -> None:
     global _process_encoder
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the parent ends them
     torch.set_num_threads(threads)
     if model.device.type == "cuda":
         with counter.get_lock():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modeling_convsim.encoding.new_files import new_file
+from modeling_convsim.encoding.new_files import new_locked_file
 from modeling_convsim.encoding.text_files import import_parquet
 
 
@@ -23,6 +23,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
         The number of vectors.
 
     Raises:
+        ValueError: Another process is writing the file.
         OSError: The file cannot be written; an old one then stays.
     """
     pending: deque[str] = deque()  # texts that were read, but whose vectors are not written yet
@@ -41,7 +42,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             count += len(vectors)
             yield [pending.popleft() for _ in vectors], vectors
 
-    with new_file(output) as temporary:
+    with new_locked_file(output) as temporary:
         write(temporary, parts())
     return count
 
@@ -70,7 +71,7 @@ def _write_parquet(path: Path, parts: Iterator[tuple[list[str], np.ndarray]]) ->
             flat = pyarrow.array(vectors.ravel())
             embedding = pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1])
             table = pyarrow.table({"text": pyarrow.array(texts, pyarrow.string()), "embedding": embedding})
-            writer = writer or parquet.ParquetWriter(path, table.schema)
+            writer = writer or parquet.ParquetWriter(path, table.schema, write_page_checksum=True)
             writer.write_table(table)
     finally:
         if writer:

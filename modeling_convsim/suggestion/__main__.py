@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.command_line import ArgumentParser
+from modeling_convsim.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
@@ -179,8 +179,12 @@ def _candidates(value: str) -> int | None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Runs the command; returns its exit code: 0, or 2 after an error message."""
+    """Runs the command; returns its exit code: 0, 2 after an error message, or 128 + signal."""
     options = parse_arguments(arguments)
+    return run_stoppable(lambda: _run(options))
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         {"build": _build, "suggest": _suggest, "calibrate": _calibrate}[options.command](options)
     except (ValueError, OSError) as error:

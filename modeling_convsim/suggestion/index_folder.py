@@ -4,18 +4,22 @@ import ctypes
 import errno
 import json
 import os
-import re
 import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from filelock import FileLock, Timeout
+from modeling_convsim.encoding.checksums import CHECKSUMS
+from modeling_convsim.encoding.new_files import (
+    cannot_write,
+    explain_write_errors,
+    is_temporary_of,
+    locked,
+    temporary_path,
+)
 
-from modeling_convsim.encoding.new_files import cannot_write, explain_write_errors, temporary_path
-
-INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "int8.npy"})
+INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "int8.npy", CHECKSUMS})
 INDEX_KEYS = frozenset({"model", "weights_sha256", "side", "replies", "duplicate_cosine", "calibration"})
 MARKER = ".convsim-index-partial"  # a file in temporary folders; nothing is deleted that does not have it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux
@@ -49,25 +53,12 @@ def lock_index(folder: Path) -> Iterator[None]:
         ValueError: Another process holds the lock, or it cannot be created.
     """
     folder = folder.resolve()
-    file = folder.with_name(f".{folder.name}.convsim-lock")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(file, timeout=0, is_singleton=True)
-        lock.acquire()
-    except Timeout:
-        raise ValueError(
-            f"{folder}: another process is writing this index; wait until it has finished, or choose another folder"
-        ) from None
     except OSError as error:
         raise ValueError(str(cannot_write(folder, error))) from error
-    try:
+    with locked(folder, "index"):
         yield
-    finally:
-        if lock.lock_counter == 1:
-            # Before the release, so that no other process can have locked it. FileLock notices a deleted file.
-            with suppress(OSError):
-                file.unlink()
-        lock.release()
 
 
 @contextmanager
@@ -82,7 +73,7 @@ def new_index_folder(folder: Path) -> Iterator[Path]:
     check_index_folder(folder)
     with lock_index(folder):
         for other in folder.parent.iterdir():
-            if re.fullmatch(rf"\.{re.escape(folder.name)}\.[0-9a-f]{{12}}\.partial", other.name):
+            if is_temporary_of(folder, other):
                 _clean_up(other, folder)
         partial = temporary_path(folder)
         try:

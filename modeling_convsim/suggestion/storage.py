@@ -1,7 +1,7 @@
 """The folder of a saved index.
 
 It holds index.json (settings), replies.parquet (text, count and, for questions, answer), vectors.npy (float16) and, for
-100,000 replies or more, int8.npy (the same vectors, quantized).
+100,000 replies or more, int8.npy (the same vectors, quantized). SHA256SUMS has their checksums.
 """
 
 import hashlib
@@ -14,7 +14,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from modeling_convsim.encoding.new_files import new_file
+from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage, replace_files, write_checksums
+from modeling_convsim.encoding.new_files import write_array
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
@@ -66,11 +67,12 @@ def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
         if replies.answers:
             columns["answer"] = replies.answers
-        parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
-        np.save(new / "vectors.npy", vectors.astype(np.float16, copy=False))
+        parquet.write_table(pyarrow.table(columns), new / "replies.parquet", write_page_checksum=True)
+        write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if needs_int8(len(vectors)):
-            np.save(new / "int8.npy", quantize(vectors))
+            write_array(new / "int8.npy", quantize(vectors))
         _write_settings(new, settings)
+        write_checksums(new, [file.name for file in new.iterdir()])
 
 
 def write_settings(folder: Path, settings: IndexSettings) -> None:
@@ -92,18 +94,22 @@ def write_settings(folder: Path, settings: IndexSettings) -> None:
 
 
 def _write_settings(folder: Path, settings: IndexSettings) -> None:
-    with new_file(folder / "index.json") as file:
-        file.write_text(json.dumps(asdict(settings), indent=2) + "\n", encoding="utf-8")
+    replace_files(folder, {"index.json": (json.dumps(asdict(settings), indent=2) + "\n").encode()})
 
 
 def read_index(folder: Path) -> SavedIndex:
     """Reads an index's folder.
 
     Raises:
-        ValueError: A file is missing or broken, or pyarrow is not installed.
+        ValueError: A file is missing or damaged, or pyarrow is not installed.
     """
     if not (folder / "index.json").is_file():
         raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
+    if damage := find_damage(folder):
+        raise ValueError(
+            f"cannot open the index {folder}: {damage}; rebuild it, or, if you changed it yourself, delete "
+            f"{folder / CHECKSUMS}"
+        )
     parquet = import_extra("pyarrow.parquet", "opening an index")
     try:
         settings = _read_settings(folder)

@@ -390,3 +390,29 @@ def test_space_requires_the_versions_of_the_project():
     pinned = f"gradio=={yaml.safe_load(card)['sdk_version']}"
     assert pinned in (ROOT / "constraints.txt").read_text().splitlines()
     assert (SPACE / yaml.safe_load(card)["app_file"]).is_file()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "Expected a text"),
+        (["the dog"], "Expected a text"),
+        ("a" * 20_001, "has 20,001 characters; at most 20,000"),
+        ("the \ud83d dog", "lone surrogate"),
+    ],
+)
+def test_what_only_programs_send_is_refused_with_a_message(functions, index_folder, text, message):
+    index = ReplyIndex.load(index_folder)
+    for ask in (
+        lambda: functions.compare(index, text),
+        lambda: functions.suggest(index, text, 1),
+        lambda: functions.find_nearest(index, text),
+    ):
+        with pytest.raises(gradio.Error, match=message):
+            ask()
+
+
+@pytest.mark.parametrize("count", [0, -1, 11, 10**400, float("nan"), float("inf"), "three", None, [1]])
+def test_a_number_of_suggestions_that_the_page_does_not_offer_is_refused(functions, index_folder, count):
+    with pytest.raises(gradio.Error, match="Expected a number of suggestions from 1 to 10"):
+        functions.suggest(ReplyIndex.load(index_folder), "the dog", count)

@@ -90,6 +90,8 @@ def run(statement):
     return os.read(read, 100).decode()
 
 labels = {statement: run(statement) for statement in sys.argv[1:]}
+import trainer.evaluation.__main__, trainer.data.teacher
+has_gensim = "gensim" in sys.modules
 modules = [
     module.name
     for package in map(import_module, ("modeling_convsim", "data_scripts", "trainer"))
@@ -98,7 +100,7 @@ modules = [
 ]
 for module in modules:
     import_module(module)
-print(json.dumps({"labels": labels, "modules": len(modules), "connections": connections}))
+print(json.dumps({"labels": labels, "modules": len(modules), "has_gensim": has_gensim, "connections": connections}))
 """
 
 
@@ -110,6 +112,10 @@ def imports() -> dict:
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_import_registers_the_models(imports, statement):
     assert imports["labels"][statement] == "DAN"
+
+
+def test_only_encoders_of_gensim_import_it(imports):
+    assert not imports["has_gensim"]
 
 
 def test_no_import_uses_the_network(imports):

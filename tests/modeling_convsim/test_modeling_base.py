@@ -1,10 +1,21 @@
+import math
+
 import pytest
 import torch
 import torch.nn.functional as F
 from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDataclassFieldValidationError
 from torch import nn
 
-from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask, NliHead, ResponseHead
+from modeling_convsim import (
+    ENCODERS,
+    ConvSimConfig,
+    ConvSimDanConfig,
+    ConvSimDanForMultitask,
+    ConvSimForMultitask,
+    NliHead,
+    ResponseHead,
+)
+from modeling_convsim.modeling_base import normalize
 from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
 
 
@@ -276,6 +287,59 @@ def test_every_parameter_is_initialized_in_init_weights(multitask):
             parameter._is_hf_initialized = False
     model.initialize_weights()
     assert not any(parameter.isnan().any() for parameter in model.parameters())
+
+
+@pytest.mark.parametrize("initializer_range", [None, 0.05])
+def test_weights_are_initialized_as_documented(initializer_range):
+    torch.manual_seed(0)
+    sizes = {"vocab_size": 400, "word_embedding_size": 100, "hidden_sizes": [60, 200], "embedding_size": 80}
+    config = ConvSimDanConfig(
+        **sizes, initializer_range=initializer_range, normalize_response=True, logit_scale_init=7.0
+    )
+    model = ConvSimDanForMultitask(config)
+    for table in (model.encoder.embed_tokens, model.encoder.embed_bigrams):
+        assert abs(table.weight.mean().item()) < 2e-3
+        assert table.weight.std().item() == pytest.approx(initializer_range or 0.1, rel=0.02)
+        assert table.weight.abs().max() > 3 * table.weight.std()  # normal, not uniform
+    for layer in [module for module in model.modules() if isinstance(module, nn.Linear)]:
+        bound = (6 / (layer.in_features + layer.out_features)) ** 0.5  # Glorot and Bengio (2010)
+        assert 0.97 * bound < layer.weight.abs().max() <= bound and not layer.bias.any()
+        assert layer.weight.std().item() == pytest.approx(bound / 3**0.5, rel=0.1)
+    assert model.response_head.logit_scale.item() == pytest.approx(math.log(7))
+
+
+def test_defaults_are_the_documented_ones():
+    config = ConvSimConfig()
+    assert (config.vocab_size, config.embedding_size, config.pad_token_id, config.unk_token_id) == (30_000, 500, 0, 1)
+    assert (config.response_hidden_sizes, config.nli_hidden_size, config.logit_scale_init) == ([500], 512, 20)
+    assert config.initializer_range is None
+    assert not any((config.response_residual, config.normalize_response, config.input_network))
+
+
+def test_every_encoder_declares_its_batches_and_exports():
+    declared = {
+        name: (model.encoder_class.pads_batches, model.encoder_class.export_formats) for name, model in ENCODERS.items()
+    }
+    assert {name: declared[name] for name in ("bilstm", "cbow", "dan", "transformer")} == {
+        "bilstm": (True, ()),
+        "cbow": (False, ("onnx", "static")),
+        "dan": (False, ("onnx",)),
+        "transformer": (True, ("onnx",)),
+    }
+
+
+def test_short_and_long_vectors_are_normalized_and_zero_stays_zero():
+    direction = torch.tensor([0.6, 0.0, -0.8], dtype=torch.float64)
+    lengths = torch.tensor([[1e-10], [1e-5], [0.003], [1.0], [1e8], [0.0]], dtype=torch.float64)
+    expected = direction.expand(6, 3).clone()
+    expected[5] = 0
+    torch.testing.assert_close(normalize(lengths * direction), expected)
+
+
+def test_the_networks_of_inputs_and_responses_have_weights_of_their_own():
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=True))
+    inputs, responses = ({id(p) for p in head.parameters()} for head in (model.input_head, model.response_head))
+    assert inputs and responses and not inputs & responses
 
 
 def test_resized_vocabulary_keeps_its_embeddings_and_accepts_new_tokens(multitask):

@@ -114,18 +114,22 @@ def test_autocast_to_bfloat16_gives_float32_vectors_near_the_exact_ones():
     assert all(parameter.grad.isfinite().all() for parameter in model.parameters())
 
 
-def test_dropout_is_applied_in_training_only():
+@pytest.mark.parametrize("form", [pack, pad])
+def test_dropout_is_applied_in_training_only(form):
     model = build_model(hidden_dropout=0.5)
-    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert model.dropout.p == 0.5
+    once, twice = (model.train()(**form(SENTENCES)).pooler_output for _ in range(2))
     assert not torch.allclose(once, twice)
-    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    once, twice = (model.eval()(**form(SENTENCES)).pooler_output for _ in range(2))
     assert torch.equal(once, twice)
 
 
 def test_recurrent_weights_are_initialized_like_those_of_torch():
-    model = ConvSimBilstmModel(ConvSimBilstmConfig(vocab_size=20, hidden_size=100))
-    for parameter in model.layers.parameters():
-        assert 0.09 < parameter.abs().max() <= 0.1
+    for size in (25, 100):
+        model = ConvSimBilstmModel(ConvSimBilstmConfig(vocab_size=20, hidden_size=size))
+        for parameter in model.layers.parameters():
+            assert 0.9 * size**-0.5 < parameter.abs().max() <= size**-0.5
+            assert parameter.min() < 0 < parameter.max()
 
 
 @pytest.mark.parametrize(

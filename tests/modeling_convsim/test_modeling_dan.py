@@ -72,6 +72,19 @@ def test_token_weights_of_initial_and_added_tokens_are_one():
     assert model.token_weights.weight.squeeze(1).tolist() == [0.5] * 60 + [1.0] * 4
 
 
+def test_added_tokens_have_the_precision_of_the_others():
+    model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, learned_token_weights=True)).bfloat16()
+    model.resize_token_embeddings(64)
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.bfloat16}
+
+
+def test_defaults_are_the_documented_ones():
+    config = ConvSimDanConfig()
+    assert (config.word_embedding_size, config.bigram_buckets, config.hidden_sizes) == (300, 2**18, [300, 300])
+    assert (config.activation, config.token_dropout) == ("tanh", 0)
+    assert not config.residual and not config.learned_token_weights
+
+
 def test_scale_tokens_sets_the_learned_weights():
     weights = torch.rand(60, 1)
     model = build("dan_best").encoder
@@ -106,6 +119,60 @@ def test_token_dropout_drops_tokens_and_preserves_the_expected_sums(packed):
     values = torch.stack(samples)
     assert torch.isclose(values, torch.tensor(0.0)).logical_or(torch.isclose(values, torch.tensor(4 / 3))).all()
     assert values.mean() == pytest.approx(1.0, abs=0.05)
+
+
+@pytest.mark.parametrize("packed", [True, False])
+def test_token_dropout_drops_bigrams_too_and_independently_of_words(packed):
+    model = ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=12, token_dropout=0.5)).train()
+    with torch.no_grad():
+        model.embed_tokens.weight.fill_(0.0)
+        model.embed_bigrams.weight.fill_(1.0)
+    ids, counts = torch.arange(2, 7), []
+    for seed in range(200):
+        torch.manual_seed(seed)
+        if packed:
+            sums = model._sum_packed(ids, torch.tensor([0, 5]))[0]
+        else:
+            sums = model._sum_padded(ids[None], torch.ones(1, 5, dtype=torch.bool))[0][0]
+        counts.append(sums[0].item() * 4**0.5 / 2)  # each of the four bigrams counts 0 or 2
+    assert {round(count, 4) for count in counts} == {0, 1, 2, 3, 4}
+    assert sum(counts) / 200 == pytest.approx(2, abs=0.3)
+
+
+def test_learned_weights_are_applied_with_token_dropout():
+    config = ConvSimDanConfig(
+        **DAN | {"bigram_buckets": 0}, embedding_size=12, token_dropout=0.5, learned_token_weights=True
+    )
+    model = ConvSimDanModel(config).train()
+    with torch.no_grad():
+        model.embed_tokens.weight.fill_(1.0)
+        model.token_weights.weight.fill_(3.0)
+    torch.manual_seed(0)
+    sums = [model._sum_packed(torch.arange(2, 6), torch.tensor([0, 4]))[0, 0].item() * 4**0.5 for _ in range(50)]
+    padded = [
+        model._sum_padded(torch.arange(2, 6)[None], torch.ones(1, 4, dtype=torch.bool))[0][0, 0].item() * 4**0.5
+        for _ in range(50)
+    ]
+    for values in (sums, padded):
+        assert {round(value, 3) for value in values} == {0, 6, 12, 18, 24}  # 2 times 3 for each token that is left
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_every_layer_has_the_activation(activation):
+    config = ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=12, activation=activation)
+    model = ConvSimDanModel(config).double()
+    function = {"tanh": np.tanh, "relu": lambda x: np.maximum(x, 0)}[activation]
+    expected = model.embed_tokens.weight[5].detach().numpy()
+    for layer in model.layers:
+        expected = function(layer.weight.detach().numpy() @ expected + layer.bias.detach().numpy())
+    vector = model(**pack([[5]])).pooler_output[0].detach().numpy()
+    np.testing.assert_allclose(vector, expected / np.linalg.norm(expected), atol=1e-9)
+
+
+def test_residual_dan_starts_without_bigrams():
+    plain, residual = (ConvSimDanModel(ConvSimDanConfig(**DAN, embedding_size=8, residual=r)) for r in (False, True))
+    assert plain.embed_bigrams.weight.any() and not residual.embed_bigrams.weight.any()
+    assert plain.layers[-1].weight.any() and not residual.layers[-1].weight.any() and residual.layers[0].weight.any()
 
 
 def test_token_dropout_is_applied_in_training_only():

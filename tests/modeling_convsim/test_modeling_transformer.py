@@ -142,6 +142,51 @@ def test_dropout_is_applied_in_training_only():
     assert torch.equal(once, twice)
 
 
+@torch.no_grad()
+def test_dropout_is_applied_to_the_embeddings_within_the_network_and_at_the_end_of_both_parts():
+    model = build("transformer").encoder
+    for module in model.modules():
+        if isinstance(module, nn.Dropout):
+            module.forward = lambda values: 3 * values  # in place of leaving values out
+    sentence, size = [5, 6, 7], model.config.hidden_size
+    signal = torch.tensor([scalar_timing_signal(position, size) for position in range(3)])
+    hidden = 3 * (model.embed_tokens.weight[torch.tensor(sentence)] * math.sqrt(size) + signal)
+    for layer in model.layers:
+        heads = layer.attention.query_key_value(layer.attention_norm(hidden)).view(3, 3, 2, size // 2)
+        query, key, value = heads.permute(1, 2, 0, 3)  # (heads, tokens, size / 2) each
+        weights = (query @ key.mT / math.sqrt(size // 2)).softmax(-1)
+        hidden = hidden + 3 * layer.attention.output((weights @ value).permute(1, 0, 2).reshape(3, size))
+        units = 3 * layer.intermediate(layer.feed_forward_norm(hidden)).clamp(min=0)
+        hidden = hidden + 3 * layer.output(units)
+    expected = model.projection(model.norm(hidden).mean(0))
+    for batch in (pack([sentence]), pad([sentence])):
+        vector = model(**batch).pooler_output[0]
+        torch.testing.assert_close(vector, expected / expected.norm(), rtol=0, atol=1e-5)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+def test_dropout_of_attention_weights_is_applied_in_training_only(attention):
+    config = build("transformer").config
+    config.attention_dropout = 0.5
+    model = ConvSimTransformerModel(config)
+    model.set_attn_implementation(attention)
+    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert not torch.allclose(once, twice)
+    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
+    assert torch.equal(once, twice)
+
+
+def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_the_config():
+    config = build("transformer").config
+    config.layer_norm_eps, config.hidden_dropout = 0.125, 0.375
+    modules = list(ConvSimTransformerModel(config).modules())
+    assert [module.eps for module in modules if isinstance(module, nn.LayerNorm)] == [0.125] * 5
+    assert [module.p for module in modules if isinstance(module, nn.Dropout)] == [0.375] * 3
+    layers = [module for module in modules if isinstance(module, modeling_transformer.ConvSimTransformerLayer)]
+    assert len({id(parameter) for layer in layers for parameter in layer.parameters()}) == 2 * 10
+
+
 @pytest.mark.parametrize(
     ("values", "message"),
     [

@@ -81,3 +81,14 @@ def test_encoder_without_a_label_or_type_or_with_a_taken_name_is_refused(monkeyp
         with pytest.raises(ValueError, match=message):
             register_encoder(ConvSimMaxForMultitask)
     assert "max" not in ENCODERS and ENCODERS["dan"].__name__ == "ConvSimDanForMultitask"
+
+
+def test_a_saved_model_names_the_classes_of_its_code(multitask, tmp_path):
+    module = type(multitask).__module__.rpartition(".")[2]
+    config, encoder = type(multitask.config).__name__, type(multitask.encoder).__name__
+    for folder, model in (("multitask", multitask), ("encoder", multitask.encoder)):
+        model.save_pretrained(tmp_path / folder)
+        names = {"AutoConfig": f"{module}.{config}", "AutoModel": f"{module}.{encoder}"}
+        if folder == "multitask":
+            names["AutoModelForPreTraining"] = f"{module}.{type(multitask).__name__}"
+        assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == names

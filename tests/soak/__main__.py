@@ -1,10 +1,7 @@
 """Inject faults into every part of the project and print what came of them: `python -m tests.soak [--only NAME …]`."""
 
-import random
+import os
 import sys
-import tempfile
-import time
-import traceback
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
@@ -14,30 +11,7 @@ from typing import Any
 from data_scripts.command_line import ArgumentParser
 from tests.soak.registry import load_scenarios
 from tests.soak.report import HERE, print_table, write_results
-
-
-def run_scenario(name: str, smoke: bool, seed: int) -> dict[str, Any]:
-    """Run one scenario; returns its entry of results.json.
-
-    An exception of the scenario itself counts as a lost fault: something happened that it does not expect.
-    """
-    scenario = load_scenarios()[name]
-    started, faults = time.monotonic(), []
-    with tempfile.TemporaryDirectory(prefix=f"soak_{name}_") as folder:
-        try:
-            for fault in scenario.run(Path(folder), random.Random(seed), scenario.smoke if smoke else scenario.faults):
-                faults.append((fault.what, fault.lost))
-        except Exception:
-            faults.append(("unexpected error", traceback.format_exc()))
-    return {
-        "kind": scenario.kind,
-        "part": scenario.part,
-        "injected": len(faults),
-        "handled": sum(not lost for _, lost in faults),
-        "lost": [f"{what}: {lost}" for what, lost in faults if lost],
-        "faults": [what for what, _ in faults],
-        "seconds": round(time.monotonic() - started, 1),
-    }
+from tests.soak.runner import run_scenario
 
 
 def run_soak(names: Sequence[str], smoke: bool, jobs: int, seed: int) -> dict[str, dict[str, Any]]:
@@ -72,6 +46,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     names = options.only or [name for name, one in scenarios.items() if one.smoke or not options.smoke]
+    if os.geteuid() != 0:
+        for name in [name for name in names if scenarios[name].needs_root]:
+            print(f"{name}: skipped: mounting a file system needs root")
+            names.remove(name)
     results = run_soak(names, options.smoke, options.jobs, options.seed)
     print_table(results)
     output = options.output or (None if options.smoke or options.only else HERE)

@@ -33,6 +33,7 @@ class Scenario:
         run: takes an empty folder, a seeded random generator and the number of faults, and yields the faults.
         faults: number of faults in a full run.
         smoke: number of faults in a smoke run, which is part of the test suite; 0 if other tests inject the same.
+        needs_root: whether it mounts file systems; without that right it is skipped.
     """
 
     name: str
@@ -41,17 +42,18 @@ class Scenario:
     run: Callable[[Path, random.Random, int], Iterator[Fault]]
     faults: int
     smoke: int
+    needs_root: bool = False
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
-def scenario(kind: str, part: str, faults: int, smoke: int) -> Callable[[Callable], Callable]:
+def scenario(kind: str, part: str, faults: int, smoke: int, needs_root: bool = False) -> Callable[[Callable], Callable]:
     """Register the decorated generator function, under its own name; see `Scenario`."""
 
     def register(run: Callable[[Path, random.Random, int], Iterator[Fault]]) -> Callable:
         assert run.__name__ not in SCENARIOS, run.__name__
-        SCENARIOS[run.__name__] = Scenario(run.__name__, kind, part, run, faults, smoke)
+        SCENARIOS[run.__name__] = Scenario(run.__name__, kind, part, run, faults, smoke, needs_root)
         return run
 
     return register

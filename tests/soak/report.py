@@ -25,6 +25,17 @@ def build_table(results: dict[str, dict[str, Any]]) -> Iterator[str]:
     yield f"| all | | {injected} | {handled} | {lost} | {seconds:.0f} |"
 
 
+def build_summary(results: dict[str, dict[str, Any]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table with one line for each kind of fault."""
+    yield "| fault | injected | handled | lost |"
+    yield "|---|---|---|---|"
+    kinds = sorted({entry["kind"] for entry in results.values()})
+    parts = {kind: [entry for entry in results.values() if entry["kind"] == kind] for kind in kinds}
+    for kind, entries in (parts | {"all": list(results.values())}).items():
+        injected, handled = (sum(entry[count] for entry in entries) for count in ("injected", "handled"))
+        yield f"| {kind} | {injected} | {handled} | {sum(len(entry['lost']) for entry in entries)} |"
+
+
 def print_table(results: dict[str, dict[str, Any]]) -> None:
     """Print the table."""
     print("\n" + "\n".join(build_table(results)))
@@ -40,6 +51,8 @@ def write_results(folder: Path, results: dict[str, dict[str, Any]], seed: int) -
     lines = [
         f"Faults that `make soak` injected (commit {commit}, seed {seed}), and how many of them lost something or gave "
         "a wrong result without a message. Written by `make soak`.",
+        "",
+        *build_summary(results),
         "",
         *build_table(results),
     ]

@@ -52,6 +52,7 @@ def test_model_config_of_the_command_line_adds_to_the_preset(preset):
         ("qwertyuiop: 1\n", [], "unknown key 'qwertyuiop'; `python trainer/run.py --help` lists the options"),
         ("model_config: {embeding_size: 1}\n", [], "model_config has 'embeding_size'; did you mean 'embedding_size'"),
         ("best_metric: stbs.dev.all.pearson\n", [], "starts with 'stbs'; did you mean 'stsb'"),
+        ("extends: preset\n", [], "extends is 'preset'; expected the name of another preset"),  # itself
         ("extends: preset_\n", [], "extends is 'preset_'; expected the name of another preset"),
         ("batch_size: many\n", [], "batch_size: expected a whole number, got 'many'"),
         ("overwrite: maybe\n", [], "overwrite: expected true or false, got 'maybe'"),

@@ -12,8 +12,11 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.evaluation.invented_data import write_data_folder
 from tests.trainer.publish.test_publish import SETTINGS, make_run
+from trainer.evaluation.checksums import record_files
+from trainer.evaluation.results import read_results, update_results
 from trainer.report.plan import read_plan
 from trainer.sweep.scoring import save_dev_scores
 from trainer.sweep.variations import expand_variations
@@ -71,6 +74,40 @@ RESULTS = {
 def test_damaged_results_are_not_published(run: Path, capsys: pytest.CaptureFixture[str], content: str) -> None:
     (run / "results.json").write_text(content)
     assert "results.json" in check_refused(capsys, "trainer.publish.__main__", run, *HUB)
+
+
+WEIGHTS, ROUTER = "model/model.safetensors", "model/1_Router/router_config.json"
+
+
+def flip_a_bit(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["results.json", "config.yaml", "model/tokenizer.json", WEIGHTS, ROUTER])
+def test_a_run_with_a_flipped_bit_is_not_published(run: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    record_files(run, ["results.json", "config.yaml"])
+    flip_a_bit(run / name)
+    line = check_refused(capsys, "trainer.publish.__main__", run, *HUB)
+    assert f"{name.removeprefix('model/')} is damaged: its checksum differs from that in SHA256SUMS" in line
+
+
+def test_a_model_with_a_flipped_bit_is_not_evaluated(
+    folder: Path, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flip_a_bit(run / WEIGHTS)
+    argv = (run / "model", "--tasks", "stsb", "--stsb", folder / "data" / "stsb")
+    assert "model.safetensors is damaged: its checksum" in check_refused(capsys, "trainer.evaluation.__main__", *argv)
+
+
+def test_updated_results_have_a_new_checksum_and_damaged_ones_are_not_updated(run: Path) -> None:
+    record_files(run, ["results.json", "config.yaml"])
+    update_results(run / "results.json", {"cqa": {"dev": {"map": 0.5}}})
+    assert read_results(run / "results.json")["cqa"] == {"dev": {"map": 0.5}}
+    flip_a_bit(run / "results.json")
+    with pytest.raises(InputError, match=r"results\.json is damaged"):
+        update_results(run / "results.json", {})
 
 
 CONFIGS = {
@@ -144,6 +181,7 @@ def test_weights_that_are_not_numbers_are_refused(
     folder: Path, run: Path, capsys: pytest.CaptureFixture[str], task: str
 ) -> None:
     path = run / "model" / "model.safetensors"
+    (run / "model" / CHECKSUMS).unlink()
     weights = {name: array * np.float32("nan") for name, array in load_file(path).items()}
     save_file(weights, path, metadata={"format": "pt"})
     argv = (run / "model", "--tasks", task, "--stsb", folder / "data" / "stsb")

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import tokenize
 import uuid
 import zipfile
 import zlib
@@ -13,7 +14,10 @@ import xxhash
 
 from data_scripts.errors import InputError
 
-_DAMAGED = (OSError, ValueError, EOFError, KeyError, RuntimeError, zipfile.BadZipFile, zlib.error)
+_DAMAGED = (
+    *(OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError, OverflowError),
+    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
+)
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +30,7 @@ def read_array(path: Path) -> np.ndarray | None:
         with zipfile.ZipFile(path) as archive:
             if damaged := archive.testzip():  # compares the checksums
                 raise ValueError(f"the checksum of {damaged} is wrong")
-            with archive.open("array.npy") as file:
+            with archive.open(f"{path.stem}.npy") as file:  # not the array of another file's name
                 return np.lib.format.read_array(file, allow_pickle=False)
     except _DAMAGED as error:
         logger.warning("%s: damaged (%s); it is computed again", path, error)
@@ -42,7 +46,7 @@ def write_array(path: Path, array: np.ndarray) -> None:
     temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(temporary, array=array)
+        np.savez(temporary, **{path.stem: array})
         os.replace(temporary, path)
     except OSError as error:
         raise not_writable(path, error) from error

@@ -10,6 +10,7 @@ from gensim.models import Doc2Vec, Word2Vec
 from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 
+from data_scripts.errors import InputError
 from trainer.data.cached_arrays import read_array, write_array
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
@@ -66,7 +67,8 @@ def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, s
     vectors = np.zeros((vocab_size, size), dtype=np.float32)
     token_ids = np.array([int(word) for word in model.wv.index_to_key])
     centered = model.wv.vectors - model.wv.vectors.mean(axis=0)
-    vectors[token_ids] = centered / np.linalg.norm(centered, axis=1, keepdims=True)
+    lengths = np.linalg.norm(centered, axis=1, keepdims=True)
+    vectors[token_ids] = centered / np.maximum(lengths, 1e-12)  # 0 for the vector of a single word
     vectors[UNK_TOKEN_ID] = 0
     logger.info(
         "word vectors for %d of %d tokens, from %d passes over %d tokens",
@@ -86,6 +88,9 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
         columns: the texts.
         words: gensim's name of each token id.
         step: 1 reads every text.
+
+    Raises:
+        InputError: no word occurs as often as the model needs.
     """
     tokens = sum(len(column.ids) for column in columns)
     gensim_logger = logging.getLogger("gensim")
@@ -96,6 +101,11 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
             texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
             bar.set_description("word vectors: counting")
             model.build_vocab(texts)
+            if not model.wv.index_to_key:
+                raise InputError(
+                    f"no word of the texts occurs {model.min_count} times or more, so that no word vectors can be "
+                    "trained: use more texts, or set word_vectors to random"
+                )
             bar.set_description("word vectors")
             model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)
     finally:

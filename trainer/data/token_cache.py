@@ -15,6 +15,7 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from modeling_convsim.encoding.new_files import write_array
 from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
 
 _CHUNK = 10_000
@@ -149,7 +150,8 @@ def _build(
         with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:
             for texts in _chunks(dataset, column):
                 ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
-                np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).tofile(file)
+                # Not with tofile, which does not notice when a full disk takes all but the last bytes.
+                file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
                 lengths.append(np.fromiter(map(len, ids), np.int64, count=len(ids)))
                 keys.append(
                     np.fromiter(
@@ -157,8 +159,8 @@ def _build(
                     )
                 )
                 progress.update(len(texts))
-        np.save(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
-        np.save(temporary / "keys.npy", np.concatenate(keys))
+        write_array(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
+        write_array(temporary / "keys.npy", np.concatenate(keys))
         manifest = {path.name: _fingerprint(path) for path in temporary.iterdir()}
         (temporary / _MANIFEST).write_text(json.dumps(manifest))
         _replace(temporary, folder)

@@ -51,7 +51,10 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
         raise InputError(f"{source}: has no vector of any of the {len(tokenizer):,} tokens of the tokenizer")
     vectors = np.zeros((vocab_size, len(next(iter(by_token.values())))), dtype=np.float32)
     vectors[list(by_token)] = np.stack(list(by_token.values()))
-    vectors /= np.linalg.norm(vectors[list(by_token)], axis=1).mean()
+    length = np.linalg.norm(vectors[list(by_token)], axis=1).mean()
+    if not np.isfinite(length):
+        raise InputError(f"{source}: the lengths of its vectors exceed the range of float32; scale them down")
+    vectors /= length
     logger.info("word vectors for %d of %d tokens from %s", len(by_token), len(tokenizer), source)
     return vectors
 
@@ -113,7 +116,7 @@ def _binary_entries(path: Path) -> Entries:
     logger.info("reading %s", path)  # gensim shows no progress; minutes for the largest
     try:
         vectors = KeyedVectors.load_word2vec_format(str(path), binary=True, unicode_errors="replace")
-    except (OSError, ValueError, EOFError) as error:
+    except (OSError, ValueError, EOFError, MemoryError, OverflowError) as error:
         raise InputError(f"{path}: cannot be read as word2vec's binary format ({error})") from error
     for word, vector in zip(vectors.index_to_key, vectors.vectors, strict=True):
         yield str(path), word, vector

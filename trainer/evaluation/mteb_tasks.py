@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb
@@ -217,8 +217,8 @@ def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
     try:
         run(build_parser().parse_args(arguments))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     return 0
 

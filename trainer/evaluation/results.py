@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import write_text
 from data_scripts.write.locks import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
+from trainer.evaluation.checksums import check_file, replace_recorded_files
 
 # Counts; every other number is a proportion or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
@@ -20,8 +20,9 @@ def read_results(path: Path) -> dict[str, Any]:
     """The contents of a results.json.
 
     Raises:
-        InputError: the file is missing, or is not a JSON object.
+        InputError: the file is missing or damaged, or is not a JSON object.
     """
+    check_file(path)
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -50,12 +51,12 @@ def flatten(results: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def write_results(path: Path, results: Mapping[str, Any]) -> None:
-    """Write results as JSON, atomically.
+    """Write results as JSON, atomically, with their checksum if the folder has checksums.
 
     Raises:
         InputError: the file cannot be written.
     """
-    write_text(path, json.dumps(results, indent=2) + "\n")
+    replace_recorded_files(path.parent, {path.name: (json.dumps(results, indent=2) + "\n").encode()})
 
 
 def update_results(path: Path, results: Mapping[str, Any]) -> None:

@@ -7,8 +7,10 @@ from typing import Any
 import yaml
 
 from data_scripts.errors import InputError
+from trainer.evaluation.checksums import check_file
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.results import read_results
+from trainer.preset_files import YAML_ERRORS
 
 # Parts of results.json whose values are mappings too.
 NESTED = ("leakage", "export", "baselines", "stsb_errors")
@@ -37,11 +39,12 @@ def read_settings(path: Path) -> dict[str, Any]:
     """The settings in a run's config.yaml.
 
     Raises:
-        InputError: the file is missing, or is not a mapping of settings.
+        InputError: the file is missing or damaged, or is not a mapping of settings.
     """
+    check_file(path)
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except (OSError, *YAML_ERRORS) as error:
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())}); restore it") from error
     if not isinstance(settings, dict) or not isinstance(settings.get("tasks") or {}, dict):
         raise InputError(f"{path}: expected the settings of a run, with a mapping of tasks; restore the file")

@@ -5,12 +5,14 @@ vectors is the tuned score (Yang et al. 2018, section 4.3).
 """
 
 import json
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from data_scripts.errors import InputError
+from trainer.evaluation.checksums import check_file, replace_recorded_files
 
 if TYPE_CHECKING:
     from sentence_transformers.base.modules import Module
@@ -41,6 +43,7 @@ def read_matrix(model: Path) -> np.ndarray | None:
     if not has_route(model):
         return None
     path = model / ROUTER / _DENSE / "model.safetensors"
+    check_file(path, model)
     try:
         matrix = load_file(path)["linear.weight"]
     except (OSError, KeyError, SafetensorError) as error:
@@ -66,19 +69,16 @@ def add_route(model: Path, matrix: np.ndarray) -> None:
     Raises:
         InputError: the folder cannot be written, or its Router's configuration is damaged.
     """
-    path = model / ROUTER / "router_config.json"
-    config = _read_router(path)
-    try:
-        for name, module in zip((_DENSE, _NORMALIZE), build_route(matrix), strict=True):
-            (path.parent / name).mkdir(exist_ok=True)
-            module.save(str(path.parent / name))
-            config["types"][name] = f"{type(module).__module__}.{type(module).__name__}"
-        config["structure"][ROUTE] = [_DENSE, _NORMALIZE]
-        temporary = path.with_name(f".{path.name}.partial")
-        temporary.write_text(json.dumps(config, indent=4), encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        raise InputError(f"{path.parent}: the tuned matrix cannot be written ({error})") from error
+    config = _read_router(model / ROUTER / "router_config.json")
+    contents: dict[str, bytes] = {}
+    for name, module in zip((_DENSE, _NORMALIZE), build_route(matrix), strict=True):
+        with tempfile.TemporaryDirectory() as saved:
+            module.save(saved)
+            contents |= {f"{ROUTER}/{name}/{file.name}": file.read_bytes() for file in Path(saved).iterdir()}
+        config["types"][name] = f"{type(module).__module__}.{type(module).__name__}"
+    config["structure"][ROUTE] = [_DENSE, _NORMALIZE]
+    contents[f"{ROUTER}/router_config.json"] = json.dumps(config, indent=4).encode()
+    replace_recorded_files(model, contents)
 
 
 def _read_router(path: Path) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, user_message
 from trainer.export.formats import FORMATS, PRECISIONS
 
 
@@ -63,8 +63,8 @@ def main(arguments: list[str] | None = None) -> int:
     disable_progress_bar()  # loading takes a moment only
     try:
         run, report = find_run(options.model), export(options)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     print(format_table(report), end="")
     print(f"saved in {options.output}" + (f" and recorded in {run / 'results.json'} and its card" if run else ""))

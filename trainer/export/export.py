@@ -20,6 +20,7 @@ from trainer.export.extra import import_extra
 from trainer.export.formats import ExportFormat, Precision, load_format
 from trainer.export.onnx_graph import size_in_float32
 from trainer.export.report import describe, find_run, record
+from trainer.publish.model_files import share_weights
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ def export(options: ExportOptions) -> dict[str, Any]:
     encoder = load_model(options.model)
     with new_folder(options.output, overwrite=False, kind="export") as (folder, _):
         form.write(encoder, folder, precision)
+        share_weights(folder)
         report = {
             "model": options.model,
             "format": form.name,

@@ -11,8 +11,8 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.command_line import ArgumentParser, run_stoppable
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 
 
 def build_parser() -> ArgumentParser:
@@ -66,12 +66,16 @@ def run(args: Namespace) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     args = build_parser().parse_args(argv)
+    return run_stoppable(lambda: _run(args))
+
+
+def _run(args: Namespace) -> int:
     try:
         published = run(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
     return 0

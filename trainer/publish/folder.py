@@ -20,7 +20,7 @@ from data_scripts.write.folders import staged_folder
 from modeling_convsim.modeling_base import ConvSimForMultitask
 from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish.model_card import published_settings, write_card
-from trainer.publish.model_files import find_other_files
+from trainer.publish.model_files import find_other_files, record_model_files, share_weights
 from trainer.publish.sources import example_id, hub_sources
 from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
 
@@ -66,6 +66,8 @@ def build_folder(
         )
         model_id = settings.get("hub_model_id") or example_id(folder.resolve().parent)
         write_card(new, results, settings, model.config, model_id)
+        share_weights(new)
+        record_model_files(new)
         verify_folder(new, CHECK_TEXTS, embed_all_sides(model, tokenizer), sts_matrix)
         for name in find_other_files(folder):
             (new / name).parent.mkdir(parents=True, exist_ok=True)

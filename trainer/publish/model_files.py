@@ -1,13 +1,15 @@
 """Tells the files of a published folder from others that lie there."""
 
+import os
 import re
 from pathlib import Path
 
 from data_scripts.write.records import RECORD, has_record, list_files, unrecorded_files
+from trainer.evaluation.checksums import record_files
 
 # What `build_folder`, and later cards, write to a folder, relative to it.
 MODEL_FILES = re.compile(
-    r"README\.md|config\.(json|yaml)|[^/]+\.safetensors(\.index\.json)?|modeling_\w+\.py|configuration_\w+\.py"
+    r"README\.md|SHA256SUMS|config\.(json|yaml)|[^/]+\.safetensors(\.index\.json)?|modeling_\w+\.py|configuration_\w+\.py"
     r"|[^/]*token[^/]*\.json|vocab\.(txt|json)|merges\.txt|[^/]+\.model|chat_template\.jinja|modules\.json"
     r"|sentence_bert_config\.json|config_sentence_transformers\.json|1_Router/.+|\.eval_results/[^/]+\.yaml"
 )
@@ -18,6 +20,24 @@ def find_other_files(folder: Path) -> list[str]:
     exports = [path.parent for path in folder.rglob(RECORD) if has_record(path.parent, "export")]
     own = {path.relative_to(folder).as_posix() for export in exports for path in _recorded_files(export)}
     return [name for name in list_files(folder) if name not in own and not MODEL_FILES.fullmatch(name)]
+
+
+def record_model_files(folder: Path) -> None:
+    """Write the checksums of a new folder's files, except the card, which is rewritten when results are added.
+
+    Raises:
+        InputError: they cannot be written.
+    """
+    is_card = re.compile(r"README\.md|\.eval_results/.+")
+    record_files(folder, [name for name in list_files(folder) if not is_card.fullmatch(name)])
+
+
+def share_weights(folder: Path) -> None:
+    """Give the weights of a folder, which safetensors writes for their owner alone, the permissions of new files."""
+    umask = os.umask(0)
+    os.umask(umask)
+    for path in folder.rglob("*.safetensors"):
+        path.chmod(0o666 & ~umask)
 
 
 def _recorded_files(export: Path) -> list[Path]:

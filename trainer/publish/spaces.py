@@ -10,6 +10,7 @@ from huggingface_hub import SpaceCard
 import modeling_convsim
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
+from modeling_convsim.encoding.checksums import find_damage, replace_files
 
 METRICS = Path(__file__).resolve().parents[1] / "evaluation" / "metrics"
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
@@ -34,9 +35,11 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
     """
     check_repository_id(hub_model_id)
     check_repository_id(space_id)
+    if damage := find_damage(index):
+        raise InputError(f"--index {index}: {damage}; rebuild the index")
     try:
-        settings = json.loads((index / "index.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        settings = json.loads((index / "index.json").read_text(encoding="utf-8")) | {"model": hub_model_id}
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"--index: {index} is not the folder of an index: {error}; "
             "expected what `python -m modeling_convsim.suggestion build` writes"
@@ -47,7 +50,7 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
         shutil.copytree(PAGE, space, ignore=ignored)
         shutil.copytree(CODE, space / CODE.name, ignore=ignored)
         shutil.copytree(index, space / "replies")
-        (space / "replies" / "index.json").write_text(json.dumps(settings | {"model": hub_model_id}, indent=2) + "\n")
+        replace_files(space / "replies", {"index.json": (json.dumps(settings, indent=2) + "\n").encode()})
         card = SpaceCard.load(space / "README.md")
         card.data.models = [hub_model_id]
         card.save(space / "README.md")

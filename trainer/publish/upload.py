@@ -7,6 +7,7 @@ from transformers import AutoConfig
 
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
+from trainer.evaluation.checksums import check_folder
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card
@@ -24,11 +25,12 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
         hub_model_id: what the card's examples load; by default that of config.yaml, or else ORG/ and the run's name.
 
     Raises:
-        InputError: a file of the run is missing or unreadable.
+        InputError: a file of the run is missing, damaged or unreadable.
     """
     for name in RUN_FILES:
         if not (run / name).is_file():
             raise InputError(f"{run} is not the folder of a finished run: {name} is missing")
+    check_folder(run / "model")
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:

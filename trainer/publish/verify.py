@@ -12,6 +12,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.evaluation.checksums import check_folder
 from trainer.evaluation.sts_matrix import ROUTE, read_matrix
 
 # A short text, a long one, one with unknown words, and an empty one.
@@ -66,8 +67,9 @@ def verify_folder(
         sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
 
     Raises:
-        InputError: the folder does not load, or a vector differs by more than 1e-6 of its norm.
+        InputError: a file is damaged, the folder does not load, or a vector differs by more than 1e-6 of its norm.
     """
+    check_folder(folder)
     for reader, vectors, correct in _read_in_every_way(folder, texts, expected, sts_matrix):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.

@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text
 from trainer.report.plan import read_plan, run_plan
 
@@ -121,8 +121,8 @@ def main(argv: list[str]) -> int:
     """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
     try:
         return report(build_parser().parse_args(argv))
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command resumes the plan", file=sys.stderr)

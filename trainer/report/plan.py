@@ -14,6 +14,7 @@ from data_scripts.command_line import ArgumentParser, suggest
 from data_scripts.errors import InputError
 from trainer.command_line import parse_arguments
 from trainer.evaluation.run_files import read_settings
+from trainer.preset_files import YAML_ERRORS
 from trainer.report.word2vec_command import build_parser as build_embeddings_parser
 from trainer.sweep.planned_runs import PlannedRun, describe_changes, format_options
 from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
@@ -62,9 +63,10 @@ def _read_entries(path: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of the runs, and name -> entry of each run."""
     try:
         plan = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Path(plan["folder"]), dict(plan["runs"])
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, *YAML_ERRORS) as error:
         raise InputError(f"{path}: not readable as YAML ({' '.join(str(error).split())})") from error
+    try:
+        return Path(plan["folder"]), dict(plan["runs"])
     except (KeyError, TypeError, ValueError):
         raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names") from None
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
+from trainer.evaluation.checksums import check_file
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.labels import AVERAGES, METHODS, NEIGHBORS, WORDS, encoder_label, training_label
 
@@ -178,8 +179,9 @@ def _read_json_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects in the lines of a file.
 
     Raises:
-        InputError: a line is not a JSON object.
+        InputError: the file is damaged, or a line is not a JSON object.
     """
+    check_file(path)
     rows = []
     try:
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):

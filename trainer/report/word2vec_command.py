@@ -21,7 +21,7 @@ from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 from trainer.report.word2vec import METHODS
 
 # What --from takes from the earlier run.
@@ -110,8 +110,8 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         _refuse_ignored(parser, args)
         train(args)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     return 0
 

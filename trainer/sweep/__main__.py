@@ -16,7 +16,7 @@ from typing import Any
 from tqdm import tqdm
 
 from data_scripts.command_line import ArgumentParser, suggest
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text, make_folder, write_text
 from data_scripts.write.records import has_record
 from trainer.command_line import arguments_class
@@ -168,8 +168,8 @@ def main(argv: list[str]) -> int:
     """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
     try:
         return sweep(argv)
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("stopped; the same command resumes the sweep", file=sys.stderr)

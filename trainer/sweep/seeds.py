@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.errors import USER_ERRORS, InputError, user_message
 from trainer.arguments import Arguments
 from trainer.evaluation.results import update_results
 from trainer.evaluation.run_files import read_run_results, read_settings
@@ -77,8 +77,8 @@ def main(argv: list[str]) -> int:
         test_scores = collect_test_scores(runs)
         update_results(runs[0] / "results.json", {"seeds": test_scores})
         write_run_card(runs[0])
-    except InputError as error:
-        print(f"error: {error}", file=sys.stderr)
+    except USER_ERRORS as error:
+        print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     for name, values in test_scores.items():
         print(f"{name:<40} {' '.join(f'{value:.4f}' for value in values)}")

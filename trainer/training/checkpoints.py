@@ -14,6 +14,7 @@ from data_scripts.write.files import report_write_errors
 from data_scripts.write.replacement import replace_folder
 from trainer.training.context import Progress, RunContext
 from trainer.training.manifest import find_damage, write_manifest
+from trainer.training.metrics_log import MetricsLog
 from trainer.training.resume import check_unchanged
 from trainer.training.run_folder import list_checkpoints
 from trainer.training.trainable_model import TrainableModel
@@ -44,8 +45,9 @@ def newest_whole_checkpoint(folder: Path) -> Path:
     for checkpoint in reversed(damages):
         damage = damages[checkpoint]
         if damage is None:
-            best = checkpoint_of(folder, _read_progress(checkpoint)["best_step"])
-            if damages.get(best, "it is missing") is None:
+            best_step = _read_progress(checkpoint)["best_step"]  # None before the first evaluation
+            best = checkpoint_of(folder, best_step)
+            if best_step is None or damages.get(best, "it is missing") is None:
                 return checkpoint
             damage = f"its best checkpoint {best.name} cannot be used"
         logger.warning("%s cannot be used: %s", checkpoint, damage)
@@ -53,13 +55,14 @@ def newest_whole_checkpoint(folder: Path) -> Path:
     raise InputError(f"resume: {folder} has no whole checkpoint ({reasons}): start again with --overwrite true")
 
 
-def save_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
+def save_checkpoint(context: RunContext, model: TrainableModel, metrics: MetricsLog, progress: Progress) -> None:
     """Write a checkpoint of the current step, and delete those that are not needed. Every process must call this."""
     accelerator, folder = context.accelerator, context.folder
     checkpoint = checkpoint_of(folder, progress.step)
     temporary = folder / f".{checkpoint.name}"
     with report_write_errors(checkpoint, temporary):
         model.save(temporary)
+        metrics.save(temporary)
     accelerator.wait_for_everyone()
     if accelerator.is_main_process:
         with report_write_errors(checkpoint, temporary):
@@ -82,8 +85,8 @@ def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> Non
     place_checkpoint(written, checkpoint_of(folder, progress.step), kept)
 
 
-def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> None:
-    """Load weights, optimizers and progress of the newest whole checkpoint. Every process must call this.
+def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> Path:
+    """Load weights, optimizers and progress of the newest whole checkpoint; return it. Every process must call this.
 
     Raises:
         InputError: no checkpoint is whole, or the data or the precision are not those of the run.
@@ -94,9 +97,8 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
     if is_main:
         check_unchanged(context.folder, recorded, progress)
     model.load(checkpoint)
-    if recorded["device"] == progress.device == "cpu" and recorded["threads"] is None:
-        recorded["threads"] = 1  # the interrupted run had only one
     progress.update(recorded | {"device": progress.device, "processes": progress.processes})
+    return checkpoint
 
 
 def place_checkpoint(written: Path, checkpoint: Path, kept: Iterable[Path]) -> None:

@@ -10,6 +10,7 @@ from accelerate import Accelerator
 
 from trainer.arguments import Arguments
 from trainer.hardware import available_threads
+from trainer.training.interruption import Interruption
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class RunContext:
     """Number of threads that torch may use; training may be faster with fewer."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of the datasets and the tokenizer, on the main process only."""
+    interruption: Interruption = field(default_factory=Interruption)
 
 
 @dataclass
@@ -41,7 +43,7 @@ class Progress:
     """Highest dev score so far, and the step that reached it; both on the main process only."""
     best_step: int | None = None
     threads: int | None = None
-    """Number of threads that training uses; None on a GPU, or if only one is available."""
+    """Number of threads that training uses; None on a GPU."""
     mixed_precision: str | None = None
     """Precision of the computations; never `auto`."""
     device: str | None = None

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_convsim.modeling_base import ConvSimForMultitask
+from trainer.evaluation.checksums import record_files
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
@@ -19,7 +20,9 @@ from trainer.publish.training_data import find_licenses
 from trainer.publish.upload import publish
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext
+from trainer.training.metrics_log import METRICS
 from trainer.training.model_evaluator import ModelEvaluator
+from trainer.training.run_folder import CONFIG
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +114,6 @@ def _write(
 ) -> None:
     """Write results.json and the model's folder; publish them if the settings request it."""
     arguments, results_file, model_folder = context.arguments, context.folder / "results.json", context.folder / "model"
-    write_results(results_file, results)
     build_folder(
         evaluator.model,
         evaluator.tokenizer,
@@ -120,6 +122,9 @@ def _write(
         settings=asdict(arguments),
         sts_matrix=sts_matrix,
     )
+    # The results are last: they tell that the run is finished.
+    write_results(results_file, results)
+    record_files(context.folder, [CONFIG, METRICS, results_file.name])
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
         publish(context.folder, arguments.hub_model_id)

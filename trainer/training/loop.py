@@ -18,7 +18,7 @@ from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
-from trainer.training.run_folder import list_checkpoints
+from trainer.training.run_folder import list_checkpoints, resume_run
 from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
@@ -61,7 +61,8 @@ class TrainingLoop:
         started = time.monotonic() - progress.seconds
         self.choose_threads()
         self._log_traffic()
-        with self._progress_bar() as bar:
+        # A signal during a step, an evaluation or a save takes effect after it.
+        with self._progress_bar() as bar, self._context.interruption.deferred():
             for index in range(progress.step, self._schedule.steps):
                 self.step(index)
                 pairs = self._schedule.batch_size(index)
@@ -77,12 +78,22 @@ class TrainingLoop:
                     self._log(bar)
 
                 # less often: evaluate on dev and save a checkpoint
-                if progress.step % arguments.eval_every == 0 or is_last:
+                is_evaluated = progress.step % arguments.eval_every == 0 or is_last
+                if is_evaluated:
                     self._check_losses()
                     self._check_weights()
                     self._record(self._evaluate(evaluator))
-                    save_checkpoint(self._context, self._model, progress)
+                    self._save()
                     progress.seconds = time.monotonic() - started
+
+                # at most once: leave, because of a signal
+                if self._context.interruption.is_requested():
+                    if not is_evaluated:
+                        self._check_losses()
+                        self._check_weights()
+                        self._model.update_full()
+                        self._save()
+                    self._context.interruption.stop()
         return progress
 
     def step(self, index: int) -> None:
@@ -108,15 +119,18 @@ class TrainingLoop:
     def choose_threads(self) -> None:
         """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number."""
         context, progress = self._context, self._progress
-        if self._accelerator.device.type == "cpu" and context.threads > 1 and progress.threads is None:
-
-            def compute_again() -> None:
-                self._model.zero_gradients()
-                self.compute_gradients(0)
-
-            progress.threads = fastest_threads(compute_again, context.threads)
-            self._drop_measurement()
+        if self._accelerator.device.type == "cpu" and progress.threads is None:
+            progress.threads = self._fastest_threads() if context.threads > 1 else 1
         torch.set_num_threads(progress.threads or context.threads)
+
+    def _fastest_threads(self) -> int:
+        def compute_again() -> None:
+            self._model.zero_gradients()
+            self.compute_gradients(0)
+
+        threads = fastest_threads(compute_again, self._context.threads)
+        self._drop_measurement()
+        return threads
 
     def _own_part(self, rows: np.ndarray) -> np.ndarray:
         """Return this process's part of the rows of a batch: (batch,) -> (batch / processes,)."""
@@ -137,9 +151,14 @@ class TrainingLoop:
         self._model.zero_gradients()
         self._metrics.clear()
 
+    def _save(self) -> None:
+        save_checkpoint(self._context, self._model, self._metrics, self._progress)
+
     def _resume(self) -> None:
-        load_checkpoint(self._context, self._model, self._progress)
-        self._metrics.drop_rows_after(self._progress.step)
+        checkpoint = load_checkpoint(self._context, self._model, self._progress)
+        if self._accelerator.is_main_process:
+            resume_run(self._context.folder)
+        self._metrics.load(checkpoint)
         if self._accelerator.is_main_process:
             logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
 
@@ -175,7 +194,7 @@ class TrainingLoop:
     def _check_losses(self) -> None:
         """Stop before a step with a loss that is not finite reaches the log or a checkpoint."""
         if (step := self._metrics.first_step_not_finite()) is not None:
-            raise self._diverged(f"the loss is not finite at step {step}")
+            raise self._diverged(f"the loss of {self._plan.batch(step - 1)[0]} is not finite at step {step}")
 
     def _check_weights(self) -> None:
         """Stop before weights that are not finite reach a checkpoint: the loss of their step may be finite."""
@@ -194,6 +213,7 @@ class TrainingLoop:
         if self._accelerator.is_main_process and not self._arguments.resume:
             begin()
         self._accelerator.wait_for_everyone()
+        self._context.interruption.has_begun = True
 
     def _evaluate(self, evaluator: ModelEvaluator) -> dict[str, Any] | None:
         """Evaluate on dev; None on the other processes than the main one."""

@@ -1,24 +1,26 @@
 """The log of a run: mean metrics of its training steps, in metrics.jsonl and in the trackers."""
 
 import json
-import logging
+import shutil
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from data_scripts.write.files import write_text
+from data_scripts.errors import InputError
+from data_scripts.write.files import new_file, report_write_errors
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 
-logger = logging.getLogger(__name__)
+METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
     """Collects the metrics of training steps and writes rows to metrics.jsonl and to the trackers."""
 
     def __init__(self, context: RunContext) -> None:
-        self._accelerator, self._file = context.accelerator, context.folder / "metrics.jsonl"
+        self._accelerator, self._file = context.accelerator, context.folder / METRICS
         self._trackers = [tracker for tracker in context.arguments.trackers if tracker != "none"]
         self._values: dict[str, list[Tensor]] = {}
         self._steps: dict[str, list[int]] = {}
@@ -28,24 +30,37 @@ class MetricsLog:
         if self._trackers:
             self._accelerator.init_trackers("tensorboard" if self._trackers == ["tensorboard"] else "convsim")
 
-    def drop_rows_after(self, step: int) -> None:
-        """Remove the rows of later steps from metrics.jsonl: a resumed run repeats these steps.
+    def save(self, checkpoint: Path) -> None:
+        """Save the log in a checkpoint, and this process's metrics since its last row. Every process must call this."""
+        collected = {
+            name: {"steps": self._steps[name], "values": torch.stack(values).tolist()}
+            for name, values in self._values.items()
+        }
+        self._collected_file(checkpoint).write_text(json.dumps(collected), encoding="utf-8")
+        if self._accelerator.is_main_process:
+            self._file.touch()  # before the first row
+            shutil.copyfile(self._file, checkpoint / self._file.name)
 
-        Lines that are damaged, such as the last line that a killed run was writing, are removed too, and logged.
+    def load(self, checkpoint: Path) -> None:
+        """Go back to the log that `save` saved: a resumed run repeats the later steps. Every process must call this.
+
+        Raises:
+            InputError: the checkpoint has no log.
         """
-        if not self._accelerator.is_main_process:
+        if self._accelerator.is_main_process:
+            if not (checkpoint / self._file.name).is_file():
+                raise InputError(
+                    f"resume: {checkpoint} has no {self._file.name}: an earlier version wrote it; start again with "
+                    "--overwrite true"
+                )
+            with new_file(self._file) as temporary:
+                shutil.copyfile(checkpoint / self._file.name, temporary)
+        file = self._collected_file(checkpoint)
+        if not file.is_file():  # the run had fewer processes
             return
-        if not self._file.is_file():
-            logger.warning("%s is missing: it will have the rows after step %d only", self._file, step)
-            return
-        kept = []
-        for number, line in enumerate(self._file.read_text(encoding="utf-8", errors="replace").split("\n"), 1):
-            row_step = _step_of(line)
-            if row_step is not None and row_step <= step:
-                kept.append(f"{line}\n")
-            elif row_step is None and line:
-                logger.warning("%s, line %d: removed, because it is damaged: %.60s", self._file, number, line)
-        write_text(self._file, "".join(kept))
+        for name, metric in json.loads(file.read_text(encoding="utf-8")).items():
+            values = torch.tensor(metric["values"], device=self._accelerator.device)
+            self._values[name], self._steps[name] = list(values), metric["steps"]
 
     def add(self, step: int, task: str, metrics: dict[str, Tensor]) -> None:
         """Collect the metrics, scalars, of a step (counted from 1) of a task on this process."""
@@ -81,18 +96,12 @@ class MetricsLog:
         """Write a row, which has the key "step", on the main process."""
         if not self._accelerator.is_main_process:
             return
-        with self._file.open("a", encoding="utf-8") as file:
+        with report_write_errors(self._file, self._file), self._file.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         if self._trackers:
             values = flatten(row)
             numbers = {k: v for k, v in values.items() if isinstance(v, (int, float)) and k != "step"}
             self._accelerator.log(numbers, step=row["step"])
 
-
-def _step_of(line: str) -> int | None:
-    """Return the step of a row of metrics.jsonl; None if the line is damaged."""
-    try:
-        step = json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return step if isinstance(step, int) else None
+    def _collected_file(self, checkpoint: Path) -> Path:
+        return checkpoint / f"metrics_{self._accelerator.process_index}.json"

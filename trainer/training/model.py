@@ -69,7 +69,13 @@ def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) ->
     changed = {key: value for key, value in arguments.model_config.items() if getattr(config, key, None) != value}
     if changed:
         raise InputError(f"model_config differs from the model in initialize_from: {changed}; drop these entries")
-    return load_pretrained(model_class, source, "initialize_from")
+    model = load_pretrained(model_class, source, "initialize_from")
+    damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
+    if damaged:
+        raise InputError(
+            f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model"
+        )
+    return model
 
 
 def _new_config(arguments: Arguments, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:

@@ -11,10 +11,11 @@ from pathlib import Path
 import yaml
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import make_folder, remove_temporary_files, write_text
+from data_scripts.write.files import make_folder, remove_temporary_files, report_write_errors, write_text
 from data_scripts.write.locks import LOCK, lock_inside, locked
 from data_scripts.write.records import RECORD, has_record, write_record
 from trainer.arguments import Arguments
+from trainer.evaluation.checksums import record_files
 from trainer.evaluation.run_files import read_settings
 from trainer.publish.model_files import find_other_files
 
@@ -31,10 +32,11 @@ MAY_CHANGE = {
     "cache_dir",
 }
 KIND = "run"
+CONFIG = "config.yaml"
 NEW = ".convsim-new"  # what a run writes before it replaces an earlier one
 # What a run writes; nothing else in its folder is ever deleted. The record is last: it proves that the rest is ours.
 RUN_ENTRIES = re.compile(
-    r"results\.json|dev_scores\.npz|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
+    r"results\.json|SHA256SUMS|dev_scores\.npz|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
 )
 
 
@@ -72,11 +74,18 @@ def begin_run(folder: Path, arguments: Arguments) -> None:
     """
     _check_folder(folder, arguments)  # it may have changed meanwhile
     _delete_earlier_run(folder)
-    write_record(folder, KIND)
+    with report_write_errors(folder, folder):
+        write_record(folder, KIND)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
     write_text(_config(folder), yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+    record_files(folder, [CONFIG])
     for path in sorted((folder / NEW).glob("*")):
         os.replace(path, folder / path.name)
+
+
+def resume_run(folder: Path) -> None:
+    """Forget the checksums of what the resumed run will write again."""
+    record_files(folder, [CONFIG])
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -153,4 +162,4 @@ def _delete_earlier_run(folder: Path) -> None:
 
 
 def _config(folder: Path) -> Path:
-    return folder / "config.yaml"
+    return folder / CONFIG

@@ -10,6 +10,7 @@ from data_scripts.tools.tokenizer import Kind, train_tokenizer
 from data_scripts.write.files import report_write_errors
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_texts
+from trainer.publish.model_files import record_model_files
 from trainer.training.loading import load_pretrained
 
 
@@ -31,6 +32,7 @@ def build_tokenizer(arguments: Arguments, data: RunData, folder: Path) -> PreTra
         temporary = folder.with_name(f".{folder.name}")
         with report_write_errors(folder, temporary):
             tokenizer.save_pretrained(temporary)
+            record_model_files(temporary)
             os.replace(temporary, folder)
         source = str(folder)  # read back, so that a resumed run has the very same object
     tokenizer = load_pretrained(AutoTokenizer, source, "tokenizer")

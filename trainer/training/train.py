@@ -25,6 +25,7 @@ from trainer.training.context import RunContext
 from trainer.training.fingerprints import fingerprint_inputs
 from trainer.training.finish import finish_run
 from trainer.training.initialization import initialize_embeddings
+from trainer.training.interruption import Interruption
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import build_model, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
@@ -39,14 +40,18 @@ def train(arguments: Arguments) -> dict[str, Any]:
     """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
 
     Raises:
-        InputError: the settings or the data are invalid.
+        InputError: the settings or the data are invalid, or another process of the run has ended.
+        Interrupted: a signal has stopped the run.
     """
     if arguments.push_to_hub and arguments.hub_model_id:
         check_repository_id(arguments.hub_model_id)
     validate_model(arguments)
     disable_progress_bar()  # transformers shows one for every file it loads
+    interruption = Interruption()
     with contextlib.ExitStack() as exit_stack:
-        context = _start(arguments, exit_stack)
+        exit_stack.enter_context(interruption.handle_signals())
+        exit_stack.enter_context(interruption.explained(Path(arguments.output_dir)))
+        context = _start(arguments, interruption, exit_stack)
         results = _train(context)
         # The DDP model, a local variable of `_train`, must be deleted before its process group is destroyed, or a rank
         # can hang at exit.
@@ -55,14 +60,14 @@ def train(arguments: Arguments) -> dict[str, Any]:
     return results
 
 
-def _start(arguments: Arguments, exit_stack: contextlib.ExitStack) -> RunContext:
+def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
     accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
     if accelerator.is_main_process:
         exit_stack.enter_context(open_folder(folder, arguments))
     accelerator.wait_for_everyone()
-    return RunContext(arguments, accelerator, folder, started)
+    return RunContext(arguments, accelerator, folder, started, interruption=interruption)
 
 
 def _train(context: RunContext) -> dict[str, Any]:

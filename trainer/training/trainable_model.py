@@ -4,7 +4,6 @@ import copy
 from pathlib import Path
 from typing import Any
 
-import torch
 from accelerate import Accelerator
 from safetensors.torch import save_model
 from torch import Tensor
@@ -16,8 +15,6 @@ from trainer.distributed import average_table_gradients, exclude_from_ddp, sum_b
 from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient
 from trainer.training.sharding import full_weights, load_shards, save_shards, shard
 from trainer.training.traffic import StepSize
-
-SCALER = "scaler.pt"  # state of the loss scaling in a sharded run; Accelerate writes that of another run
 
 
 class TrainableModel:
@@ -118,14 +115,10 @@ class TrainableModel:
         save_shards(folder, self.wrapped, self._optimizers)
         if self._accelerator.is_main_process:
             save_model(self.full, str(folder / "model.safetensors"))
-            if self._accelerator.scaler is not None:
-                torch.save(self._accelerator.scaler.state_dict(), folder / SCALER)
 
     def load(self, folder: Path) -> None:
         """Load the state that `save` wrote. Every process must call this."""
         if self._arguments.sharded:
             load_shards(folder, self.wrapped, self._optimizers)
-            if self._accelerator.scaler is not None:
-                self._accelerator.scaler.load_state_dict(torch.load(folder / SCALER, weights_only=True))
         else:
             self._accelerator.load_state(str(folder))

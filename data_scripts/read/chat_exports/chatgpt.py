@@ -28,7 +28,7 @@ def _read(log: ChatLog, records: Records) -> Items:
         texts = {}
         for node, (left_out, role, text) in messages.items():
             if left_out:
-                log.left_out[left_out] += 1
+                log.leave_out(left_out)
             else:
                 texts[node] = role, text
         if not conversation:  # named after its content, so that the name does not depend on the other records

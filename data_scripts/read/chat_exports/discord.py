@@ -45,13 +45,13 @@ def _read_channel(log: ChatLog, messages: Iterable[Any], location: str, thread: 
         try:
             left_out = _left_out(message)
             if left_out:
-                log.left_out[left_out] += 1
+                log.leave_out(left_out)
             else:
                 yield message_location, _parse_message(message, thread, source, gap)
         except BrokenLineError as error:
             log.broken.add(error.args[0], message_location, error.args[1])
     if not number:
-        log.left_out["channel without messages"] += 1
+        log.leave_out("channel without messages")
 
 
 def _left_out(message: Any) -> str:

@@ -35,9 +35,9 @@ def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str
         name = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
         for position, (role, text) in enumerate(messages):
             if role in SILENT_ROLES:
-                log.left_out[f"role {role}"] += 1
+                log.leave_out(f"role {role}")
             elif text is None:  # an assistant that calls a tool
-                log.left_out["no content"] += 1
+                log.leave_out("no content")
             else:
                 thread, speaker = f"{log.name}/{name}", speaker_of_role(role)
                 yield location, Message(f"{name}/{position}", None, thread, speaker, None, text, log.name, None)

@@ -47,7 +47,8 @@ def _check(path: Path) -> None:
 def _root(path: Path) -> Path | zipfile.Path:
     try:
         return path if path.is_dir() else zipfile.Path(path)
-    except (OSError, zipfile.BadZipFile) as error:
+    # zipfile raises NotImplementedError for a later version of the format.
+    except (OSError, ValueError, NotImplementedError, zipfile.BadZipFile) as error:
         raise InputError(f"{path}: not a readable .zip ({error}); check the path, or download it again") from error
 
 
@@ -67,14 +68,14 @@ def _read(log: ChatLog) -> Items:
     )
     for folder_name, day_name, day in tqdm(days, delay=1, unit="file", desc=log.path.name):
         if not day_name.endswith(".json"):
-            log.left_out["files that are not .json"] += 1
+            log.leave_out("files that are not .json")
             continue
         for number, message in enumerate(_read_list(day, log), start=1):
             location = f"{log.path}/{folder_name}/{day_name}: message {number}"
             try:
                 left_out = _left_out(message)
                 if left_out:
-                    log.left_out[left_out] += 1
+                    log.leave_out(left_out)
                 else:
                     yield location, _parse_message(message, f"{log.name}/{folder_name}", gap, users, channels)
             except BrokenLineError as error:
@@ -83,7 +84,14 @@ def _read(log: ChatLog) -> Items:
 
 def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> dict[str, str]:
     """Id -> name of the users or channels in some files."""
-    return {label(entry, "id"): label(entry, "name") for file in files for entry in _read_list(root / file, log)}
+    names = {}
+    for file in files:
+        for number, entry in enumerate(_read_list(root / file, log), start=1):
+            try:
+                names[label(entry, "id")] = label(entry, "name")
+            except BrokenLineError as error:
+                log.broken.add(error.args[0], f"{log.path}/{file}: entry {number}", error.args[1])
+    return names
 
 
 def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:

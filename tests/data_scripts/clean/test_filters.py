@@ -170,6 +170,25 @@ def test_texts_surely_in_another_language_are_removed_and_short_texts_stay():
     assert removed_by(texts, filters=Filters(language="en")) == [KEPT, other, other, KEPT]
 
 
+@pytest.mark.parametrize(
+    ("characters", "alphabetic", "paper", "language"),
+    [
+        (349, 349, True, "fr"),
+        (350, 350, True, ""),  # removed for its length
+        (100, 70, True, ""),  # removed for its letters
+        (100, 71, True, "fr"),
+        (350, 70, False, "fr"),
+    ],
+)
+def test_languages_are_detected_only_in_texts_that_the_papers_rules_keep(
+    monkeypatch, characters, alphabetic, paper, language
+):
+    monkeypatch.setattr("data_scripts.clean.language.detect_language", lambda text: "fr")
+    filters = Filters(paper=paper, language="fr")
+    assert measure_language("un texte", characters, alphabetic, filters) == language
+    assert measure_language("[deleted]", 9, 9, filters) == ""
+
+
 def options(*arguments: str) -> Filters:
     parser = argparse.ArgumentParser()
     add_filter_arguments(parser)

@@ -67,6 +67,11 @@ def test_several_in_one_text_are_all_masked():
     assert {kind: n for kind, n in counts.items() if n} == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}
 
 
+def test_what_adjoins_is_masked_and_counted_apart():
+    texts, counts = mask_personal_data(pa.array(["<@U024BE7LH><@U01|bob>"]))
+    assert texts.to_pylist() == ["[USER][USER]"] and counts["user names"] == 2
+
+
 def test_what_overlaps_becomes_one_mask():
     assert mask_text("https://a.org/?email=jane@a.org&token=abcdef") == "[URL]"
     assert mask_text("@bob@social.example.org") == "[EMAIL]"
@@ -116,3 +121,11 @@ def test_digits_of_every_script_are_seen():
     for zero in "٠۰०০０":
         written = re.sub(r"\d", lambda match, zero=zero: chr(ord(zero) + int(match[0])), number)
         assert mask_text(f"call {written}") == "call [PHONE]"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked", "users"), [("@alice@bob", "[USER][USER]", 2), ("a@b.org@bob", "[EMAIL][USER]", 1)]
+)
+def test_personal_data_that_adjoins_other_data_is_masked_too(text: str, masked: str, users: int) -> None:
+    found, counts = mask_personal_data(pa.array([text]))
+    assert found.to_pylist() == [masked] == [mask_text(text)] and counts["user names"] == users

@@ -50,7 +50,7 @@ def spark() -> None:
 @pytest.mark.timeout(600)
 def test_spark_gives_the_pairs_that_duckdb_gives(spark, by_duckdb, tmp_path):
     # Some comments occur twice, some of them edited, so that ranking is compared too.
-    comments = [pq.read_table(file) for file in sorted((by_duckdb / "comments").iterdir())]
+    comments = [pq.read_table(file) for file in sorted((by_duckdb / "comments").glob("*.parquet"))]
     late = comments[0].slice(0, 500)
     late = late.set_column(4, "body", pa.array([f"{text} (edited)" for text in late["body"].to_pylist()], pa.string()))
     pq.write_table(pa.concat_tables([*comments, late, comments[1].slice(0, 500)]), tmp_path / "comments.parquet")

@@ -478,3 +478,51 @@ def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
     chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
     with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
         read(log(chats, gap=60))
+
+
+USERS = [{"id": ["U1"], "name": "list"}, {"id": "U2", "name": "bob"}]
+SLACK_DAY = [{"type": "message", "user": "U2", "ts": "1", "text": "<@U2>"}]
+
+
+def test_a_broken_entry_of_slacks_users_is_counted(tmp_path):
+    write(tmp_path / "slack" / "users.json", USERS)
+    write(tmp_path / "slack" / "general" / "2020-01-01.json", SLACK_DAY)
+    export = log(tmp_path / "slack")
+    assert [(message.speaker, message.text) for message in read(export)] == [("bob", "@bob")]
+    assert export.broken.examples == [
+        f"{tmp_path}/slack/users.json: entry 1: wrong type (id should be a text or a number, found list)"
+    ]
+
+
+def test_a_zip_of_a_later_version_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "slack.zip", "w") as archive:
+        archive.writestr("users.json", "[]")
+    content = bytearray((tmp_path / "slack.zip").read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 190
+    (tmp_path / "slack.zip").write_bytes(content)
+    with pytest.raises(InputError, match=r"slack.zip: not a readable .zip \(zip file version 19.0\)"):
+        read(log(tmp_path / "slack.zip"))
+
+
+def test_kinds_of_messages_left_out_are_printable_and_few(tmp_path):
+    kinds = ["\ud800", "a\nb", "x" * 1_000, {"list": [1]}, *map(str, range(300))]
+    write(tmp_path / "slack" / "users.json", [])
+    write(tmp_path / "slack" / "general" / "2020-01-01.json", [{"type": kind, "ts": "1"} for kind in kinds])
+    export = log(tmp_path / "slack")
+    assert read(export) == []
+    assert export.left_out.total() == len(kinds) and len(export.left_out) == 101
+    assert all(kind.isprintable() and len(kind) < 90 for kind in export.left_out)
+    assert export.left_out["other types"] == 204
+
+
+RECORDS = [
+    {"id": 12.0, "parent": 1e2, "text": "a"},
+    {"id": 10**30, "parent": float("inf"), "text": "\ud83dA"},
+    {"id": "1", "parent": None, "text": "\ud800"},
+]
+
+
+def test_a_json_array_has_the_messages_of_json_lines(tmp_path):
+    lines, array = write(tmp_path / "table.jsonl", *RECORDS), write(tmp_path / "table.json", RECORDS)
+    assert read(log(array)) == read(log(lines))
+    assert read(log(array))[0].id == "12"

@@ -223,3 +223,40 @@ def test_an_invalid_input_is_refused_with_a_reason(tmp_path, name, content, mess
 def test_comments_have_the_documented_columns():
     names = "id parent_id link_id author body subreddit created_utc characters alphabetic"
     assert COMMENT_SCHEMA.names == names.split()
+
+
+FIRST, SECOND = (json.dumps(comment(number)) for number in (1, 2))
+UNUSUAL = {
+    "bytes of another field": FIRST.encode()[:-1] + b', "flair": "\xff"}\n',
+    "a field's name": FIRST.encode()[:-1] + b', "\xff": 1}\n',
+    "two objects on a line, and a blank line": f"{FIRST}{SECOND}\n\n".encode(),
+    "a blank line, and two objects on a line": f"\n{FIRST}{SECOND}".encode(),
+    "an object on two lines": f'{FIRST[:-1]},\n"x": 1}}\n{FIRST}{SECOND}\n'.encode(),
+    "a list on two lines": f'{FIRST[:-1]}, "x": [\n{{}}]}}\n{FIRST}{SECOND}\n'.encode(),
+    "nested brackets": f'{FIRST[:-1]}, "x": {"[" * 5_000}{"]" * 5_000}}}\n'.encode(),
+    "thousands of digits": f'{FIRST[:-1]}, "x": [{"1" * 5_000}, -{"1" * 5_000}]}}\n'.encode(),
+    "half of a surrogate pair": FIRST.encode()[:-1] + b', "x": "\\ud83d"}\n',
+}
+USUAL = [
+    *(f"{FIRST}{end}{SECOND}{end}".encode() for end in ("\n", "\r\n")),
+    f"{FIRST}\n{SECOND}".encode(),
+    FIRST.encode(),
+]
+
+
+@pytest.mark.parametrize("block", [*UNUSUAL.values(), *USUAL], ids=[*UNUSUAL, "LF", "CRLF", "no newline", "one line"])
+def test_a_block_has_the_comments_of_its_lines(block):
+    broken = BrokenLines()
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    rows = [row for row, _ in dumps.parse_lines(Path("RC"), 1, memoryview(block), False, PAPER, broken)]
+    table = dumps.BlockParser(False, PAPER).parse(memoryview(block), lines)
+    assert len(rows) + broken.counts.total() == lines
+    if block in USUAL:
+        assert table is not None
+    if table is not None:
+        assert [tuple(row.values()) for row in table.to_pylist()] == rows and not broken.counts
+
+
+def test_a_dump_of_only_a_byte_order_mark_has_no_comment(tmp_path):
+    (tmp_path / "RC_2001-01.jsonl").write_bytes(b"\xef\xbb\xbf")
+    assert list(files.read_blocks(tmp_path / "RC_2001-01.jsonl", (".jsonl",))) == []

@@ -13,7 +13,7 @@ from backports import zstd
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
-from data_scripts.read import files, json_limits
+from data_scripts.read import files, json_streams
 from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import BrokenLines, read_lines
 from data_scripts.read.messages import ChatLog
@@ -40,14 +40,14 @@ def refusal(path: Path) -> str:
 @pytest.mark.parametrize(
     ("value", "reason"),
     [
-        ("[" * 40_000 + "]" * 40_000, "more than 500 arrays and objects within each other"),
-        ('{"a":' * 40_000 + "1" + "}" * 40_000, "more than 500 arrays and objects within each other"),
-        ("1" * 5_000, "more than 1,000 digits in a number"),
-        ("-" + "1" * 70_000, "more than 1,000 digits in a number"),
+        ("[" * 40_000 + "]" * 40_000, "too many arrays and objects within each other"),
+        ('{"a":' * 40_000 + "1" + "}" * 40_000, "too many arrays and objects within each other"),
+        ("1" * 5_000, "too many digits in a number"),
+        ("-" + "1" * 600_000, "too many digits in a number"),
     ],
     ids=["arrays", "objects", "integer", "longer than a chunk"],
 )
-def test_json_that_ijson_cannot_read_safely_is_refused(tmp_path, form, value, reason):
+def test_json_that_exceeds_pythons_limits_is_refused(tmp_path, form, value, reason):
     path = tmp_path / "chats.json"
     # On several lines, so that the file is not one of JSON lines.
     path.write_text((form % (PAIR % value)).replace(", ", ",\n"), encoding="utf-8")
@@ -63,50 +63,11 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
     assert broken.counts == {"not JSON": 2}
 
 
-@pytest.mark.parametrize("size", [3, 7, 1 << 16])
-def test_brackets_digits_and_escapes_in_strings_do_not_count(tmp_path, monkeypatch, size):
-    texts = [
-        "[" * 3_000,
-        "{" * 3_000,
-        "1" * 9_000,
-        '\\"[{' * 900,
-        "\\" * 901,
-        "\\",
-        '"',
-        "",
-        "é[" * 600,
-        "a\\\n[" * 600,
-    ]
-    content = json.dumps([{"input": text, "response": [[text]]} for text in texts], ensure_ascii=False).encode()
-    path = tmp_path / "chats.json"
-    path.write_bytes(content)
-    with path.open("rb") as raw:
-        stream = json_limits.LimitedStream(raw, str(path), 1)
-        assert b"".join(iter(lambda: stream.read(size), b"")) == content
-    assert (stream.depth, stream.in_string) == (0, False)
-
-
-@pytest.mark.parametrize("size", [1, 3, 1 << 16])
-def test_the_depth_and_the_digits_are_exact_in_chunks_of_any_size(tmp_path, size):
-    def accepted(content: str) -> bool:
-        path = tmp_path / "a.json"
-        path.write_text(content, encoding="utf-8")
-        with path.open("rb") as raw:
-            stream = json_limits.LimitedStream(raw, str(path), 1)
-            try:
-                return all(iter(lambda: stream.read(size), b""))
-            except InputError:
-                return False
-
-    assert accepted('["]",' + "[" * 499 + "]" * 500) and not accepted('["]",' + "[" * 500 + "]" * 501)
-    assert accepted(f'["7", {"7" * 1_000}]') and not accepted(f'["7", {"7" * 1_001}]')
-
-
 @pytest.mark.parametrize("suffix", PACKERS)
 @pytest.mark.parametrize("form", [".jsonl", ".tsv", ".csv", ".json", "array.json"])
 def test_a_line_or_record_that_unpacks_to_gigabytes_is_refused(tmp_path, monkeypatch, form, suffix):
     monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 21)
-    monkeypatch.setattr(json_limits, "MAX_LINE_BYTES", 1 << 21)
+    monkeypatch.setattr(json_streams, "MAX_LINE_BYTES", 1 << 21)
     text = "a" * (1 << 23)
     content = {".json": '{"input":\n"%s"}', "array.json": '[{"input": "%s"}]'}.get(form, "%s") % text
     path = tmp_path / f"bomb{form}{suffix}"
@@ -134,7 +95,7 @@ def test_coco_with_a_number_of_thousands_of_digits_is_refused(tmp_path, capsys):
     path = tmp_path / "captions_train2017.json"
     path.write_text('{"annotations": [{"image_id": %s, "caption": "A dog."}]}' % ("1" * 5_000))
     assert main(["captions", str(path), "-o", str(tmp_path / "out")]) == 2
-    assert "captions_train2017.json: more than 1,000 digits in a number" in capsys.readouterr().err
+    assert "captions_train2017.json: too many digits in a number" in capsys.readouterr().err
 
 
 def slack(path: Path, **options) -> Path:

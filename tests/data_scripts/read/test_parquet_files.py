@@ -1,5 +1,6 @@
 """Files of a few hundred bytes that hold gigabytes are read in bounded memory, or refused."""
 
+import io
 import json
 import random
 import subprocess
@@ -11,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
+from data_scripts.errors import InputError
 from data_scripts.read import parquet_files
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches, check_row_groups
@@ -181,3 +183,48 @@ def test_datasets_with_values_that_python_cannot_represent_are_refused(tmp_path,
     pq.write_table(pa.table(dict.fromkeys(names, column[kind])), tmp_path / "train.parquet")
     assert main([command, str(tmp_path / "train.parquet"), "-o", str(tmp_path / "out")]) == 2
     assert "train.parquet, split train: one of the rows after row 0 cannot be read" in capsys.readouterr().err
+
+
+def test_a_footer_with_any_byte_changed_is_read_or_refused(tmp_path):
+    """pyarrow ends the process when it describes a column whose histograms have the wrong lengths."""
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a"], "more": [["b"]]}), path, use_dictionary=False, store_schema=False)
+    content = path.read_bytes()
+    footer = len(content) - 8 - int.from_bytes(content[-8:-4], "little")
+    outcomes = set()
+    for index in range(footer, len(content) - 8):
+        path.write_bytes(content[:index] + bytes([content[index] ^ 1]) + content[index + 1 :])
+        try:
+            outcomes.add(sum(map(len, bounded_batches(path))))
+        except (ParquetSizeError, *parquet_files.UNREADABLE):
+            outcomes.add("refused")
+    assert outcomes >= {1, "refused"}
+
+
+HEADERS = {
+    "a size that is a struct": bytes([0x2C, 0x00, 0x00]),
+    "a data page's header that is a number": bytes([0x15, 0x00, 0x15, 0x02, 0x15, 0x02, 0x25, 0x02, 0x00]),
+    "a text beyond the largest offset": bytes([0x18, *[0xFF] * 9, 0x01]),
+    "an integer of many bytes": bytes([0x15, *[0xFF] * 20]),
+    "an unknown type": bytes([0x1D]),
+    "nothing": b"",
+}
+
+
+@pytest.mark.parametrize("header", HEADERS.values(), ids=HEADERS)
+def test_a_pages_header_of_other_types_is_refused(tmp_path, header):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"text": ["a"]}), path, use_dictionary=False, compression="none")
+    with pq.ParquetFile(path) as file:
+        leaf = file.schema.column(0)
+    chunk = {parquet_files._DATA_OFFSET: 0, parquet_files._VALUES: 1, parquet_files._BYTES: 100}
+    with pytest.raises(ParquetSizeError, match="header"):
+        parquet_files._read_column(io.BytesIO(header), chunk, leaf)
+
+
+def test_names_of_columns_that_are_not_utf8_are_refused(tmp_path):
+    path = tmp_path / "a.parquet"
+    pq.write_table(pa.table({"input": ["a"], "response": ["b"]}), path, store_schema=False)
+    path.write_bytes(path.read_bytes().replace(b"input", b"in\x91ut"))
+    with pytest.raises(InputError, match=r"a.parquet: not a readable Parquet file"):
+        read_records(path, BrokenLines())

@@ -351,3 +351,10 @@ def test_real_dev_and_test_have_the_rows_that_a_plain_reader_counts(data_dir: Pa
         names = splits[split].features["label"].names
         assert Counter(names[label] for label in splits[split]["label"]) == gold
     assert len(splits["train"]) == 21_605
+
+
+@pytest.mark.parametrize("name", ["dev.txt.gz", "dev.csv.gz", "dev.jsonl.gz"])
+def test_an_archive_of_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b""))
+    with pytest.raises(InputError, match=name):
+        load_nli(str(tmp_path / name))

@@ -41,6 +41,9 @@ def test_a_rating_in_any_spelling_becomes_the_score(tmp_path: Path) -> None:
         "validation": [("One, two.", "1 2.", 0.25), ("Three.", "3.", None)],
         "test": [("One?", "1?", 1.0)],
     }
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    scored = {split: (report[split]["pairs"], report[split]["with a score"]) for split in report}
+    assert scored == {"train": (2, 2), "validation": (2, 1), "test": (1, 1)}
 
 
 def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,3 +101,11 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
 def test_real_pairs_have_the_number_of_their_lines(data_dir: Path, tmp_path: Path) -> None:
     rows: Any = run(tmp_path, data_dir / "more" / "paraphrase" / "quora_20k.tsv.xz")["train"]
     assert len(rows) == 20_000 and sum(score for _, _, score in rows) == 10_000  # balanced
+
+
+@pytest.mark.parametrize("score", ["1" + "0" * 400, "1e39", "-1e39"])
+def test_a_score_that_float32_cannot_hold_is_refused(tmp_path: Path, capsys: Any, score: str) -> None:
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(f'{{"a": "One.", "b": "1.", "score": {score}}}\n')
+    assert main(["paraphrases", str(file), "-o", str(tmp_path / "out")]) == 2
+    assert "pairs.jsonl:1: score " in capsys.readouterr().err

@@ -1,6 +1,7 @@
 import bz2
 import html
 import json
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 import datasets
@@ -157,6 +158,9 @@ def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
         comment("e", "t1_unknown"),
         comment("f", "t1_a", author="HelpfulBot"),
         comment("g", "t1_a", body="these are the words of b"),
+        comment("h", "t3_a"),  # answers a submission that has the id of a comment
+        comment("i", "t1_i"),
+        comment("j", "t1_b"),  # of the two comments b, only one is answered
     )
     assert run(dump, "--output", tmp_path / "out") == 0
     counts = report(tmp_path / "out")
@@ -164,16 +168,19 @@ def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
         "id seen before": 1,
         "deleted or empty": 1,
         "author contains bot": 1,
-        "kept": 5,
+        "kept": 8,
     }
     assert counts["kept comments"] == {
-        "replies to a submission": 1,
-        "replies to themselves": 0,
+        "replies to a submission": 2,
+        "replies to themselves": 1,
         "comment replied to is not in the dumps": 1,
         "comment replied to was removed": 1,
-        "pair": 2,
+        "pair": 3,
     }
-    assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+    assert counts["pairs"] == {"repeated in their thread": 1, "written": 2}
+    words = "these are the words of"
+    found = {(row["input"], row["response"]) for row in read(tmp_path / "out")}
+    assert found == {(f"{words} a", f"{words} b"), (f"{words} b", f"{words} j")}
 
 
 def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_files(tmp_path):
@@ -348,7 +355,8 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
     options = "--output", tmp_path / "out", "--workers", 2, "--comments", tmp_path / "comments"
     assert run(*truncated(tmp_path / "in"), good, *options) == 2
     assert "RC_1.bz2: the archive is truncated" in capsys.readouterr().err
-    assert [path.name for path in (tmp_path / "comments").iterdir()] == ["RC_2.parquet"]
+    assert sorted(path.name for path in (tmp_path / "comments").iterdir()) == ["RC_2.parquet", "SHA256SUMS"]
+    assert "RC_2.parquet" in (tmp_path / "comments" / "SHA256SUMS").read_text()  # so that the next run uses it
 
 
 def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
@@ -453,3 +461,29 @@ def test_a_user_s_file_in_the_folder_of_comments_is_not_replaced(tmp_path):
             comments.convert_dumps([dump], [output], BrokenLines(), workers=1)
         assert output.read_bytes() == before
     assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+def test_a_damaged_file_of_comments_is_named_and_converted_again(tmp_path, capsys):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    options = "--comments", tmp_path / "kept", "--filters", "none"
+    assert run(dump, "--output", tmp_path / "first", *options) == 0
+    file = tmp_path / "kept" / "RC_1.parquet"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    capsys.readouterr()
+    assert run(file, "--output", tmp_path / "second", "--filters", "none") == 2
+    assert "RC_1.parquet: has changed since it was written" in capsys.readouterr().err
+    assert run(dump, "--output", tmp_path / "second", *options) == 0
+    assert "RC_1.parquet has changed since it was written" in capsys.readouterr().err
+    assert file.read_bytes() == whole and read(tmp_path / "second") == read(tmp_path / "first") != []
+
+
+def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "wait", fail)
+    dumps = [write_dump(tmp_path / f"RC_{month}.bz2", comment("a")) for month in (1, 2)]
+    assert run(*dumps, "--output", tmp_path / "out", "--workers", 2) == 2
+    assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err

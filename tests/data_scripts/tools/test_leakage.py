@@ -27,6 +27,8 @@ def test_texts_that_differ_only_in_form_are_equal(one, other):
 
 def test_texts_with_different_words_differ():
     assert normalize_text("a man is riding") != normalize_text("a man was riding")
+    assert normalize_text("no where") != normalize_text("nowhere")
+    assert normalize_text(" It's  RAINING,\tno_where – ") == "it s raining no where"
 
 
 def test_removed_rows_equal_those_of_a_brute_force_comparison():
@@ -186,6 +188,26 @@ def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
         "removed": report["rows"]["removed"]
     } == counts
     assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
+
+
+def test_examples_are_named_by_their_rows_in_all_files(tmp_path):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    leaked = {3, 2_500, 4_700, 6_900, 7_000, 8_999, 9_000}  # numbered from 1; two files, batches of 2,000 rows
+    texts = [f"leaked {row}" if row in leaked else f"text {row}" for row in range(1, 9_001)]
+    for number, start in enumerate((0, 4_600)):
+        part = Dataset.from_dict({"text": texts[start : start + 4_600]})
+        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
+    against = write(
+        tmp_path / "questions",
+        test={"question": [f"leaked {row}" for row in leaked]},
+        train_2={"question": texts},
+        dev={"question": ["leaked 3"]},
+    )
+    assert main(["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]) == 0
+    sets = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"]
+    assert [example["row"] for example in sets["mine test"]["examples"]] == sorted(leaked)[:5]
+    assert {name: found["rows"] for name, found in sets.items()} == {"mine test": len(leaked), "mine dev": 1}
 
 
 def test_without_an_output_nothing_is_written(tmp_path, stsb, capsys):

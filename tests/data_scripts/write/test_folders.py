@@ -1,4 +1,5 @@
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -27,8 +28,11 @@ def contents(folder: Path) -> dict[str, str]:
 
 
 def expected(text: str) -> dict[str, str]:
-    record = {"kind": "dataset", "files": ["nli/train.parquet", "report.json"]}
-    return {"report.json": text, "nli/train.parquet": text, RECORD: json.dumps(record, indent=1) + "\n"}
+    record = {"kind": "dataset", "files": ["SHA256SUMS", "nli/train.parquet", "report.json"]}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    checksums = f"{digest}  nli/train.parquet\n{digest}  report.json\n"
+    files = {"report.json": text, "nli/train.parquet": text, "SHA256SUMS": checksums}
+    return {**files, RECORD: json.dumps(record, indent=1) + "\n"}
 
 
 def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
@@ -37,7 +41,7 @@ def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
         (folder / "report.json").write_text("{}")
         (scratch / "spill").write_text("")
         assert not output.exists()
-    assert sorted(file.name for file in output.iterdir()) == [RECORD, "report.json"]
+    assert sorted(file.name for file in output.iterdir()) == [RECORD, "SHA256SUMS", "report.json"]
     assert [file.name for file in output.parent.iterdir()] == ["pairs"]
 
 

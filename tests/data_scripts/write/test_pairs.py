@@ -31,6 +31,7 @@ from data_scripts.write import shards
 from data_scripts.write.options import add_output_arguments
 from data_scripts.write.pairs import write_pairs
 from data_scripts.write.splits import hash_splits
+from data_scripts.write.statistics import quantile
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
 Pair = tuple[str, str, str, str]
@@ -90,6 +91,14 @@ def test_split_is_the_hash_of_the_thread_modulo_100():
     assert [SPLITS[index] for index in hash_splits(keys)] == list(map(split_of, keys))
 
 
+def test_the_random_split_is_the_hash_of_both_texts_of_a_pair(tmp_path):
+    pairs = [(f"input {number % 40}", f"response {number % 23}", "t1", "s") for number in range(300)]
+    written(tmp_path / "out", pairs, "--split", "random")
+    found = {split: {pair[:2] for pair in part} for split, part in rows(tmp_path / "out").items()}
+    expected = {split: {pair[:2] for pair in pairs if split_of("\t".join(pair[:2])) == split} for split in SPLITS}
+    assert found == expected and all(expected.values())
+
+
 @pytest.mark.parametrize("batch", [1, 7, 100_000])
 def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_path, monkeypatch, batch):
     monkeypatch.setattr(shards, "BATCH_ROWS", batch)
@@ -125,6 +134,15 @@ def test_statistics_equal_a_plain_count_for_any_batch_size(tmp_path, monkeypatch
     assert reports[0]["characters"]["response, median"] == median
 
 
+def test_quantiles_of_counted_values_equal_those_of_numpy():
+    random = np.random.default_rng(0)
+    for size in (1, 2, 3, 10, 999):
+        values = random.integers(0, 30, size)
+        for share in (0.5, 0.95):
+            expected = int(np.quantile(values, share, method="inverted_cdf"))
+            assert quantile(np.bincount(values, minlength=40), share) == expected
+
+
 def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
     monkeypatch.setattr(shards, "BATCH_ROWS", 10)
     monkeypatch.setattr(shards, "SHARD_BYTES", 2_000)
@@ -133,6 +151,11 @@ def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
     train = sorted(path.name for path in (tmp_path / "out").glob("train-*"))
     assert len(train) > 5
     assert train == [f"train-{number:05d}-of-{len(train):05d}.parquet" for number in range(len(train))]
+    sizes = [
+        sum(len(value) + shards.OFFSET_BYTES for row in pq.read_table(path).to_pylist() for value in row.values())
+        for path in sorted((tmp_path / "out").glob("train-*"))
+    ]
+    assert all(2_000 <= size < 2_600 for size in sizes[:-1])  # one row group of ten pairs at most beyond the limit
     loaded = datasets.load_dataset(str(tmp_path / "out"))
     assert {split: len(loaded[split]) for split in loaded} == {s: n for s, n in report["splits"].items() if n}
     assert len(load_pairs(str(tmp_path / "out"))["train"]) == report["splits"]["train"]

@@ -313,7 +313,7 @@ def damage(kind: str, path: Path) -> None:
         ("truncated", " cannot be read as a Parquet file ("),
         ("garbage", " cannot be read as a Parquet file ("),
         ("empty", " cannot be read as a Parquet file ("),
-        ("page", ": row group 1, column text: a page's header cannot be read; download the file again"),
+        ("page", ": row group 1, column text: a header cannot be read; download the file again"),
         ("not UTF-8", " cannot be read as a Parquet file ("),
         ("null", ", row 2: column 'text' holds None, which is not text: choose another column, or remove the row"),
         ("bytes", ", row 1: column 'text' holds b'hello', which is not text"),

@@ -1,7 +1,6 @@
 import copy
 import os
 import re
-import subprocess
 import sys
 import time
 from pathlib import Path
@@ -17,6 +16,7 @@ from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 from modeling_convsim.encoding import Encoder, hardware
 from modeling_convsim.encoding import encoder as encoder_module
 from modeling_convsim.encoding.__main__ import main
+from tests.forking import run_python
 from tests.modeling_convsim.tiny_models import KINDS, build, pack
 
 TEXTS = ["How old are you?", "", "hello", "the small cat likes the big house , and the dog", "Yes, please!", "zebra"]
@@ -248,9 +248,8 @@ def run(*arguments: object) -> int:
 def test_command_writes_an_array_with_a_row_for_every_line(folder, encoder, tmp_path):
     source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
     source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
-    command = [sys.executable, "-m", "modeling_convsim.encoding", folder, source, "-o", output]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3])
-    assert done.returncode == 0, done.stderr
+    (done,) = run_python([["-m", "modeling_convsim.encoding", folder, source, "-o", output]])
+    assert done.returncode == 0, done.stdout
     assert "wrote 6 vectors of 8 dimensions" in done.stdout
     np.testing.assert_allclose(np.load(output), encoder.encode(TEXTS), atol=1e-6)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy", "texts.txt"]

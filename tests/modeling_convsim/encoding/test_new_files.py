@@ -5,9 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from modeling_convsim.encoding.new_files import new_file
+from modeling_convsim.encoding.new_files import locked, new_file, new_locked_file, write_array
 from modeling_convsim.encoding.vector_files import write_vectors
 from tests.killing import kill_at_each_call
+from tests.limits import file_size_limit
 
 
 def names(folder: Path) -> list[str]:
@@ -60,3 +61,39 @@ def test_killed_at_any_call_it_leaves_the_old_file_or_the_new_one(tmp_path):
     for calls in kill_at_each_call(lambda: write("new")):
         assert (tmp_path / "a.txt").read_text() in ("old", "new"), calls
         write("old")
+
+
+def test_what_a_killed_process_left_of_a_file_is_removed_by_the_next_one(tmp_path):
+    (tmp_path / ".a.npy.0123456789ab.partial").write_text("half")
+    (tmp_path / ".b.npy.0123456789ab.partial").write_text("of another file")
+    write_vectors(tmp_path / "a.npy", ["one"], lambda texts: iter([np.ones((len(list(texts)), 2), np.float32)]))
+    assert names(tmp_path) == [".b.npy.0123456789ab.partial", "a.npy"]
+
+
+def test_a_file_that_another_process_writes_is_not_touched(tmp_path):
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        with locked(tmp_path / "a.npy", "file"):
+            os.write(writing, b"locked")
+            os.read(os.pipe()[0], 1)  # until it is killed
+    os.read(reading, 6)
+    try:
+        with (
+            pytest.raises(ValueError, match=r"a\.npy: another process is writing this file; wait until"),
+            new_locked_file(tmp_path / "a.npy"),
+        ):
+            pass
+    finally:
+        os.kill(child, 9)
+        os.waitpid(child, 0)
+
+
+@pytest.mark.parametrize("missing", [1, 5_000])
+def test_an_array_that_does_not_fit_on_the_disk_is_an_error(tmp_path, missing):
+    """`np.save` is silent if only the last bytes do not fit."""
+    array = np.arange(10_000, dtype=np.float16).reshape(100, 100)
+    write_array(tmp_path / "a.npy", array)
+    assert np.array_equal(np.load(tmp_path / "a.npy"), array)
+    with file_size_limit((tmp_path / "a.npy").stat().st_size - missing), pytest.raises(OSError, match="File too large"):
+        write_array(tmp_path / "b.npy", array)

@@ -100,7 +100,7 @@ def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(np, "save", fail)
+    monkeypatch.setattr(storage, "write_array", fail)
     with pytest.raises(OSError, match=r"index: cannot be written \(No space left on device\); free some disk space"):
         write(index, "new")
     assert text_of(index) == "old" and [path.name for path in index.parent.iterdir()] == ["index"]
@@ -144,5 +144,28 @@ def test_settings_of_an_index_that_was_rebuilt_are_not_written(index):
 
 
 def test_the_marker_is_not_part_of_an_index(index):
-    assert sorted(path.name for path in index.iterdir()) == ["index.json", "replies.parquet", "vectors.npy"]
+    assert sorted(path.name for path in index.iterdir()) == [
+        "SHA256SUMS",
+        "index.json",
+        "replies.parquet",
+        "vectors.npy",
+    ]
     assert not (index / MARKER).exists()
+
+
+@pytest.mark.parametrize("name", ["index.json", "replies.parquet", "vectors.npy"])
+def test_a_damaged_file_is_named(index, name):
+    content = bytearray((index / name).read_bytes())
+    content[-3] ^= 1
+    (index / name).write_bytes(content)
+    with pytest.raises(ValueError, match=rf"cannot open the index .*: {name} is damaged"):
+        read_index(index)
+    (index / "SHA256SUMS").unlink()  # as in an index of an earlier version
+    if name == "vectors.npy":
+        assert read_index(index).replies.texts == ["old"]
+
+
+def test_a_calibrated_index_has_the_checksum_of_its_new_settings(index):
+    calibrated = storage.replace(SETTINGS, calibration=CALIBRATION)
+    write_settings(index, calibrated)
+    assert "index.json" in (index / "SHA256SUMS").read_text() and read_index(index).settings == calibrated

@@ -1,7 +1,8 @@
+import io
 import json
-import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow
@@ -12,8 +13,8 @@ from pyarrow import parquet
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.__main__ import main
-from modeling_convsim.suggestion.calibration import choose_threshold
-from modeling_convsim.suggestion.deduplication import canonical_form, deduplicate
+from modeling_convsim.suggestion.calibration import best_of_sample, choose_threshold
+from modeling_convsim.suggestion.deduplication import canonical_form, deduplicate, drop_near_duplicates
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
@@ -205,6 +206,63 @@ def test_calibration_agrees_with_a_loop_over_the_pairs(candidates, encoder):
     assert (calibration.precision, calibration.coverage) == pytest.approx((reference.precision, reference.coverage))
 
 
+@pytest.mark.parametrize(("limit", "expected"), [(1, [True, False, False, False]), (0.6, [True, True, False, False])])
+def test_the_right_reply_is_a_variant_or_a_near_duplicate_of_the_expected_one(limit, expected):
+    vectors = {"Yes!": [1, 0], "yes": [0, 1], "sure": [0.6, 0.8], "no": [0, -1], "right": [1, 0]}
+    fake = SimpleNamespace(encode=lambda texts: np.array([vectors[text] for text in texts]))
+    index = SimpleNamespace(encoder=fake, duplicate_cosine=limit)
+    pairs = [("Yes!", "yes"), ("sure", "right"), ("no", "right"), ("sure", "no")]
+    assert ReplyIndex._are_same(index, *zip(*pairs, strict=True)).tolist() == expected
+
+
+def test_a_score_equal_to_the_threshold_reaches_it(encoder):
+    index = ReplyIndex.build(encoder, make_texts(60), duplicate_cosine=1)
+    scores = [one.score for one in index.suggest(QUERIES[0], 5)]
+    assert [one.score for one in index.suggest(QUERIES[0], 5, scores[2])] == scores[:3]
+
+
+def test_of_equal_scores_the_smaller_row_is_first(monkeypatch):
+    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", 4)
+    vectors, queries = np.ones((10, 3), np.float32), np.ones((1, 3), np.float32)
+    vectors[6] *= 2
+    scores, rows = exact_search(vectors, queries, 10)
+    assert rows.tolist() == [[6, 0, 1, 2, 3, 4, 5, 7, 8, 9]] and scores.tolist() == [[6] + [3] * 9]
+
+
+def test_the_best_of_a_sample_equals_a_loop_and_a_tie_goes_to_the_expected_vector():
+    generator = np.random.default_rng(1)
+    queries, expected = generator.standard_normal((2, 30, 4)).astype(np.float32)
+    vectors = generator.standard_normal((20, 4)).astype(np.float16)
+    expected[:5] = 9 * queries[:5]  # the best
+    rows, scores = best_of_sample(queries, expected, vectors, 8)
+    samples = np.random.default_rng(0).integers(20, size=(30, 7))
+    for pair, sample in enumerate(samples):
+        pool = [(float(queries[pair] @ expected[pair]), -1)]
+        pool += [(float(queries[pair] @ vectors[row].astype(np.float32)), int(row)) for row in sample]
+        score, row = max(pool)
+        assert rows[pair] == row and scores[pair] == pytest.approx(score, rel=1e-5)
+    assert set(rows[:5]) == {-1} and (rows[5:] >= 0).any()
+    same = np.ones((3, 4), np.float32)
+    assert best_of_sample(same, same, same, 5)[0].tolist() == [-1, -1, -1]
+
+
+def test_the_first_of_equally_frequent_variants_is_shown_with_its_first_answer():
+    replies = deduplicate(["Yes!", "yes", "no", "yes", "Yes!"], ["1", "2", "3", "4", "5"])
+    assert (replies.texts, replies.counts.tolist(), replies.answers) == (["Yes!", "no"], [4, 1], ["1", "3"])
+
+
+def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():
+    embeddings = np.array([[1, 0], [0.6, 0.8], [0, 1], [1, 0]], np.float32)
+    assert drop_near_duplicates(embeddings, np.float32(0.6)) == [0, 2]
+    assert drop_near_duplicates(embeddings, 0.7) == [0, 1]  # 0.6, 0.8 and 0, 1 have a cosine of 0.8
+    assert drop_near_duplicates(embeddings[::-1], 0.9) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(("count", "int8"), [(99_999, False), (100_000, True)])
+def test_large_indexes_are_searched_in_int8(count, int8):
+    assert search.needs_int8(count) is int8
+
+
 def test_replies_below_the_threshold_are_not_suggested(encoder):
     index = ReplyIndex.build(encoder, make_texts(60), duplicate_cosine=1)
     scores = [one.score for one in index.suggest(QUERIES[0], 60)]
@@ -317,15 +375,12 @@ def pairs(tmp_path):
     return path
 
 
-def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys):
+def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys, monkeypatch):
     assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
     assert "40 distinct replies of 40" in capsys.readouterr().out
-    command = [sys.executable, "-m", "modeling_convsim.suggestion", "suggest", tmp_path / "index", "--k", "2"]
-    done = subprocess.run(
-        command, input="hello\nthe dog\n", capture_output=True, text=True, check=False, cwd=Path(__file__).parents[3]
-    )
-    assert done.returncode == 0, done.stderr
-    lines = done.stdout.splitlines()
+    monkeypatch.setattr("sys.stdin", io.StringIO("hello\nthe dog\n"))
+    assert run("suggest", tmp_path / "index", "--k", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
     assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
     assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"

@@ -34,6 +34,7 @@ def test_saved_index_with_a_damaged_vector_is_refused_by_the_command(value, fold
     vectors = np.load(tmp_path / "index" / "vectors.npy")
     vectors[7, 3] = value
     np.save(tmp_path / "index" / "vectors.npy", vectors)
+    (tmp_path / "index" / "SHA256SUMS").unlink()  # as in an index of an earlier version
     capsys.readouterr()
     assert main(["suggest", str(tmp_path / "index"), "hello", "--device", "cpu"]) == 2
     [error] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]

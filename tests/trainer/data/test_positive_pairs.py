@@ -1,6 +1,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 from datasets import Dataset
 
 from trainer.data.positive_pairs import (
@@ -53,6 +54,56 @@ def test_a_caption_is_paired_only_with_captions_of_its_image():
     groups = similar.groups[similar.first].tolist()
     pairs = {(first[0], group) for (first, *_), group in zip(rows_of(similar), groups, strict=True)}
     assert len(pairs) == len(set(groups)) == 3
+
+
+def test_partners_of_a_caption_are_chosen_with_the_seed_among_all_captions_of_its_image():
+    captions = Dataset.from_dict({"group": ["i"] * 5, "caption": list("abcde")})
+    partners = [{(first, second) for first, second, _ in rows_of(caption_pairs(captions, seed))} for seed in range(30)]
+    assert partners[0] == {(first, second) for first, second, _ in rows_of(caption_pairs(captions, 0))}
+    assert set().union(*partners) == {(first, second) for first in "abcde" for second in "abcde" if first != second}
+    assert all(len(pairs) == 5 * 2 for pairs in partners)
+
+
+@pytest.mark.parametrize("side", ["first", "second"])
+def test_a_hard_negative_is_chosen_with_the_seed_among_all_of_a_text(side):
+    pairs = [(text, "a") if side == "second" else ("a", text) for text in "xyz"]
+    rated = paraphrases(("a", "b", 1.0), *((*pair, 0.2) for pair in pairs))
+    chosen = [rows_of(paraphrase_pairs(rated, seed)) for seed in range(30)]
+    assert chosen[0] == rows_of(paraphrase_pairs(rated, 0))
+    assert {row for rows in chosen for row in rows} == {("a", "b", negative) for negative in "xyz"}
+
+
+def test_a_contradicting_hypothesis_is_chosen_with_the_seed_among_all_of_a_premise():
+    pairs = nli(("p", "e", 0), ("p", "n", 1), *(("p", text, 2) for text in "xyz"))
+    chosen = [rows_of(entailment_pairs(pairs, seed)) for seed in range(30)]
+    assert chosen[0] == rows_of(entailment_pairs(pairs, 0))
+    assert {row for rows in chosen for row in rows} == {("p", "e", negative) for negative in "xyz"}
+
+
+def test_hard_negatives_belong_to_the_first_text_of_a_pair_and_neutral_hypotheses_are_none():
+    pairs = nli(("p", "e", 0), ("e", "c", 2), ("q", "f", 0), ("q", "n", 1), ("r", "r", 0))
+    assert rows_of(entailment_pairs(pairs, 0)) == [("p", "e", None), ("q", "f", None)]
+    rated = paraphrases(("a", "b", 1.0), ("b", "x", 0.0), ("c", "d", 1.0), ("y", "c", 0.5))
+    assert rows_of(paraphrase_pairs(rated, 0)) == [("a", "b", None), ("c", "d", "y")]
+    assert paraphrase_pairs(rated, 0).negative[0] == entailment_pairs(pairs, 0).negative[0] == -1
+
+
+def test_a_link_in_either_direction_joins_the_groups():
+    # a -> b <- c and d -> b: no text is reached from every other by following the pairs' direction.
+    similar = paraphrase_pairs(paraphrases(("a", "b", 1), ("c", "b", 1), ("d", "b", 1), ("e", "f", 1)), seed=0)
+    assert groups_of(similar, "a", "b", "c", "d", "e", "f") == [0, 0, 0, 0, 1, 1]
+
+
+def test_a_pair_without_a_score_among_scored_pairs_is_a_paraphrase():
+    similar = paraphrase_pairs(paraphrases(("a", "b", 4), ("c", "d", None), ("e", "f", 2)), seed=0)
+    assert rows_of(similar) == [("a", "b", None), ("c", "d", None)]
+    scored = scored_paraphrase_pairs(paraphrases(("a", "b", 4), ("c", "d", None), ("e", "f", 2)))
+    assert scored is not None and scored.scores.tolist() == [1, 1, 0.5] and len(scored) == 3
+
+
+def test_pairs_whose_scores_are_all_zero_are_no_paraphrases():
+    rated = paraphrases(("a", "b", 0), ("c", "d", 0))
+    assert len(paraphrase_pairs(rated, 0)) == 0 and scored_paraphrase_pairs(rated) is None
 
 
 def test_connected_paraphrases_are_one_group_and_pairs_with_lower_scores_are_hard_negatives():

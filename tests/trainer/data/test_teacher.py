@@ -3,11 +3,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from datasets import Dataset
 
 from data_scripts.errors import InputError
 from trainer.data import teacher as teacher_module
-from trainer.data.teacher import teacher_vectors
+from trainer.data.datasets import RunData
+from trainer.data.teacher import teacher_vectors, texts_to_distill
 
 TEXTS = Dataset.from_dict({"text": ["a", "bb", "ccc", "dddd", "eeeee"]})
 
@@ -34,6 +36,77 @@ def folder(tmp_path, monkeypatch):
 def expected(value: float) -> np.ndarray:
     vectors = np.array([[length, value, 1.0] for length in range(1, 6)])
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+
+
+def test_texts_are_spread_evenly_over_datasets_weighted_by_the_root_of_their_sizes():
+    pairs = {side: [f"{side} {row}" for row in range(100)] for side in ("input", "response")}
+    captions = [f"caption {row}" for row in range(25)]
+    data = RunData({"pairs": Dataset.from_dict(pairs), "captions/c": Dataset.from_dict({"caption": captions})})
+    # Roots 10 and 5 of 15: two thirds of 30 texts from the pairs, half of them from each column.
+    places = [0, 11, 22, 33, 44, 55, 66, 77, 88, 99]
+    expected = [f"{side} {row}" for side in ("input", "response") for row in places]
+    expected += [f"caption {int(row)}" for row in np.linspace(0, 24, 10)]
+    assert texts_to_distill(data, 30)["text"][:] == expected
+    assert len(texts_to_distill(data, 1)) == 3  # at least one text of each column
+    assert len(texts_to_distill(data, 1000)) == 225
+
+
+def test_empty_and_repeated_texts_are_not_distilled():
+    pairs = {"input": ["a", "", "b", "a"], "response": ["b", "c", "", "A"]}
+    data = RunData({"pairs": Dataset.from_dict(pairs)})
+    assert texts_to_distill(data, 100)["text"][:] == ["a", "b", "c", "A"]
+
+
+def test_vectors_are_stored_in_half_precision_and_a_zero_vector_stays_zero(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(Teacher, "encode", lambda self, texts: np.zeros((len(texts), 3), dtype=np.float32))
+    vectors = teacher_vectors(str(folder), TEXTS, tmp_path / "cache")
+    assert vectors.dtype == np.float16 and vectors.shape == (5, 3) and not vectors.any()
+
+
+def counted(monkeypatch) -> list[list[str]]:
+    calls: list[list[str]] = []
+    encode = Teacher.encode
+    monkeypatch.setattr(Teacher, "encode", lambda self, texts: calls.append(texts) or encode(self, texts))
+    return calls
+
+
+def test_texts_are_encoded_in_parts_and_an_interrupted_run_goes_on_after_the_last(folder, tmp_path, monkeypatch):
+    calls, cache = counted(monkeypatch), tmp_path / "cache"
+    vectors = teacher_vectors(str(folder), TEXTS, cache)
+    assert calls == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
+    next(cache.rglob("4.npz")).unlink()
+    np.testing.assert_array_equal(teacher_vectors(str(folder), TEXTS, cache), vectors)
+    assert calls[3:] == [["eeeee"]]
+
+
+def test_the_precision_the_size_of_parts_and_the_names_of_files_are_part_of_the_key(folder, tmp_path, monkeypatch):
+    calls, cache = counted(monkeypatch), tmp_path / "cache"
+    teacher_vectors(str(folder), TEXTS, cache)
+    other = next(dtype for dtype in (torch.bfloat16, torch.float32) if dtype != teacher_module._dtype())
+    with monkeypatch.context() as patch:
+        patch.setattr(teacher_module, "_dtype", lambda: other)
+        teacher_vectors(str(folder), TEXTS, cache)
+    assert len(calls) == 6
+    with monkeypatch.context() as patch:
+        patch.setattr(teacher_module, "CHUNK", 4)
+        assert len(teacher_vectors(str(folder), TEXTS, cache)) == 5
+    assert len(calls) == 8
+    (folder / "a.json").write_text("{}")
+    teacher_vectors(str(folder), TEXTS, cache)
+    (folder / "a.json").rename(folder / "b.json")
+    teacher_vectors(str(folder), TEXTS, cache)
+    assert len(calls) == 14
+    for name in (".gitattributes", "card.md", ".cache/x"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text("not part of the model")
+    teacher_vectors(str(folder), TEXTS, cache)
+    assert len(calls) == 14
+
+
+@pytest.mark.parametrize(("is_fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
+def test_the_teacher_computes_in_bfloat16_where_it_is_fast(is_fast, dtype, monkeypatch):
+    monkeypatch.setattr(teacher_module, "has_fast_bfloat16", lambda device: (is_fast, "why"))
+    assert teacher_module._dtype() == dtype
 
 
 def test_a_retrained_teacher_gives_its_new_vectors_and_an_unchanged_one_is_not_loaded(folder, tmp_path, monkeypatch):

@@ -6,8 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 from datasets import Dataset
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from tests.limits import file_size_limit
+from trainer.data import token_cache
 from trainer.data.token_cache import token_columns
 
 TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see"]
@@ -83,6 +87,43 @@ def test_texts_that_are_divided_differently_have_entries_of_their_own(tiny_token
     assert len(list(tmp_path.iterdir())) == 2
 
 
+def test_no_two_combinations_of_limit_and_format_share_an_entry(dataset, tiny_tokenizer, tmp_path, monkeypatch):
+    combinations = [(5, "12"), (51, "2"), (5, "2"), (51, "12")]
+    for max_tokens, version in combinations:
+        monkeypatch.setattr(token_cache, "_FORMAT", version)
+        token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=max_tokens)
+    assert len(list(tmp_path.iterdir())) == len(combinations)
+
+
+def test_columns_of_the_same_texts_share_an_entry_and_all_others_do_not(dataset, tiny_tokenizer, tmp_path):
+    columns = token_columns(dataset, ["input", "response"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert len(list(tmp_path.iterdir())) == 2
+    np.testing.assert_array_equal(columns["response"].keys, columns["input"].keys[::-1])
+    renamed = Dataset.from_dict({"text": TEXTS})
+    token_columns(renamed, ["text"], tiny_tokenizer, tmp_path, max_tokens=5)
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 5, 6])
+def test_the_tokens_do_not_depend_on_the_texts_that_are_read_at_a_time(
+    dataset, tiny_tokenizer, tmp_path, monkeypatch, chunk
+):
+    monkeypatch.setattr(token_cache, "_CHUNK", chunk)
+    column = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
+    ids, cu_seqlens = column.gather(np.arange(len(TEXTS)))
+    expected = [tiny_tokenizer(text)["input_ids"][:5] for text in TEXTS]
+    assert [ids[a:b].tolist() for a, b in itertools.pairwise(cu_seqlens)] == expected and len(column) == len(TEXTS)
+
+
+def test_ids_beyond_16_bits_are_stored_in_32(tmp_path):
+    words = 2**16 + 1
+    backend = Tokenizer(models.WordLevel({f"w{index}": index for index in range(words)}, unk_token="w0"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend)
+    texts = Dataset.from_dict({"a": [f"w{words - 1}", "w1"]})
+    column = token_columns(texts, ["a"], tokenizer, tmp_path, max_tokens=5)["a"]
+    assert column.ids.dtype == np.int32 and column.gather(np.array([0, 1]))[0].tolist() == [words - 1, 1]
+
+
 def test_a_cache_that_cannot_be_written_is_refused_in_one_line(dataset, tiny_tokenizer, tmp_path):
     (tmp_path / "cache").write_text("a file")
     with pytest.raises(InputError, match=r"cache/.*: cannot be written .*--cache_dir"):
@@ -109,3 +150,9 @@ def test_two_runs_that_build_an_entry_at_once_read_the_same_tokens(tiny_tokenize
         first, second = pool.map(_build, [(texts, copy.deepcopy(tiny_tokenizer), tmp_path) for _ in range(2)])
     assert first == second == _build((texts, tiny_tokenizer, tmp_path / "alone"))
     assert len([path for path in tmp_path.iterdir() if path.name != "alone"]) == 1
+
+
+def test_a_disk_that_is_full_before_the_last_token_is_an_error(tiny_tokenizer, tmp_path):
+    dataset = Dataset.from_dict({"input": ["the old dog runs"] * 100})
+    with file_size_limit(799), pytest.raises(InputError, match="cannot be written"):  # 400 ids of two bytes
+        token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)

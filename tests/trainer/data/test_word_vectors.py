@@ -1,6 +1,10 @@
+import logging
+
 import numpy as np
 import pytest
-from gensim.models import KeyedVectors
+from gensim.models import Doc2Vec, KeyedVectors, Word2Vec
+from tokenizers import Tokenizer
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
@@ -43,15 +47,122 @@ def test_rare_and_unknown_tokens_have_no_vector(column):
     assert not vectors[[0, UNK_TOKEN_ID, 35, 39]].any()
 
 
+def test_a_single_word_has_no_vector_and_texts_of_rare_words_are_refused():
+    often, rare = (
+        TokenColumn(np.full(count, 5, np.uint16), np.arange(count + 1), np.zeros(count)) for count in (40, 3)
+    )
+    assert not train_word_vectors([often], VOCABULARY, 10, seed=0, threads=1).any()
+    with pytest.raises(InputError, match="no word of the texts occurs 5 times or more"):
+        train_word_vectors([rare], VOCABULARY, 10, seed=0, threads=1)
+
+
 def test_vectors_depend_on_the_seed(column):
     first, again, other = (train_word_vectors([column], VOCABULARY, 10, seed=seed, threads=1) for seed in (0, 0, 1))
     np.testing.assert_array_equal(first, again)
     assert (first != other).any()
 
 
+def test_vectors_are_skip_gram_centered_and_normalized(column, monkeypatch):
+    models = []
+    fit = skip_gram.fit
+    monkeypatch.setattr(skip_gram, "fit", lambda model, *rest: models.append(model) or fit(model, *rest))
+    vectors = train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    (model,) = models
+    expected = np.zeros((VOCABULARY, 10))
+    mean = np.mean([model.wv[word] for word in model.wv.index_to_key], axis=0, dtype=np.float64)
+    for word in model.wv.index_to_key:
+        centered = model.wv[word] - mean
+        expected[int(word)] = centered / np.linalg.norm(centered)
+    expected[UNK_TOKEN_ID] = 0
+    np.testing.assert_allclose(vectors, expected, atol=1e-5)
+    settings = ("sg", "hs", "window", "negative", "min_count", "seed", "epochs", "vector_size")
+    assert [getattr(model, name) for name in settings] == [1, 0, 5, 5, 5, 0, 5, 10]
+
+
+def test_frequent_words_are_subsampled_as_in_the_paper(monkeypatch):
+    monkeypatch.undo()
+    assert skip_gram.SKIP_GRAM["sample"] == 1e-4
+
+
+class Fitted(Exception):
+    """Raised in place of training."""
+
+
+def fitted(column: TokenColumn, monkeypatch) -> tuple[Word2Vec, list[str], int]:
+    """The model that would be trained, the names of its words, and the step of its texts."""
+
+    def stop(model, columns, words, step):
+        raise Fitted(model, words, step)
+
+    monkeypatch.setattr(skip_gram, "fit", stop)
+    with pytest.raises(Fitted) as stopped:
+        train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    return stopped.value.args
+
+
+@pytest.mark.parametrize(("passes", "epochs"), [(100.0, 5), (5.0, 5), (3.5, 3), (1.0, 1), (0.2, 1)])
+def test_a_longer_corpus_has_fewer_passes(passes, epochs, column, monkeypatch):
+    monkeypatch.setattr(skip_gram, "PASS_TOKENS", int(passes * 16_000))
+    model, _, _ = fitted(column, monkeypatch)
+    assert model.epochs == epochs
+
+
+@pytest.mark.parametrize(("limit", "step"), [(16_000, 1), (15_999, 2), (8_000, 2), (7_999, 3)])
+def test_texts_are_left_out_if_there_are_more_tokens_than_the_limit(limit, step, column, monkeypatch):
+    monkeypatch.setattr(skip_gram, "MAX_TOKENS", limit)
+    assert fitted(column, monkeypatch)[1:] == (list(map(str, range(VOCABULARY))), step)
+
+
+def test_texts_of_all_columns_are_read_as_words_or_with_their_numbers_as_tags(monkeypatch):
+    columns = [
+        TokenColumn(np.array([1, 2, 3]), np.array([0, 2, 3]), np.zeros(2)),
+        TokenColumn(np.array([0, 1]), np.array([0, 0, 2]), np.zeros(2)),
+    ]
+    read: list[list] = []
+    for kind in (Word2Vec, Doc2Vec):
+        model = kind(vector_size=2, min_count=1, epochs=1)
+        monkeypatch.setattr(
+            kind, "train", lambda self, texts, total_examples, epochs: read.append([list(texts), list(texts)])
+        )
+        skip_gram.fit(model, columns, ["zero", "one", "two", "three"])
+    texts = [["one", "two"], ["three"], [], ["zero", "one"]]
+    assert read[0] == [texts, texts]
+    for documents in read[1]:
+        assert [(document.words, document.tags) for document in documents] == [
+            (words, [number]) for number, words in enumerate(texts)
+        ]
+
+
+def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, tmp_path, monkeypatch):
+    trained = []
+    monkeypatch.setattr(
+        skip_gram,
+        "train_word_vectors",
+        lambda columns, rows, size, seed, threads: trained.append(1) or np.full((rows, size), len(trained)),
+    )
+
+    def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3) -> tuple[int, ...]:
+        result = cached_word_vectors(columns, rows, size, tmp_path, seed=0)
+        return (*result.shape, int(result[0, 0]))
+
+    other = TokenColumn(column.ids, np.arange(0, 8 * 2000 + 1, 16), column.keys[:1000])
+    assert vectors([column]) == (7, 3, 1)
+    assert vectors([column], rows=8) == (8, 3, 2) and vectors([column], size=4) == (7, 4, 3)
+    assert vectors([other]) == (7, 3, 4)
+    assert vectors([column, other]) == (7, 3, 5) and vectors([other, column]) == (7, 3, 6)
+    for number, (name, value) in enumerate([("MAX_TOKENS", 5), ("PASS_TOKENS", 5), ("SKIP_GRAM", {"sg": 0})], start=7):
+        with monkeypatch.context() as patch:
+            patch.setattr(skip_gram, name, value)
+            assert vectors([column]) == (7, 3, number)
+    assert vectors([column]) == (7, 3, 1)
+
+
 def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
+    train, columns = skip_gram.train_word_vectors, []
+    monkeypatch.setattr(skip_gram, "train_word_vectors", lambda read, *rest: columns.extend(read) or train(read, *rest))
     first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path, seed=0)
+    assert len(columns) == 2
     monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("the vectors were trained again"))
     np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path, seed=0), first)
 
@@ -119,6 +230,57 @@ def test_a_capitalized_word_is_used_if_the_exact_word_is_missing(tiny_tokenizer,
     np.testing.assert_array_equal(table[[vocabulary["house"], vocabulary["cat"], 1]], [[1, 0], [0, 1], [0, 0]])
 
 
+def test_the_first_exact_word_and_no_zero_vector_are_used(tiny_tokenizer, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("CAT 9 9\ncat 0 3\ncat 7 7\nDOG 4 0\nDog 8 8\nhouse 0 0\n[PAD] 6 6\n")
+    table, vocabulary = read_word_vectors(path, tiny_tokenizer, 60), tiny_tokenizer.get_vocab()
+    expected = np.zeros((60, 2))
+    # The lengths, 3 and 4, are 3.5 on average; the word of zeros does not count.
+    expected[vocabulary["cat"]], expected[vocabulary["dog"]] = [0, 3 / 3.5], [4 / 3.5, 0]
+    np.testing.assert_allclose(table, expected, rtol=1e-6)
+
+
+def test_vectors_may_have_one_dimension(tiny_tokenizer, tmp_path):
+    path = tmp_path / "glove.txt"
+    path.write_text("7 0.5\ncat 3\ndog -1\n")  # no header: the second value is not a whole number
+    table, vocabulary = read_word_vectors(path, tiny_tokenizer, 60), tiny_tokenizer.get_vocab()
+    assert table.shape == (60, 1) and table[[vocabulary["cat"], vocabulary["dog"]], 0].tolist() == [1.5, -0.5]
+
+
+@pytest.mark.parametrize("name", ["glove.txt", "words.bin"])
+def test_a_word_that_is_not_utf_8_matches_no_token(name, tiny_tokenizer, tmp_path):
+    path = tmp_path / name
+    values = np.array([3, 4], dtype=np.float32).tobytes()
+    path.write_bytes(
+        b"2 2\nca\xff " + values + b"\ncat " + values + b"\n" if name.endswith("bin") else b"ca\xff 1 2\ncat 3 4\n"
+    )
+    table = read_word_vectors(path, tiny_tokenizer, 60)
+    np.testing.assert_allclose(table[tiny_tokenizer.get_vocab()["cat"]], [0.6, 0.8], rtol=1e-6)
+
+
+def test_a_tokenizer_without_normalization_needs_the_exact_word(tiny_tokenizer, tmp_path):
+    backend = Tokenizer.from_str(tiny_tokenizer.backend_tokenizer.to_str())
+    backend.normalizer = None
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    path = tmp_path / "glove.txt"
+    path.write_text("Dog 0 5\ncat 3 4\n")
+    table, vocabulary = read_word_vectors(path, tokenizer, 60), tokenizer.get_vocab()
+    np.testing.assert_allclose(table[vocabulary["cat"]], [0.6, 0.8], rtol=1e-6)
+    assert not table[vocabulary["dog"]].any()
+
+
+def test_gensims_log_is_silent_in_training_and_as_before_after_it(column, monkeypatch):
+    gensim_logger, levels = logging.getLogger("gensim"), []
+    monkeypatch.setattr(gensim_logger, "level", logging.DEBUG)
+    build = skip_gram.Word2Vec.build_vocab
+    monkeypatch.setattr(
+        skip_gram.Word2Vec, "build_vocab",
+        lambda self, texts: levels.append(gensim_logger.level) or build(self, texts),
+    )  # fmt: skip
+    train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+    assert levels == [logging.WARNING] and gensim_logger.level == logging.DEBUG
+
+
 @pytest.mark.parametrize("inner", ["", "model"])
 def test_word_embeddings_of_a_saved_model_are_read(inner, tiny_tokenizer, tmp_path):
     config = ConvSimCbowConfig(vocab_size=len(tiny_tokenizer), embedding_size=6, initializer_range=1.0)
@@ -137,6 +299,7 @@ def test_word_embeddings_of_a_saved_model_are_read(inner, tiny_tokenizer, tmp_pa
         ("words.txt", "2 2\ncat 1 2\ndog 1\n", r"words.txt:3: 1 values after the word, expected 2"),
         ("words.txt", "cat 1 x\n", r"words.txt:1: the vector of 'cat' has a value that is not a number"),
         ("words.txt", "cat 1 nan\n", r"words.txt:1: the vector of 'cat' has a value that is not finite"),
+        ("words.txt", "cat 1e30 1\n", r"words.txt: the lengths of its vectors exceed the range of float32"),
         ("words.txt", "Katze 1 2\n", r"words.txt: has no vector of any of the \d+ tokens"),
         ("words.bin", "no header\n", r"words.bin: cannot be read as word2vec's binary format"),
         ("words.csv", "cat 1 2\n", r"words.csv: unknown kind of file; expected a name that ends in .txt, .vec, .bin"),

@@ -61,7 +61,8 @@ def test_scores_equal_the_formula(scores, formula) -> None:  # type: ignore[no-u
         for query, row in zip(QUERIES, CANDIDATES, strict=True)
     ]
     assert np.count_nonzero(expected) == 5
-    assert scores(QUERIES, DOCUMENTS, CANDIDATES) == pytest.approx(np.array(expected), abs=1e-6)
+    found = scores(QUERIES, DOCUMENTS, CANDIDATES)
+    assert found == pytest.approx(np.array(expected), abs=1e-6) and found.dtype == np.float32
 
 
 @pytest.mark.parametrize("name", BASELINES)

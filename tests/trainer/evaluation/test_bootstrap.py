@@ -10,7 +10,14 @@ from scipy import stats
 from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import cqa, snli, stsb
-from trainer.evaluation.bootstrap import mean_interval, pearson_interval, with_intervals
+from trainer.evaluation import bootstrap
+from trainer.evaluation.bootstrap import (
+    grouped_interval,
+    mean_interval,
+    pearson_by_row,
+    pearson_interval,
+    with_intervals,
+)
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import mean_average_precision
 from trainer.evaluation.response_prediction import summarize as summarize_ranking
@@ -64,6 +71,48 @@ def test_resamples_without_a_correlation_are_ignored() -> None:
 def test_one_item_has_no_interval() -> None:
     with pytest.raises(InputError, match="measured on a single item"):
         mean_interval(np.array([1.0]))
+
+
+def test_intervals_of_published_scores_do_not_change() -> None:
+    """Seed, number of resamples and quantiles are part of published results."""
+    assert mean_interval(np.arange(37) % 5 < 2) == pytest.approx([10 / 37, 22 / 37], abs=1e-12)
+    x = np.arange(25.0)
+    assert pearson_interval(x, np.sin(x) + x / 9) == pytest.approx([0.5469269111218686, 0.825169831618197], abs=1e-9)
+
+
+@pytest.mark.parametrize("items_per_batch", [1_000_000, 5_000, 1])
+def test_an_interval_over_groups_resamples_the_items_of_each_group(
+    monkeypatch: pytest.MonkeyPatch, items_per_batch: int
+) -> None:
+    monkeypatch.setattr(bootstrap, "ITEMS_PER_BATCH", items_per_batch)
+    groups = [np.random.default_rng(seed).normal(seed, 1, size) for seed, size in enumerate((60, 150))]
+    resamples = []
+
+    def statistic(rows: list[np.ndarray]) -> np.ndarray:
+        assert len({len(part) for part in rows}) == 1 and [part.shape[1] for part in rows] == [60, 150]
+        resamples.append([part.copy() for part in rows])
+        return groups[1][rows[1]].mean(1) - groups[0][rows[0]].mean(1)
+
+    interval = grouped_interval(statistic, [60, 150])
+    means = [group.mean() for group in groups]
+    deviation = math.sqrt(sum(group.var() / len(group) for group in groups))
+    expected = means[1] - means[0] + np.array([-1.96, 1.96]) * deviation
+    assert interval == pytest.approx(expected, abs=0.12 * deviation)
+    assert interval == grouped_interval(statistic, [60, 150])
+    for group, size in enumerate((60, 150)):
+        drawn = np.concatenate([parts[group] for parts in resamples])
+        assert len(drawn) == 2 * 1000 and drawn.min() == 0 and drawn.max() == size - 1
+        # With replacement: a resample holds a share of 1 - 1/e of the distinct items, on average.
+        distinct = np.mean([len(set(row)) / size for row in drawn[:1000].tolist()])
+        assert distinct == pytest.approx(1 - (1 - 1 / size) ** size, abs=0.01)
+
+
+def test_pearson_by_row_equals_scipy_and_is_nan_for_a_constant_row() -> None:
+    x, y = np.random.default_rng(0).normal(size=(2, 4, 20))
+    x[2] = 1
+    found = pearson_by_row(x, y)
+    expected = [stats.pearsonr(*rows)[0] for rows in zip(x[[0, 1, 3]], y[[0, 1, 3]], strict=True)]
+    assert found[[0, 1, 3]] == pytest.approx(expected) and math.isnan(found[2])
 
 
 def test_an_interval_follows_its_score() -> None:

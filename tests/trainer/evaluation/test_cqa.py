@@ -1,11 +1,14 @@
 """Subtask B with a model: MAP of the cosines, by hand."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pytest
 from datasets import Dataset
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation.cqa import evaluate_cqa, summarize
+from trainer.evaluation.cqa import EVALUATOR, evaluate_cqa, summarize
+from trainer.evaluation.registry import EvaluationInputs
 
 ROWS = Dataset.from_dict(
     {
@@ -20,6 +23,24 @@ ROWS = Dataset.from_dict(
 def test_map_of_given_scores_by_hand() -> None:
     # a: no, yes, yes -> (1/2 + 2/3) / 2; b: yes, no -> 1.
     assert summarize(np.array([0.9, 0.5, 0.1, 0.3, 0.2]), ROWS) == {"map": pytest.approx((7 / 12 + 1) / 2)}
+
+
+def test_two_questions_with_the_same_text_are_two_queries() -> None:
+    rows = Dataset.from_dict({"query_id": ["a", "a", "b"], "query": ["Why?"] * 3, "relevant": [False, True, True]})
+    # a: no, yes -> 1/2; b: yes -> 1. As one query: no, yes, yes -> (1/2 + 2/3) / 2.
+    assert summarize(np.array([0.9, 0.5, 0.1]), rows)["map"] == 0.75
+
+
+def test_a_baseline_scores_each_row_against_its_own_candidate() -> None:
+    def baseline(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
+        good = {("Where can I swim?", "Is there a pool?"), ("Who sells lamps?", "I need a lamp")}
+        pairs = zip(queries, candidates, strict=True)
+        return np.array([[(query, documents[at]) in good for at in row] for query, row in pairs], float)
+
+    inputs = EvaluationInputs(None, {"dev": ROWS})
+    assert EVALUATOR.evaluate_baseline is not None
+    # a: the pool first, then the barber, then the beach: (1 + 2/3) / 2.
+    assert EVALUATOR.evaluate_baseline(baseline, inputs) == {"dev": {"map": pytest.approx((5 / 6 + 1) / 2)}}
 
 
 def test_a_model_that_finds_the_relevant_questions_scores_one() -> None:

@@ -1,6 +1,6 @@
 """All evaluations of one encoder have the shape of results.json and use the right splits."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,15 @@ import pytest
 from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
-from trainer.evaluation.baselines import bm25_scores
+from trainer.evaluation import sts_tuning
+from trainer.evaluation.baselines import BASELINES, bm25_scores
+from trainer.evaluation.cqa import evaluate_cqa
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.evaluation.response_prediction import build_queries
-from trainer.evaluation.stsb import evaluate_stsb
+from trainer.evaluation.similarity import angular, cosine
+from trainer.evaluation.sts_tuning import EmbeddedPairs
+from trainer.evaluation.stsb import correlation_by_genre, evaluate_stsb
 
 GENRES = ["all", "captions", "forums", "news"]
 
@@ -43,6 +47,54 @@ def test_all_evaluators_on_both_splits_have_the_shape_of_results_json(data: dict
     assert {name: list(part) for name, part in results["cqa"].items()} == {"dev": ["map"], "test2017": ["map"]}
     assert {year: list(sets) for year, sets in results["sts"].items()} == {"2012": ["MSRpar", "OnWN"], "2014": ["OnWN"]}
     assert list(results["sts"]["2014"]["OnWN"]) == ["pearson", "spearman", "pairs"]
+
+
+def test_each_split_is_reported_under_its_own_name(data: dict[str, Any]) -> None:
+    both = evaluate_encoder(FakeEncoder(), data, "both", ["stsb", "cqa"])
+    for task, evaluate, names in (
+        ("stsb", evaluate_stsb, {"dev": "validation", "test": "test"}),
+        ("cqa", evaluate_cqa, {"dev": "validation", "test2017": "test2017"}),
+    ):
+        expected = {name: evaluate(FakeEncoder(), {"": data[task][split]})[""] for name, split in names.items()}
+        assert both[task] == expected and len({str(part) for part in expected.values()}) == 2
+        for split in ("dev", "test"):
+            (name,) = [name for name in names if name.startswith(split)]
+            assert evaluate_encoder(FakeEncoder(), data, split, [task])[task] == {name: expected[name]}
+    assert both["stsb"]["dev"]["all"]["pairs"] == 30
+
+
+def test_a_single_split_is_the_last_one_that_is_requested(data: dict[str, Any]) -> None:
+    for split, name in (("dev", "validation"), ("test", "test"), ("both", "test")):
+        encoder = FakeEncoder()
+        evaluate_encoder(encoder, data, split, ["response_prediction"])
+        assert {text for _, texts in encoder.calls for text in texts} == {
+            *data["pairs"][name]["input"],
+            *data["pairs"][name]["response"],
+        }
+
+
+def test_the_tuned_matrix_is_fitted_to_train_selected_on_dev_and_returned(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def tune(train: EmbeddedPairs, dev: EmbeddedPairs) -> np.ndarray:
+        given.extend([train, dev])
+        return np.diag(np.arange(1, 9)).astype(np.float32)
+
+    monkeypatch.setattr(sts_tuning, "tune", tune)
+    matrices: dict[str, np.ndarray] = {}
+    results = evaluate_encoder(FakeEncoder(), data, "both", ["stsb_tuned"], matrices=matrices)["stsb_tuned"]
+    for pairs, split in zip(given, ("train", "validation"), strict=True):
+        assert (pairs.first == FakeEncoder().encode(data["stsb"][split]["sentence1"])).all()
+        assert (pairs.second == FakeEncoder().encode(data["stsb"][split]["sentence2"])).all()
+        assert pairs.gold.tolist() == data["stsb"][split]["score"]
+    matrix = matrices["stsb_tuned"]
+    assert (matrix == np.diag(np.arange(1, 9))).all()
+    for name, split in (("dev", "validation"), ("test", "test")):
+        rows = data["stsb"][split]
+        u, v = (FakeEncoder().encode(rows[side]) @ matrix.T for side in ("sentence1", "sentence2"))
+        assert results[name] == correlation_by_genre(angular(cosine(u, v)), rows)
 
 
 def test_intervals_are_added_to_unchanged_scores(data: dict[str, Any]) -> None:
@@ -117,6 +169,24 @@ def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) ->
     expected = precision_at_n(scores, np.zeros(120, int))
     assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
     assert list(results["cqa"]) == ["test2017"]
+
+
+def test_a_baseline_gets_the_queries_and_candidates_of_the_encoder(
+    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = []
+
+    def baseline(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
+        given.append((queries, documents, candidates))
+        return np.zeros(candidates.shape)
+
+    monkeypatch.setitem(BASELINES, "given", baseline)
+    evaluate_baseline("given", data, "both", ["response_prediction"], queries=120)
+    rows = data["pairs"]["test"]
+    expected = build_queries(rows["input"][:], rows["response"][:], 120)
+    ((queries, documents, candidates),) = given
+    assert (queries, documents) == (expected.inputs, expected.responses)
+    np.testing.assert_array_equal(candidates, expected.candidates)
 
 
 def test_a_baseline_has_intervals_too(data: dict[str, Any]) -> None:

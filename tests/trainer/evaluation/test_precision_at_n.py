@@ -60,6 +60,11 @@ def test_module_by_class_and_by_path_gives_the_same(from_root: None) -> None:
         assert metric.compute(predictions=scores, references=references) == precision_at_n(scores, references)
 
 
+def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() -> None:
+    scores = [[1 + 1e-12, 1.0], [1.0, 1 + 1e-12]]
+    assert PrecisionAtN().compute(predictions=scores, references=[0, 0], n=[1]) == {"p_at_1": 0.5}
+
+
 @pytest.mark.parametrize(
     ("scores", "references", "n", "message"),
     [

@@ -66,6 +66,12 @@ def test_queries_are_limited_and_stay_in_order() -> None:
     assert set(queries.responses) == {responses[position] for position in positions}
 
 
+def test_a_limit_that_all_pairs_fit_in_changes_nothing() -> None:
+    pairs = conversations(130, 120)
+    assert texts_of(build_queries(*pairs, max_queries=130)) == texts_of(build_queries(*pairs))
+    assert build_queries(*conversations(10_001, 2)).candidates.shape == (10_000, 2)
+
+
 def test_every_system_ranks_the_same_candidates() -> None:
     queries = build_queries(*conversations(120, 110))
     before = queries.candidates.copy()

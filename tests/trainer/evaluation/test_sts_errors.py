@@ -32,6 +32,8 @@ EXAMPLES = [
     ("A dog bites a man.", "A man bites a dog.", 1.5, ["word_order", "high_overlap_low_gold"]),
     ("A dog runs fast.", "A dog runs quickly.", 2.0, ["high_overlap_low_gold"]),
     ("A dog runs fast.", "A dog runs quickly.", 2.1, ["rest"]),
+    ("A dog barks.", "A dog sleeps.", 2.0, ["high_overlap_low_gold"]),  # an overlap of exactly 1/2
+    ("A car.", "A bus.", 4.0, ["low_overlap_high_gold"]),  # an overlap of exactly 1/3
     ("They purchased a vehicle.", "A car was bought.", 4.0, ["low_overlap_high_gold"]),
     ("They purchased a vehicle.", "A car was bought.", 3.9, ["rest"]),
 ]

@@ -1,6 +1,7 @@
 """Tuning one matrix: its objective and gradient in float64, its start, its guarantees, and a planted direction."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from scipy import stats
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import angular, cosine, to_gold_scale
-from trainer.evaluation.sts_tuning import EmbeddedPairs, objective, tune, tune_on_stsb, tuned_scores
+from trainer.evaluation.sts_tuning import EmbeddedPairs, _fit, objective, tune, tune_on_stsb, tuned_scores
 from trainer.evaluation.stsb import evaluate_stsb
 
 SIZE = 5
@@ -105,9 +106,81 @@ def test_dev_is_never_worse_than_untuned(seed: int) -> None:
     assert pearson(tune(misleading, dev), dev) >= pearson(identity, dev)
 
 
-def test_tuning_is_deterministic() -> None:
+def symmetric(seed: int, size: int = SIZE) -> np.ndarray:
+    noise = np.random.default_rng(seed).normal(size=(size, size))
+    return (np.eye(size) + 0.5 * (noise + noise.T)).astype(np.float32)
+
+
+def opposed() -> tuple[EmbeddedPairs, EmbeddedPairs]:
+    """Pairs to train on whose gold is the reverse of that of the dev pairs."""
+    train = planted(40, 0)
+    return EmbeddedPairs(train.first, train.second, 5 - train.gold), planted(30, 1)
+
+
+def fit_with(iterations: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Tune with an optimizer that tries these matrices; returns the one that is selected, and those it got to."""
+    tried, (train, dev) = [], opposed()
+
+    def minimize(loss_and_gradient, start, jac, method, callback, options):  # type: ignore[no-untyped-def]
+        assert (start == np.eye(SIZE).ravel()).all() and jac and options == {"maxiter": 100}
+        for matrix in iterations:
+            tried.append(matrix)
+            try:
+                callback(SimpleNamespace(x=matrix.astype(float).ravel()))
+            except StopIteration:
+                return
+
+    monkeypatch.setattr("scipy.optimize.minimize", minimize)
+    matrix, best = _fit(train, dev, 0.01)
+    assert best == pearson(matrix, dev)
+    return matrix, tried
+
+
+def test_the_iteration_with_the_best_pearson_on_dev_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, dev = opposed()
+    iterations = [symmetric(seed) for seed in range(9)]
+    on_dev, on_train = ([pearson(matrix, pairs) for matrix in iterations] for pairs in (dev, train))
+    assert len({np.argmax(on_dev), np.argmax(on_train), len(iterations) - 1, 0}) == 4  # not the same by chance
+    matrix, tried = fit_with(iterations, monkeypatch)
+    assert len(tried) == 9 and (matrix == iterations[np.argmax(on_dev)]).all()
+
+
+@pytest.mark.parametrize(("gains", "steps"), [([0], 11), ([0, 9], 20), ([0, 10], 21), ([0, 11], 11), ([3, 4], 15)])
+def test_tuning_stops_after_ten_iterations_without_a_gain_on_dev(
+    monkeypatch: pytest.MonkeyPatch, gains: list[int], steps: int
+) -> None:
+    dev = planted(30, 1)
+    ranked = sorted((symmetric(seed) for seed in range(40)), key=lambda matrix: pearson(matrix, dev))
+    iterations = [ranked[1 + gains.index(step)] if step in gains else ranked[0] for step in range(60)]
+    _, tried = fit_with(iterations, monkeypatch)
+    assert len(tried) == steps
+
+
+def test_every_penalty_is_tried_and_the_best_on_dev_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
+    train, dev = planted(40, 0), planted(30, 1)
+    fitted = {0.001: 0.2, 0.003: 0.9, 0.01: 0.5}
+    untuned = pearson(np.eye(SIZE, dtype=np.float32), dev)
+    asked = []
+
+    def fit(given: EmbeddedPairs, selected: EmbeddedPairs, penalty: float) -> tuple[np.ndarray, float]:
+        assert given is train and selected is dev
+        asked.append(penalty)
+        return np.full((SIZE, SIZE), penalty, np.float32), untuned + sign * fitted[penalty]
+
+    monkeypatch.setattr("trainer.evaluation.sts_tuning._fit", fit)
+    sign = 1
+    assert tune(train, dev)[0, 0] == np.float32(0.003) and asked == [0.001, 0.003, 0.01]
+    sign = -1
+    assert (tune(train, dev) == np.eye(SIZE)).all()
+    sign = 0
+    assert (tune(train, dev) == np.eye(SIZE)).all()
+
+
+def test_tuning_is_deterministic_and_its_matrix_symmetric() -> None:
     train, dev = planted(100, 0), planted(50, 1)
-    assert (tune(train, dev) == tune(train, dev)).all()
+    matrix = tune(train, dev)
+    assert (matrix == tune(train, dev)).all()
+    assert abs(matrix - np.eye(SIZE)).max() > 0.05 and matrix == pytest.approx(matrix.T, abs=1e-6)
 
 
 def test_tuning_on_stsb_never_sees_the_test_gold() -> None:

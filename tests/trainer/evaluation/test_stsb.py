@@ -17,7 +17,10 @@ from trainer.evaluation.stsb import Similarity, evaluate_stsb
 def graded_pairs(genres: list[str | None]) -> Dataset:
     rows = range(len(genres))
     scores = [row * 7 % 11 / 2 for row in rows]
-    texts = {name: [f"{name} sentence {row}" for row in rows] for name in ("sentence1", "sentence2")}
+    # A sentence may be in several pairs.
+    texts = {
+        name: [f"{name} sentence {row // step}" for row in rows] for name, step in (("sentence1", 3), ("sentence2", 1))
+    }
     return Dataset.from_dict({**texts, "score": scores, "genre": genres})
 
 
@@ -29,6 +32,7 @@ def test_each_genre_equals_scipy_on_its_pairs(similarity: Similarity) -> None:
     scores = -np.arccos(cosines) if similarity == "angular" else cosines
     result = evaluate_stsb(encoder, {"dev": pairs}, similarity)["dev"]
     assert list(result) == ["all", "captions", "news"]  # a missing genre is absent
+    assert result["all"]["pairs"] == 20
     gold = np.array(pairs["score"])
     for name, rows in (("all", slice(None)), ("captions", slice(0, None, 2)), ("news", slice(1, None, 2))):
         assert result[name]["pearson"] == pytest.approx(stats.pearsonr(scores[rows], gold[rows])[0], abs=1e-6)

@@ -32,6 +32,7 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
@@ -159,6 +160,11 @@ def test_folder_has_code_card_results_and_preset(published):
     assert [result.metric_value for result in card.data.eval_results] == [0.25, 0.75]
 
 
+def test_weights_have_the_permissions_of_the_other_files(published):
+    modes = {path: path.stat().st_mode for path in published.folder.rglob("*") if path.is_file()}
+    assert sum(path.suffix == ".safetensors" for path in modes) > 1 and len(set(modes.values())) == 1
+
+
 def test_weights_are_published_as_float32_and_the_model_is_unchanged(tiny_tokenizer, tmp_path: Path):
     model = make_model("dan", len(tiny_tokenizer)).bfloat16().train()
     folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "model", results={}, settings={})
@@ -189,6 +195,7 @@ def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str,
     expected = embed_all_sides(encoder.model, encoder.tokenizer, TEXTS)
     verify_folder(folder, TEXTS, expected)
     double_a_weight(folder / file)
+    (folder / CHECKSUMS).unlink()
     with pytest.raises(InputError, match=f"was not published: .*{reader}.* differ from those of the trained model"):
         verify_folder(folder, TEXTS, expected)
 
@@ -196,6 +203,7 @@ def test_check_refuses_weights_that_are_not_the_models(dan_run: Path, file: str,
 def test_check_refuses_a_folder_that_pools_tokens_itself(dan_run: Path):
     (dan_run / "model" / "modules.json").unlink()
     (dan_run / "model" / "sentence_bert_config.json").unlink()
+    (dan_run / "model" / CHECKSUMS).unlink()
     with pytest.raises(
         InputError,
         match=r"was not published: the vectors of SentenceTransformer\.encode differ",

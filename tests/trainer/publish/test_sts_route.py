@@ -17,6 +17,7 @@ from transformers import AutoModel
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.conftest import WORDS
 from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close, make_model
 from trainer.evaluation import __main__ as evaluation
@@ -122,6 +123,7 @@ def test_verification_fails_where_the_route_has_another_matrix(tuned_run):
 def test_a_damaged_matrix_is_refused_in_one_line(tuned_run, tmp_path, capsys, damage):
     run = Path(shutil.copytree(tuned_run, tmp_path / "run"))
     path = run / MATRIX_FILE
+    (run / "model" / CHECKSUMS).unlink()
     weight = load_file(path)["linear.weight"]
     if damage == "cut short":
         path.write_bytes(path.read_bytes()[:-20])

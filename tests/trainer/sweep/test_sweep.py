@@ -26,7 +26,7 @@ from trainer.sweep.variations import expand_variations, parse_variation
 
 # Prepares the folder as the trainer does. The seed decides how it ends: 13 fails, 99 takes a minute.
 STAND_IN = """
-import json, os, sys, time
+import atexit, contextlib, json, os, sys, time
 from pathlib import Path
 import numpy as np
 from trainer import command_line
@@ -36,8 +36,9 @@ from trainer.training.run_folder import begin_run, open_folder
 command_line.config_fields = lambda model_type: {"token_dropout", "hidden_sizes"}  # reading them imports torch
 arguments = parse_arguments(sys.argv[1:])
 folder = Path(arguments.output_dir)
-opened = open_folder(folder, arguments)
-opened.__enter__()
+opened = contextlib.ExitStack()
+opened.enter_context(open_folder(folder, arguments))
+atexit.register(opened.close)
 begin_run(folder, arguments)
 print("begun")
 with (folder.parent / "calls.txt").open("a") as calls:

@@ -1,13 +1,19 @@
+from collections.abc import Callable
+
 import numpy as np
+import pytest
 import torch
 from scipy.special import rel_entr, softmax
+from torch import Tensor
 
 from trainer.tasks.losses import (
+    accuracy,
     cosine_ranking,
     false_negatives,
     in_batch_softmax,
     neighbor_cross_entropy,
     similarity_divergence,
+    sum_over_dims,
 )
 
 
@@ -92,3 +98,40 @@ def test_similarity_divergence_is_the_mean_relative_entropy_over_the_other_texts
     loss = similarity_divergence(torch.tensor(cosines), torch.tensor(teacher), 20)
     np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-5)
     assert similarity_divergence(torch.tensor(teacher), torch.tensor(teacher), 20).item() == 0
+
+
+MASK = torch.tensor(np.random.default_rng(9).random((6, 6)) < 0.3) & ~torch.eye(6, dtype=torch.bool)
+LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "in_batch_softmax": lambda scores, _: in_batch_softmax(scores, torch.arange(6), MASK),
+    "neighbor_cross_entropy": lambda scores, _: neighbor_cross_entropy(
+        scores, torch.eye(6, dtype=torch.bool), MASK | torch.eye(6, dtype=torch.bool)
+    ),
+    "cosine_ranking": lambda scores, _: cosine_ranking(scores[0], torch.arange(6) / 5, 20),
+    "similarity_divergence": lambda scores, teacher: similarity_divergence(scores, teacher, 16),
+}
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_of_half_precision_are_computed_in_float32(name):
+    # Multiples of 1/64 have few digits: their products and differences are exact in bfloat16.
+    scores, teacher = torch.tensor(np.random.default_rng(3).integers(-64, 65, (2, 6, 6)) / 64)
+    loss = LOSSES[name](scores.bfloat16(), teacher.bfloat16())
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss.double(), LOSSES[name](scores, teacher).double(), rtol=1e-5, atol=1e-6)
+
+
+def test_accuracy_is_the_share_of_rows_whose_target_has_the_highest_score():
+    scores = torch.tensor([[3.0, 1.0, 2.0], [0.0, -1.0, 5.0], [1.0, 7.0, 0.0], [9.0, 1.0, 1.0]])
+    assert accuracy(scores, torch.tensor([0, 2, 1, 1])).item() == 0.75
+
+
+def test_losses_of_all_sizes_are_added():
+    def score(dims: int | None) -> tuple[Tensor, Tensor]:
+        return torch.tensor({None: 1.0, 8: 20.0, 2: 300.0}[dims]), torch.tensor(float(dims or 0))
+
+    loss, accuracies = sum_over_dims(score, [8, 2])
+    assert loss.item() == 321
+    assert {name: value.item() for name, value in accuracies.items()} == {
+        "accuracy": 0, "accuracy_8": 8, "accuracy_2": 2,
+    }  # fmt: skip
+    assert sum_over_dims(score, [])[0].item() == 1

@@ -151,19 +151,22 @@ def refused(run_trainer, capsys) -> Callable[..., str]:
 
 @pytest.fixture
 def interrupted_at(monkeypatch) -> Callable[[int], AbstractContextManager[None]]:
-    """A context in which a run must be interrupted (Ctrl-C) before it takes a given step."""
+    """A context in which a run must end before it takes a given step, as if it were killed."""
     take_step = TrainingLoop.step
+
+    class Killed(BaseException):
+        pass
 
     @contextmanager
     def interrupt(step: int) -> Iterator[None]:
         def step_or_interrupt(self: TrainingLoop, index: int) -> None:
             if index == step:
-                raise KeyboardInterrupt
+                raise Killed
             take_step(self, index)
 
         with monkeypatch.context() as patch:
             patch.setattr(TrainingLoop, "step", step_or_interrupt)
-            with pytest.raises(KeyboardInterrupt):
+            with pytest.raises(Killed):
                 yield
 
     return interrupt

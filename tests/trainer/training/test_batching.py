@@ -23,6 +23,33 @@ def test_another_seed_gives_different_batches():
     assert any((plan(seed=1).batch(s)[1] != plan(seed=2).batch(s)[1]).any() for s in range(5))
 
 
+def test_the_seed_changes_the_order_of_rows_and_that_of_tasks():
+    alone = [np.concatenate([plan(seed=seed, weights={"a": 1.0}).batch(s)[1] for s in range(5)]) for seed in (1, 2)]
+    assert (alone[0] != alone[1]).any()
+    tasks = [[plan(seed=seed).batch(step)[0] for step in range(50)] for seed in (1, 2)]
+    assert tasks[0] != tasks[1]
+
+
+def test_rows_are_shuffled_differently_in_every_epoch_and_task():
+    rows = {"a": 100, "b": 100}
+    batches = BatchPlan(5, rows, {"a": 0.5, "b": 0.5}, np.full(40, 100))
+    orders = [tuple(batches.batch(step)[1]) for step in range(40)]  # a batch is an epoch
+    assert len(set(orders)) == 40 and tuple(range(100)) not in orders
+
+
+def test_a_run_can_be_repeated_with_another_version():
+    # Batches of an earlier version: a change would make published runs irreproducible.
+    batches = plan(steps=6, rows={"a": 10, "b": 5}, size=4)
+    assert [(task, rows.tolist()) for task, rows in map(batches.batch, range(6))] == [
+        ("b", [1, 3, 0, 4]),
+        ("b", [2, 3, 0, 4]),
+        ("a", [6, 7, 4, 2]),
+        ("a", [5, 0, 9, 8]),
+        ("a", [3, 1, 9, 4]),
+        ("a", [1, 3, 7, 2]),
+    ]
+
+
 def test_every_epoch_reads_each_row_once():
     batches = plan(weights={"a": 1.0}, steps=50)
     read = np.concatenate([batches.batch(step)[1] for step in range(50)])
@@ -46,6 +73,21 @@ def test_tasks_are_sampled_by_their_weights():
     assert share == pytest.approx(0.05, abs=4 * np.sqrt(0.05 * 0.95 / 20_000))
 
 
+def test_weights_are_relative_to_each_other():
+    share, percent = plan(), plan(weights={"a": 75, "b": 25})
+    assert [share.batch(step)[0] for step in range(400)] == [percent.batch(step)[0] for step in range(400)]
+
+
+def test_a_task_is_sampled_if_a_uniform_value_is_at_least_the_sum_of_the_weights_before_it():
+    uniform = np.array([0, 0.74, 0.75, 0.99])
+    assert plan()._sample_tasks(uniform, {"a": 0.75, "b": 0.25}).tolist() == [0, 0, 1, 1]
+
+
+def test_more_rows_than_a_small_integer_can_count_are_read_once():
+    (task, rows) = BatchPlan(0, {"a": 70_000}, {"a": 1}, np.array([70_000])).batch(0)
+    assert task == "a" and (np.sort(rows) == np.arange(70_000)).all()
+
+
 def test_a_longer_run_begins_with_the_same_batches():
     short, long = plan(steps=10), plan(steps=400)
     assert all((short.batch(step)[1] == long.batch(step)[1]).all() for step in range(10))
@@ -62,6 +104,9 @@ def test_the_batch_size_may_change_during_the_run():
 def test_fewer_pairs_than_a_batch_is_refused():
     with pytest.raises(InputError, match="a has 7 training pairs, fewer than a batch of 8"):
         plan(rows={"a": 7, "b": 50})
+    with pytest.raises(InputError, match="a has 7 training pairs, fewer than a batch of 8"):
+        BatchPlan(0, {"a": 7}, {"a": 1}, np.array([4, 8]))
+    assert BatchPlan(0, {"a": 8}, {"a": 1}, np.array([4, 8])).tasks == ["a"]
 
 
 def test_a_task_of_weight_zero_is_never_sampled_and_needs_no_rows():

@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 import pytest
-from datasets import Dataset, DatasetDict, concatenate_datasets
+from datasets import ClassLabel, Dataset, DatasetDict, Value, concatenate_datasets
 
 from trainer.data.datasets import RunData
 from trainer.training.fingerprints import find_changes, fingerprint_inputs
@@ -48,6 +48,18 @@ def _saved(rows: Dataset, folder) -> Dataset:
 )
 def test_a_changed_row_changes_the_fingerprint(tiny_tokenizer, changed):
     assert changes(tiny_tokenizer, Dataset.from_list(changed)) == ["training data of pairs"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda rows: rows.rename_column("label", "labels"),
+        lambda rows: rows.cast_column("label", Value("uint64")),  # the same bytes
+        lambda rows: rows.cast_column("label", ClassLabel(names=["no", "maybe", "yes"])),
+    ],
+)
+def test_another_name_or_type_of_a_column_changes_the_fingerprint(tiny_tokenizer, change):
+    assert changes(tiny_tokenizer, change(Dataset.from_list(ROWS))) == ["training data of pairs"]
 
 
 def test_changed_evaluation_data_are_named_by_split(tiny_tokenizer):

@@ -1,10 +1,11 @@
-"""The log of a run that was killed while it wrote a line, and the first step that is not finite."""
+"""The log of a resumed run, and the first step that is not finite."""
 
 import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 
+from data_scripts.errors import InputError
 from trainer.arguments import Arguments
 from trainer.training.context import RunContext
 from trainer.training.metrics_log import MetricsLog
@@ -16,24 +17,54 @@ def log(tmp_path) -> MetricsLog:
     return MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(cpu=True), tmp_path))
 
 
-@pytest.mark.parametrize(
-    "torn", [b'{"step": 4, "lo', b'{"step', b'{"loss": 1}', b'{"step": null}', b"7", b"\xff\xfe\x00", b"[" * 9999]
-)
-def test_a_torn_last_line_is_dropped_with_a_notice(log, tmp_path, caplog, torn):
-    file = tmp_path / "metrics.jsonl"
-    file.write_bytes(b'{"step": 2}\n{"step": 4}\n{"step": 6}\n' + torn)
-    log.drop_rows_after(4)
-    assert file.read_text() == '{"step": 2}\n{"step": 4}\n'
-    assert "metrics.jsonl, line 4: removed, because it is damaged" in caplog.text and len(caplog.records) == 1
-    log.write({"step": 5})
-    assert file.read_text() == '{"step": 2}\n{"step": 4}\n{"step": 5}\n'
+def test_a_resumed_run_goes_back_to_the_log_of_its_checkpoint(log, tmp_path):
+    checkpoint, file = tmp_path / "checkpoint-4", tmp_path / "metrics.jsonl"
+    checkpoint.mkdir()
+    log.write({"step": 2})
+    losses = {3: 0.1, 4: 1 / 3}
+    for step, loss in losses.items():
+        log.add(step, "snli", {"loss": torch.tensor(loss)})
+    log.save(checkpoint)
+    log.clear()
+    log.write({"step": 6})
+    file.write_bytes(file.read_bytes().replace(b"2", b"3") + b'{"step": 8, "lo')
+    log.load(checkpoint)
+    assert file.read_text() == '{"step": 2}\n'
+    log.add(5, "snli", {"loss": torch.tensor(torch.inf)})
+    assert log.first_step_not_finite() == 5
+    log.clear()
+    log.load(checkpoint)
+    log.add(5, "snli", {"loss": torch.tensor(2.0)})
+    assert log.take_means() == {"snli/loss": float(torch.tensor([*losses.values(), 2.0]).mean())}
 
 
-def test_a_lost_log_does_not_stop_a_resumed_run(log, tmp_path, caplog):
-    log.drop_rows_after(4)
-    assert "metrics.jsonl is missing" in caplog.text
-    log.write({"step": 5})
-    assert (tmp_path / "metrics.jsonl").read_text() == '{"step": 5}\n'
+def test_a_run_of_fewer_processes_is_resumed_by_more(log, tmp_path):
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / "checkpoint-4").mkdir()
+    log.save(tmp_path / "checkpoint-4")
+    (tmp_path / "checkpoint-4" / "metrics_0.json").unlink()
+    log.load(tmp_path / "checkpoint-4")
+    assert log.take_means() == {}
+
+
+def test_a_checkpoint_before_the_first_row_has_an_empty_log(log, tmp_path):
+    (tmp_path / "checkpoint-1").mkdir()
+    log.save(tmp_path / "checkpoint-1")
+    log.write({"step": 2})
+    log.load(tmp_path / "checkpoint-1")
+    assert (tmp_path / "metrics.jsonl").read_text() == ""
+
+
+def test_a_checkpoint_without_a_log_is_refused(log, tmp_path):
+    (tmp_path / "checkpoint-4").mkdir()
+    with pytest.raises(InputError, match=r"resume: .*checkpoint-4 has no metrics\.jsonl: .* --overwrite true"):
+        log.load(tmp_path / "checkpoint-4")
+
+
+def test_a_log_that_cannot_be_written_is_named_in_one_line(log, tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
+        log.write({"step": 2})
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])

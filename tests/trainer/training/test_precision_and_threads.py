@@ -1,12 +1,14 @@
 """The precision of a run's computations and of its saved model, and its number of threads."""
 
 import time
+from contextlib import nullcontext
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from transformers import AutoModel
 
+from data_scripts.errors import InputError
 from tests.trainer.training.tiny_runs import read_results
 from trainer import hardware
 from trainer.training.loop import TrainingLoop
@@ -36,6 +38,22 @@ def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, p
     assert half != full and half == pytest.approx(full, abs=0.01)
     checkpoint = load_file(next(folder.glob("checkpoint-*")) / "model.safetensors")
     assert {value.dtype for value in checkpoint.values()} == {torch.float32}
+
+
+@pytest.mark.parametrize(
+    ("precision", "cpu", "is_sharded", "message"),
+    [
+        ("fp8", False, False, "is fp8; expected no, fp16 or bf16"),
+        ("fp16", True, False, "is fp16, which needs a GPU"),
+        ("fp16", False, True, "is fp16, but the losses of a sharded run cannot be scaled: use bf16 or no"),
+        ("fp16", False, False, ""),
+        ("bf16", False, True, ""),
+        ("no", True, True, ""),
+    ],
+)
+def test_a_precision_that_the_run_cannot_have_is_refused(precision, cpu, is_sharded, message):
+    with pytest.raises(InputError, match=message) if message else nullcontext():
+        hardware._check_precision(precision, cpu, is_sharded)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """Interrupted and resumed runs have the same results as uninterrupted ones."""
 
+import os
 import re
 import shutil
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,27 +14,52 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
 from trainer.training.checkpoints import complete_checkpoint, newest_whole_checkpoint
 from trainer.training.context import Progress
+from trainer.training.loop import TrainingLoop
 from trainer.training.resume import check_unchanged
 from trainer.training.run_folder import list_checkpoints
 
 
-@pytest.mark.parametrize("model_type", ["dan", "transformer"])
-def test_a_resumed_run_has_the_same_final_weights_bit_for_bit(
-    run_trainer, interrupted_at, preset, tiny_transformer, tmp_path, model_type
+def test_a_killed_and_resumed_run_has_the_same_final_weights_bit_for_bit(
+    run_trainer, interrupted_at, preset, tiny_transformer, tmp_path
 ):
-    changes: dict = {"model_type": model_type, "stsb": None}
-    if model_type == "transformer":
-        changes["model_config"] = {**tiny_transformer, "hidden_dropout": 0.2}
+    model = {"model_type": "transformer", "model_config": {**tiny_transformer, "hidden_dropout": 0.2}}
+    changes: dict = {**model, "stsb": None}
     uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
     assert run_trainer(preset(output_dir=str(uninterrupted), **changes)) == 0
     with interrupted_at(6):
         run_trainer(preset(output_dir=str(resumed), **changes))
     assert [path.name for path in resumed.glob("checkpoint-*")] == ["checkpoint-4"]
     assert run_trainer(preset(output_dir=str(resumed), **changes), "--resume", "true") == 0
+    assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
+    assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
+
+
+@pytest.mark.parametrize("step", [2, 7])  # before and after the first evaluation, between two rows of the log
+def test_a_run_that_sigterm_stops_saves_a_checkpoint_and_is_resumed_from_it(
+    run_trainer, preset, tmp_path, monkeypatch, capsys, step
+):
+    changes: dict = {"stsb": None, "log_every": 5}
+    uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
+    assert run_trainer(preset(output_dir=str(uninterrupted), **changes)) == 0
+    take_step = TrainingLoop.step
+
+    def step_and_signal(self: TrainingLoop, index: int) -> None:
+        take_step(self, index)
+        if index + 1 == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(TrainingLoop, "step", step_and_signal)
+        assert run_trainer(preset(output_dir=str(resumed), **changes)) == 143
+    saved = f"checkpoint-{step} is saved: continue with --resume true"
+    assert [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ") and saved in line]
+    assert run_trainer(preset(output_dir=str(resumed), **changes), "--resume", "true") == 0
+    assert [path.name for path in list_checkpoints(resumed)] == [path.name for path in list_checkpoints(uninterrupted)]
     assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
     assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
 
@@ -124,6 +151,8 @@ def test_checkpoints_that_a_resumed_run_may_need_are_kept(tmp_path, caplog):
     assert save(6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]
     (tmp_path / "checkpoint-6" / "weights").write_text("damaged")
     assert newest_whole_checkpoint(tmp_path).name == "checkpoint-4"
+    assert save(6, 6) == ["checkpoint-2", "checkpoint-4", "checkpoint-6"]  # resumed, with the damaged one in place
+    (tmp_path / "checkpoint-6" / "weights").write_text("damaged")
     (tmp_path / "checkpoint-2" / "weights").write_text("damaged")
     with pytest.raises(InputError, match=r"no whole checkpoint \(checkpoint-2: weights has changed"):
         newest_whole_checkpoint(tmp_path)
@@ -137,6 +166,7 @@ def test_a_run_older_than_an_option_is_resumed_with_its_default(run_trainer, ref
     config = tmp_path / "run" / "config.yaml"
     settings = yaml.safe_load(config.read_text())
     config.write_text(yaml.safe_dump({key: value for key, value in settings.items() if key != "matryoshka_dims"}))
+    (tmp_path / "run" / CHECKSUMS).unlink()
     message = refused(preset(max_steps=4, matryoshka_dims=[8]), "--resume", "true")
     assert "matryoshka_dims was [], is [8]" in message
     assert run_trainer(preset(max_steps=4), "--resume", "true") == 0

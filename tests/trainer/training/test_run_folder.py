@@ -3,12 +3,14 @@
 import json
 import os
 import shutil
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
 
 from data_scripts.errors import InputError
 from data_scripts.write.records import RECORD, write_record
+from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.killing import kill_at_each_call
 from trainer.arguments import Arguments
 from trainer.training import checkpoints
@@ -59,7 +61,7 @@ def run(tmp_path) -> Path:
 
 def test_an_overwritten_run_leaves_nothing(run):
     start(run, overwrite=True, seed=7)
-    assert files(run) == [RECORD, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
+    assert files(run) == [RECORD, CHECKSUMS, "config.yaml"] and "seed: 7" in (run / "config.yaml").read_text()
 
 
 @pytest.mark.parametrize("overwrite", [True, False])
@@ -91,7 +93,7 @@ def test_what_the_run_did_not_write_stays(run):
     others = ["replies/index.json", "notes.txt", "checkpoint-best/model.safetensors", "old/model/config.json"]
     add(run, *others)
     start(run, overwrite=True)
-    assert files(run) == sorted([RECORD, "config.yaml", *others])
+    assert files(run) == sorted([RECORD, CHECKSUMS, "config.yaml", *others])
 
 
 @pytest.mark.parametrize("name", ["model/notes.txt", "tokenizer/words.txt", "model/onnx/encoder.onnx"])
@@ -107,7 +109,7 @@ def test_an_export_is_replaced_with_its_model(run):
     add(run, "model/onnx/encoder.onnx")
     write_record(run / "model" / "onnx", "export", ["encoder.onnx"])
     start(run, overwrite=True)
-    assert files(run) == [RECORD, "config.yaml"]
+    assert files(run) == [RECORD, CHECKSUMS, "config.yaml"]
 
 
 def test_a_linked_model_is_unlinked_and_not_deleted(run, tmp_path):
@@ -135,10 +137,26 @@ def test_a_run_without_a_checkpoint_is_replaced_unasked(tmp_path):
     start(tmp_path / "run")
     add(tmp_path / "run", "metrics.jsonl", ".checkpoint-4/model.safetensors", f"{NEW}/tokenizer/tokenizer.json")
     start(tmp_path / "run")
-    assert files(tmp_path / "run") == [RECORD, "config.yaml"]
+    assert files(tmp_path / "run") == [RECORD, CHECKSUMS, "config.yaml"]
     add(tmp_path / "run", "checkpoint-4/model.safetensors")
     with pytest.raises(InputError, match="is not empty"):
         start(tmp_path / "run")
+
+
+def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
+    may_change = "license language resume overwrite trackers log_every push_to_hub hub_model_id cache_dir".split()
+    settings = arguments(run, resume=True)
+    for name, value in asdict(settings).items():
+        others = {bool: not value, list: ["other"], dict: {"other": 1}}
+        changed = replace(settings, **{name: others.get(type(value), "other")})
+        if name in may_change:
+            if name != "resume":
+                with open_folder(run, changed):
+                    pass
+        else:
+            message = rf"settings differ from those of the interrupted run \({name} was "
+            with pytest.raises(InputError, match=message), open_folder(run, changed):
+                pass
 
 
 def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
@@ -146,7 +164,7 @@ def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
         add(run, f"{NEW}/tokenizer/tokenizer.json")
         (run / NEW / "tokenizer" / "tokenizer.json").write_text("new")
         begin_run(run, arguments(run, overwrite=True))
-    assert files(run) == [RECORD, "config.yaml", "tokenizer/tokenizer.json"]
+    assert files(run) == [RECORD, CHECKSUMS, "config.yaml", "tokenizer/tokenizer.json"]
     assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
 
 
@@ -168,14 +186,14 @@ def test_the_lock_of_a_killed_run_does_not_block(run):
     os.waitpid(child, 0)
     with open_folder(run, arguments(run, resume=True)):
         pass
-    assert files(run) == sorted([RECORD, *RUN_FILES])
+    assert files(run) == sorted([RECORD, CHECKSUMS, *RUN_FILES])
 
 
 def test_killed_at_any_call_the_run_can_be_started_again(tmp_path):
     run = tmp_path / "run"
     for calls in kill_at_each_call(lambda: start(run, overwrite=True)):
         start(run, overwrite=True)
-        assert files(run) == [RECORD, "config.yaml"], calls
+        assert files(run) == [RECORD, CHECKSUMS, "config.yaml"], calls
         add(run, "results.json", "model/config.json")
 
 
@@ -197,5 +215,8 @@ def test_the_record_says_what_it_is(run):
 @pytest.mark.parametrize("content", ["", "- a list", "{unclosed"])
 def test_a_run_with_a_damaged_config_is_not_resumed(run, content):
     (run / "config.yaml").write_text(content)
+    with pytest.raises(InputError, match=r"config\.yaml is damaged: its checksum differs"):
+        start(run, resume=True)
+    (run / CHECKSUMS).unlink()
     with pytest.raises(InputError, match=r"config\.yaml: (not readable as YAML|expected the settings of a run)"):
         start(run, resume=True)

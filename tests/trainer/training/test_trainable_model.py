@@ -1,15 +1,23 @@
 """The update of a model with scaled losses (fp16): both optimizers, each gradient unscaled once."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
+from safetensors.torch import load_file
 from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from transformers import AutoTokenizer
 
+from data_scripts.errors import InputError
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from modeling_convsim.encoding.checksums import write_checksums
 from trainer.arguments import Arguments
+from trainer.training.loading import load_pretrained
 from trainer.training.model import build_model
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.trainable_model import TrainableModel
@@ -112,3 +120,142 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
     evaluator = ModelEvaluator(trainable.full, tiny_tokenizer, {}, skip=(), threads=1)
     evaluator.evaluate("dev")
     assert varies()
+
+
+def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
+    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
+    model.get_parameter("encoder.embed_tokens.weight").data[3, 1] = torch.nan
+    model.save_pretrained(tmp_path)
+    arguments = Arguments(initialize_from=str(tmp_path))
+    with pytest.raises(InputError, match=r"initialize_from: the weights encoder\.embed_tokens\.weight .* not finite"):
+        build_model(arguments, tiny_tokenizer)
+    write_checksums(tmp_path, ["config.json"])
+    (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
+    with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
+        build_model(arguments, tiny_tokenizer)
+
+
+def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "trunc')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(InputError, match=r"^tokenizer: .* cannot be loaded: .+$"):
+        load_pretrained(AutoTokenizer, str(tmp_path), "tokenizer")
+
+
+@pytest.fixture
+def full_precision() -> Iterator[Accelerator]:
+    AcceleratorState._reset_state(reset_partial_state=True)
+    yield Accelerator(cpu=True)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+def build(accelerator: Accelerator, **options) -> TrainableModel:
+    return TrainableModel(new_model(), Arguments(learning_rate=RATE, **options), accelerator)
+
+
+def test_sgd_subtracts_each_gradient_times_its_rate_once(full_precision):
+    model, reference = build(full_precision, optimizer="sgd"), new_model()
+    for step, (layers, tables) in enumerate([(0.5, 0.1), (0.2, 3.0)]):
+        model.set_learning_rates(layers=layers, tables=tables)
+        model.backward(loss_of(model.wrapped))
+        model.apply_gradients()
+        assert all(parameter.grad is None for parameter in model.wrapped.parameters())
+        reference.zero_grad()
+        loss_of(reference).backward()
+        held = {id(table) for table in reference.embedding_tables()}
+        with torch.no_grad():
+            for parameter in reference.parameters():
+                if parameter.grad is not None:
+                    parameter -= (tables if id(parameter) in held else layers) * parameter.grad
+        pairs = zip(reference.named_parameters(), model.wrapped.parameters(), strict=True)
+        for (name, expected), actual in pairs:
+            torch.testing.assert_close(actual, expected, msg=lambda text, n=name, s=step: f"step {s}, {n}: {text}")
+
+
+def test_gradients_are_clipped_to_a_joint_norm_before_the_step(full_precision):
+    model, norm = build(full_precision, optimizer="sgd", max_grad_norm=0.01), 0.01
+    model.set_learning_rates(layers=1.0, tables=1.0)
+    before = [parameter.detach().clone() for parameter in model.wrapped.parameters()]
+    model.backward(loss_of(model.wrapped))
+    model.apply_gradients()
+    pairs = zip(before, model.wrapped.parameters(), strict=True)
+    changes = torch.cat([(new.detach() - old).flatten() for old, new in pairs])
+    assert changes.norm().item() == pytest.approx(norm, rel=1e-3)
+
+
+def test_weight_decay_is_that_of_the_options_for_matrices_alone(full_precision):
+    model = build(full_precision, optimizer="adamw", weight_decay=0.25)
+    model.set_learning_rates(layers=0.1, tables=0.1)
+    before = {name: value.detach().clone() for name, value in model.wrapped.named_parameters()}
+    (0.0 * loss_of(model.wrapped)).backward()
+    model.apply_gradients()
+    layers = {name for name in before if name.startswith("encoder.layers")}
+    assert len(layers) == 4
+    for name, value in model.wrapped.named_parameters():
+        expected = before[name] * (1 - 0.1 * 0.25 * (name in layers and name.endswith("weight")))
+        torch.testing.assert_close(value, expected, msg=lambda text, n=name: f"{n}: {text}")
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_one_weight_that_is_not_finite_is_found(full_precision, value):
+    model = build(full_precision)
+    assert model.has_finite_weights()
+    with torch.no_grad():
+        list(model.wrapped.parameters())[-1].view(-1)[-1] = value
+    assert not model.has_finite_weights()
+
+
+def test_a_step_is_measured_by_what_it_exchanges(full_precision):
+    model = build(full_precision)
+    model.backward(loss_of(model.wrapped))
+    size = model.measure_step(2)
+    # A batch of the tokens 1, 2, 3 and 7; its bigrams share 8 buckets. The heads have no gradient.
+    assert size.pairs == 2 and size.layer_parameters == 4 * 4 + 4 + 4 * 3 + 3
+    assert [rows for rows, _ in size.table_rows] == [
+        4,
+        len({(a * 1_000_003 + b) % 2_147_483_647 % 8 for a, b in BIGRAMS}),
+    ]
+    assert size.embedding_values == 2 * 3
+
+
+BIGRAMS = [(3, 3), (3, 7), (1, 2)]
+
+
+@pytest.fixture
+def process_group(tmp_path) -> Iterator[None]:
+    """A group of this process alone."""
+    dist.init_process_group("gloo", init_method=f"file://{tmp_path}/rendezvous", rank=0, world_size=1)
+    yield
+    gc.collect()
+    dist.destroy_process_group()
+
+
+def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, full_precision, tmp_path):
+    def step(model: TrainableModel) -> None:
+        model.backward(loss_of(model.wrapped))
+        model.apply_gradients()
+        model.update_full()
+
+    def weights(model: TrainableModel) -> dict[str, Tensor]:
+        return {name: value.clone() for name, value in model.full.state_dict().items()}
+
+    options = {"optimizer": "adamw", "sharded": True}
+    model, folder = build(full_precision, **options), tmp_path / "saved"
+    assert model.full is not model.wrapped and model.full.response_head is not model.wrapped.response_head
+    step(model)
+    saved = weights(model)
+    model.save(folder)
+    torch.testing.assert_close(load_file(folder / "model.safetensors"), saved)
+    step(model)
+    expected = weights(model)
+    assert any(not saved[name].equal(value) for name, value in expected.items())
+
+    other = build(full_precision, **options)
+    other.load(folder)
+    assert other.has_finite_weights()
+    step(other)  # as if it had never stopped
+    torch.testing.assert_close(weights(other), expected, rtol=0, atol=0)
+    with torch.no_grad():
+        next(p for p in other.wrapped.parameters() if isinstance(p, DTensor)).fill_(torch.nan)
+    assert not other.has_finite_weights()

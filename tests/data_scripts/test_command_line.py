@@ -1,0 +1,66 @@
+"""Signals end a command with one line, and its outputs as they were; both packages have the same function."""
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from data_scripts import command_line
+from data_scripts.write.files import new_file
+from modeling_convsim import command_line as wheel_command_line
+
+BOTH = [command_line.run_stoppable, wheel_command_line.run_stoppable]
+
+
+@pytest.mark.parametrize("run_stoppable", BOTH)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, run_stoppable, number, code):
+    (tmp_path / "pairs").write_text("old")
+
+    def command() -> int:
+        with new_file(tmp_path / "pairs") as temporary:
+            temporary.write_text("half")
+            os.kill(os.getpid(), number)
+            time.sleep(10)
+        return 0
+
+    before = signal.getsignal(number)
+    assert run_stoppable(command) == code
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [f"error: stopped by {number.name}; an output that was not complete was not written"]
+    assert [path.name for path in tmp_path.iterdir()] == ["pairs"] and (tmp_path / "pairs").read_text() == "old"
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("run_stoppable", BOTH)
+def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys, run_stoppable):
+    def command() -> int:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("Query interrupted") from None
+        return 0
+
+    assert run_stoppable(command) == 143
+    assert capsys.readouterr().err.startswith("error: stopped by SIGTERM")
+    with pytest.raises(RuntimeError, match="other"):  # without a signal, an exception passes
+        run_stoppable(lambda: (_ for _ in ()).throw(RuntimeError("other")))
+
+
+@pytest.mark.parametrize("run_stoppable", BOTH)
+def test_worker_processes_end_with_the_command(run_stoppable):
+    context = multiprocessing.get_context("fork")
+    is_running = context.Event()
+    worker = context.Process(target=lambda: is_running.set() or time.sleep(60), daemon=True)
+
+    def command() -> int:
+        worker.start()
+        is_running.wait()
+        os.kill(os.getpid(), signal.SIGTERM)
+        return 0
+
+    assert run_stoppable(command) == 143
+    worker.join(10)
+    assert worker.exitcode == -signal.SIGTERM

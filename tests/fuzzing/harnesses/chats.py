@@ -1,0 +1,184 @@
+"""The export formats of chat programs."""
+
+import io
+import json
+import zipfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tests.fuzzing.invariants import accepts, read_chat
+from tests.fuzzing.registry import harness
+
+SLACK_FILES = ("users.json", "channels.json", "general/2020-01-01.json", "random/2020-01-02.json")
+SLACK: tuple[Any, ...] = (
+    [{"id": "U1", "name": "ada"}, {"id": "U2", "name": "bob"}],
+    [{"id": "C1", "name": "general"}],
+    [
+        {
+            "type": "message",
+            "user": "U1",
+            "ts": "1577880000.000100",
+            "text": "Hello <@U2|bob> see <#C1> <https://a.b|this>",
+        },
+        {
+            "type": "message",
+            "user": "U2",
+            "ts": "1577880060.000100",
+            "text": "hi <@U1>",
+            "thread_ts": "1577880000.000100",
+        },
+        {"type": "message", "subtype": "channel_join", "user": "U2", "ts": "1577880070.0", "text": "joined"},
+    ],
+    [{"type": "message", "user": "U1", "ts": 1577880000, "text": "<!here> a &amp; b", "subtype": "me_message"}],
+)
+DISCORD = {
+    "guild": {"id": "1", "name": "Pets"},
+    "channel": {"id": "2", "name": "cats"},
+    "messages": [
+        {
+            "id": "3",
+            "type": "Default",
+            "timestamp": "2020-01-01T10:00:00.5+00:00",
+            "content": "Hello 😀",
+            "author": {"id": "7", "name": "ada", "discriminator": "0001", "isBot": False},
+        },
+        {
+            "id": "4",
+            "type": "Reply",
+            "timestamp": "2020-01-01T10:01:00+00:00",
+            "content": "hi",
+            "author": {"id": "8", "name": "bob", "discriminator": "0000"},
+            "reference": {"messageId": "3"},
+        },
+        {
+            "id": "5",
+            "type": "ChannelPinnedMessage",
+            "timestamp": "2020-01-01T10:01:00+00:00",
+            "content": "",
+            "author": {"id": "8", "name": "bob"},
+        },
+    ],
+}
+
+
+def _node(name: str, parent: str | None, role: str, text: Any) -> dict[str, Any]:
+    content = {"content_type": "text", "parts": [text]}
+    message = {"author": {"role": role}, "content": content, "metadata": {}, "recipient": "all"}
+    return {"id": name, "parent": parent, "message": message, "children": []}
+
+
+CHATGPT = [
+    {
+        "conversation_id": "c1",
+        "title": "t",
+        "mapping": {
+            "r": {"id": "r", "parent": None, "message": None},
+            "s": _node("s", "r", "system", ""),
+            "a": _node("a", "s", "user", "What is a cat?"),
+            "b": _node("b", "a", "assistant", "An animal."),
+            "c": _node("c", "b", "assistant", {"text": "A small one."}),
+            "d": _node("d", "b", "user", "Thanks \u202eא"),
+        },
+    }
+]
+CONVOKIT = [
+    {
+        "id": "1",
+        "conversation_id": "1",
+        "text": "Who is there?",
+        "speaker": "ada",
+        "reply-to": None,
+        "timestamp": 0,
+        "meta": {},
+        "vectors": [],
+    },
+    {
+        "id": "2",
+        "conversation_id": "1",
+        "text": "Nobody.",
+        "speaker": "bob",
+        "reply-to": "1",
+        "timestamp": 1,
+        "meta": {"x": [1]},
+    },
+]
+OPENAI = [
+    {
+        "messages": [
+            {"role": "system", "content": "Be kind"},
+            {"role": "user", "content": "Hi"},
+            {"role": "assistant", "content": [{"type": "text", "text": "Hello"}, {"type": "image_url"}]},
+            {"role": "assistant", "content": None},
+        ]
+    }
+]
+SHAREGPT = [{"id": "x", "conversations": [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}]}]
+
+
+def as_lines(records: list[Any]) -> bytes:
+    return b"".join(json.dumps(record).encode() + b"\n" for record in records)
+
+
+def _read_as(name: str, content: bytes, folder: Path) -> bool:
+    path = folder / name
+    path.write_bytes(content)
+    return accepts(partial(read_chat, path), path)
+
+
+def _slack_seeds() -> list[bytes]:
+    parts = [json.dumps(content).encode() for content in SLACK]
+    return [b"\x01" + b"\0|".join(parts), b"\x00" + _zipped(parts), b"\x02" + b"\0|".join(parts)]
+
+
+def _zipped(parts: list[bytes]) -> bytes:
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, part in zip(SLACK_FILES, parts, strict=False):
+            file.writestr(zipfile.ZipInfo(name), part)
+    return archive.getvalue()
+
+
+@harness("Slack (.zip, folder)", _slack_seeds)
+def slack(data: bytes, folder: Path) -> bool:
+    """Byte 0 says whether the rest is the .zip, or the files that are packed into it or written to a folder."""
+    kind, parts = data[:1], data[1:].split(b"\0|")[: len(SLACK_FILES)]
+    if kind == b"\x02":
+        root = folder / "export"
+        for name, part in zip(SLACK_FILES, parts, strict=False):
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_bytes(part)
+        return accepts(partial(read_chat, root), root)
+    return _read_as("export.zip", data[1:] if kind == b"\x00" else _zipped(parts), folder)
+
+
+@harness(
+    "Discord (DiscordChatExporter's .json)",
+    lambda: [b"\0" + json.dumps(DISCORD).encode(), b"\1" + json.dumps(DISCORD).encode()],
+)
+def discord(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 reads the export as JSON lines."""
+    return _read_as(("channel.json", "channel.jsonl")[data[:1] > b"\0"], data[1:], folder)
+
+
+@harness("ChatGPT (conversations.json)", lambda: [json.dumps(CHATGPT).encode(), json.dumps(CHATGPT[0]).encode()])
+def chatgpt(data: bytes, folder: Path) -> bool:
+    return _read_as("conversations.json", data, folder)
+
+
+@harness("ConvoKit (utterances.jsonl)", lambda: [as_lines(CONVOKIT)])
+def convokit(data: bytes, folder: Path) -> bool:
+    return _read_as("utterances.jsonl", data, folder)
+
+
+@harness(
+    "messages with roles (OpenAI, ShareGPT; .jsonl, .json)",
+    lambda: [
+        bytes([kind]) + content
+        for records in (OPENAI, SHAREGPT)
+        for kind, content in enumerate((as_lines(records), json.dumps(records).encode()))
+    ],
+)
+def roles(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 reads a .json file."""
+    return _read_as(("chats.jsonl", "chats.json")[data[:1] > b"\0"], data[1:], folder)

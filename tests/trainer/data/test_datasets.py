@@ -1,0 +1,112 @@
+"""No training row holds a sentence of an evaluation split; the share of SNLI is a random sample of what remains."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import pytest
+from datasets import Dataset, DatasetDict
+
+from trainer.data.datasets import DATASET_KINDS, RunData, load_evaluation_data, load_run_data, training_texts
+
+SPLITS = ("train", "validation", "test", "test2017")
+COLUMNS = {
+    "snli": ("premise", "hypothesis"),
+    "stsb": ("sentence1", "sentence2"),
+    "cqa": ("query", "candidate"),
+    "pairs": ("input", "response"),
+    "sts": ("sentence1", "sentence2"),
+}
+# The names in `leakage` of every split that is evaluated.
+EVALUATED = {
+    **{(kind, "validation"): f"{kind} dev" for kind in ("snli", "stsb", "cqa")},
+    **{(kind, split): f"{kind} {split}" for kind in ("snli", "stsb", "cqa") for split in ("test", "test2017")},
+    ("sts", "2012"): "sts 2012 OnWN",
+    ("sts", "2014"): "sts 2014 OnWN",
+}
+
+
+def sentence(kind: str, split: str, column: str, row: int = 0) -> str:
+    return f"The {column} of {kind}, {split}, number {row}."
+
+
+def split_of(kind: str, split: str) -> Dataset:
+    return Dataset.from_dict({name: [sentence(kind, split, name, row) for row in range(3)] for name in COLUMNS[kind]})
+
+
+@pytest.fixture
+def options(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    """Options of a run with every dataset that is evaluated; nothing is read from files."""
+    sources = {kind: DatasetDict({split: split_of(kind, split) for split in SPLITS}) for kind in COLUMNS}
+    sources["sts"] = {year: {"OnWN": split_of("sts", year)} for year in ("2012", "2014")}
+    for name, splits in sources.items():
+        kind = replace(DATASET_KINDS[name], load=lambda source, splits=splits: splits)
+        monkeypatch.setitem(DATASET_KINDS, name, kind)
+    return SimpleNamespace(snli_share=1, seed=0, **{kind: "somewhere" for kind in sources}, nli=None)
+
+
+def train_on(monkeypatch: pytest.MonkeyPatch, kind: str, rows: Dataset) -> None:
+    splits = DATASET_KINDS[kind].load("somewhere")
+    others = {name: split for name, split in splits.items() if name != "train"}
+    loaded = DatasetDict({"train": rows, **others})
+    monkeypatch.setitem(DATASET_KINDS, kind, replace(DATASET_KINDS[kind], load=lambda source: loaded))
+
+
+@pytest.mark.parametrize("side", [0, 1])
+@pytest.mark.parametrize("trained", ["pairs", "snli"])
+def test_each_sentence_of_each_evaluation_split_is_removed_from_the_training_data(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, trained: str, side: int
+) -> None:
+    leaks = [(key, name) for key in EVALUATED for name in COLUMNS[key[0]]]
+    # Sentences of the training splits of other datasets may be trained on, and so may texts of held-out conversations.
+    allowed = [sentence("stsb", "train", "sentence1"), sentence("pairs", "test", "input"), "Nothing of this leaks."]
+    texts = [*(sentence(kind, split, name, 2).upper() for (kind, split), name in leaks), *allowed]
+    other = [f"another text, {number}" for number in range(len(texts))]
+    columns = (texts, other) if side == 0 else (other, texts)
+    train_on(monkeypatch, trained, Dataset.from_dict(dict(zip(COLUMNS[trained], columns, strict=True))))
+    data = load_run_data(options)
+    assert data.training[trained][COLUMNS[trained][side]] == allowed
+    counts = {name: 2 for name in EVALUATED.values()}  # one row for each of both columns
+    assert data.leakage[trained] == {**counts, "removed": len(leaks)}
+
+
+def test_training_splits_are_no_evaluation_data(options: SimpleNamespace) -> None:
+    data = load_run_data(options)
+    assert set(data.training) == {"pairs", "snli"}
+    assert "train" not in data.evaluation["pairs"] and "train" not in data.evaluation["snli"]
+    assert "train" in data.evaluation["stsb"]  # the matrix is tuned on it
+    assert data.leakage["pairs"]["removed"] == data.leakage["snli"]["removed"] == 0
+    assert sorted(training_texts(data)) == sorted(
+        sentence(kind, "train", name, row) for kind in ("pairs", "snli") for row in range(3) for name in COLUMNS[kind]
+    )
+
+
+def test_the_share_of_snli_is_a_random_sample_of_the_remaining_rows(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaked = [sentence("stsb", "test", "sentence1")] * 100
+    remaining = [f"premise {number}" for number in range(201)]
+    rows = Dataset.from_dict({"premise": [*leaked, *remaining], "hypothesis": ["so"] * 301})
+    train_on(monkeypatch, "snli", rows)
+
+    def sample(share: float, seed: int) -> list[str]:
+        options.snli_share, options.seed = share, seed
+        return load_run_data(options).training["snli"]["premise"][:]
+
+    half = sample(0.5, 0)
+    assert len(half) == len(set(half)) == round(201 / 2) and set(half) <= set(remaining)
+    first = sum(int(text.split()[1]) < 100 for text in half)
+    assert 35 <= first <= 65  # 50 expected, standard deviation 3.5
+    assert half == sample(0.5, 0) and set(half) != set(sample(0.5, 1))
+    assert sample(1, 3) == remaining and len(sample(0.25, 0)) == 50
+
+
+def test_evaluation_data_are_read_from_the_source_of_each_dataset(options: SimpleNamespace) -> None:
+    data = load_evaluation_data({"stsb": "a", "cqa": "b"})
+    assert set(data) == {"stsb", "cqa"} and data["cqa"]["validation"]["query"][0].startswith("The query of cqa, val")
+
+
+def test_texts_for_word_vectors_are_in_no_task() -> None:
+    texts = Dataset.from_dict({"text": ["only for word vectors"]})
+    data = RunData({"texts/books": texts, "nli/more": Dataset.from_dict({"premise": ["p"], "hypothesis": ["h"]})})
+    assert sorted(training_texts(data)) == ["h", "p"]
+    assert list(data.named("texts")) == ["books"] and list(data.named("nli")) == ["more"]

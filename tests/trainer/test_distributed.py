@@ -1,0 +1,150 @@
+"""The collectives against formulas: threads stand for the processes of a run, so that no process is started."""
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from trainer import distributed
+from trainer.distributed import average_table_gradients, bytes_received, gather_rows, sum_by_row
+
+
+class ThreadGroup:
+    """Replaces `torch.distributed`: each thread is a process, and a collective waits for all of them."""
+
+    def __init__(self, processes: int) -> None:
+        self.processes, self.own = processes, threading.local()
+        self.given: list[Any] = [None] * processes
+        self.barrier = threading.Barrier(processes, timeout=30)
+        self.collectives: set[str] = set()
+
+    def is_available(self) -> bool:
+        return True
+
+    is_initialized = is_available
+
+    def get_world_size(self) -> int:
+        return self.processes
+
+    def get_rank(self) -> int:
+        return self.own.rank
+
+    def _exchange(self, name: str, tensor: torch.Tensor) -> list[torch.Tensor]:
+        self.collectives.add(name)
+        self.given[self.own.rank] = tensor.clone()
+        self.barrier.wait()
+        given = list(self.given)
+        self.barrier.wait()
+        assert len({part.shape for part in given}) == 1  # as torch demands
+        return given
+
+    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor) -> None:
+        output.copy_(torch.cat(self._exchange("all_gather", tensor)))
+
+    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor) -> None:
+        output.copy_(sum(self._exchange("reduce_scatter", tensor)).chunk(self.processes)[self.own.rank])  # type: ignore[union-attr]
+
+    def all_reduce(self, tensor: torch.Tensor) -> None:
+        tensor.copy_(sum(self._exchange("all_reduce", tensor)))  # type: ignore[arg-type]
+
+    def run(self, function: Callable[[int], Any]) -> list[Any]:
+        """The results of `function` of each rank, called at the same time."""
+        results: list[Any] = [None] * self.processes
+
+        def call(rank: int) -> None:
+            self.own.rank = rank
+            try:
+                results[rank] = function(rank)
+            except BaseException as error:
+                results[rank] = error
+                self.barrier.abort()
+
+        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.processes)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return results
+
+
+@pytest.fixture
+def group(monkeypatch: pytest.MonkeyPatch) -> ThreadGroup:
+    group = ThreadGroup(3)
+    monkeypatch.setattr(distributed, "dist", group)
+    return group
+
+
+def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_summed(group: ThreadGroup) -> None:
+    weights = torch.randn(3, 6, 4, generator=torch.Generator().manual_seed(0))  # of the loss of each rank
+
+    def gather(rank: int) -> tuple[int, torch.Tensor, torch.Tensor]:
+        rows = (torch.arange(8.0).view(2, 4) + 100 * rank).requires_grad_()
+        gathered = gather_rows(rows)
+        (gradient,) = torch.autograd.grad((gathered * weights[rank]).sum(), rows)
+        return distributed.rank(), gathered.detach(), gradient
+
+    expected = torch.cat([torch.arange(8.0).view(2, 4) + 100 * rank for rank in range(3)])
+    for rank, (own, gathered, gradient) in enumerate(group.run(gather)):
+        assert own == rank and gathered.equal(expected)
+        torch.testing.assert_close(gradient, weights.sum(0)[2 * rank : 2 * rank + 2])
+
+
+@pytest.mark.parametrize(("size", "collective"), [(1_000, "all_gather"), (8, "all_reduce")])
+def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers_of_rows(
+    group: ThreadGroup, size: int, collective: str
+) -> None:
+    rows = [[5, 2, 5, 7], [], [2, 7, 3, 3, 1]]
+    generator = torch.Generator().manual_seed(0)
+    values = [torch.randn(len(part), 2, generator=generator) for part in rows]
+    expected = torch.zeros(size, 2)
+    for part, value in zip(rows, values, strict=True):
+        for row, vector in zip(part, value, strict=True):
+            expected[row] += vector / 3
+
+    def average(rank: int) -> tuple[torch.Tensor, list[int]]:
+        table = torch.nn.Parameter(torch.zeros(size, 2))
+        index = torch.tensor([rows[rank]], dtype=torch.long)
+        table.grad = torch.sparse_coo_tensor(index, values[rank], (size, 2), check_invariants=True)
+        unused = torch.nn.Parameter(torch.zeros(size, 2))
+        average_table_gradients([table, unused])
+        assert table.grad is not None and unused.grad is None
+        return table.grad.to_dense(), table.grad.to_sparse().coalesce().indices()[0].unique().tolist()
+
+    for gradient, found in group.run(average):
+        torch.testing.assert_close(gradient, expected)
+        assert found == [1, 2, 3, 5, 7]  # without row 0, which pads
+    assert group.collectives == {"all_gather", collective}
+
+
+def test_a_single_process_changes_nothing() -> None:
+    rows = torch.ones(2, 3, requires_grad=True)
+    assert gather_rows(rows) is rows
+    table = torch.nn.Parameter(torch.zeros(9, 2))
+    table.grad = gradient = torch.sparse_coo_tensor([[4, 4]], torch.ones(2, 2), (9, 2), check_invariants=True)
+    average_table_gradients([table])
+    assert table.grad is gradient
+    assert (distributed.world_size(), distributed.rank()) == (1, 0)
+
+
+@pytest.mark.parametrize("rows", [[], [3], [1, 2, 6], [2, 1], [4, 4], [0, 5, 5]])
+def test_rows_of_a_gradient_are_distinct_sorted_and_summed(rows: list[int]) -> None:
+    values = np.random.default_rng(0).normal(size=(len(rows), 2)).astype(np.float32)
+    expected = np.zeros((7, 2), np.float32)
+    np.add.at(expected, rows, values)
+    index = torch.tensor([rows], dtype=torch.long)
+    summed = sum_by_row(torch.sparse_coo_tensor(index, torch.from_numpy(values), (7, 2), check_invariants=True))
+    assert summed.is_coalesced() and summed.indices()[0].tolist() == sorted(set(rows))
+    np.testing.assert_allclose(summed.to_dense().numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_received_bytes_by_hand(dtype: torch.dtype) -> None:
+    table = torch.zeros(50, 6, dtype=dtype)
+    # Rows of three other processes, each with an id of 8 bytes; or 2 * 3 / 4 of the table.
+    assert bytes_received(4, 10, table) == (3 * 10 * (8 + 6 * dtype.itemsize), 1.5 * 50 * 6 * dtype.itemsize)

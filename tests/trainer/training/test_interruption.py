@@ -1,0 +1,106 @@
+"""Signals stop a run at once, or after the step if they are deferred; messages say how to continue."""
+
+import os
+import signal
+import sys
+import threading
+
+import pytest
+import torch.distributed as dist
+
+from data_scripts.errors import InputError
+from trainer.training import interruption as module
+from trainer.training.interruption import Interrupted, Interruption
+
+
+@pytest.fixture
+def interruption():
+    interruption = Interruption()
+    with interruption.handle_signals():
+        yield interruption
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_stops_the_run_at_once_unless_it_is_deferred(interruption, number, code):
+    with interruption.deferred():
+        assert not interruption.is_requested()
+        os.kill(os.getpid(), number)
+        assert interruption.is_requested()
+    with pytest.raises(Interrupted, match=f"stopped by {number.name}") as stopped:
+        interruption.stop()
+    assert stopped.value.exit_code == code
+    others = Interruption()
+    with others.handle_signals(), pytest.raises(Interrupted) as stopped:
+        os.kill(os.getpid(), number)
+    assert stopped.value.exit_code == code
+
+
+def test_a_repeated_signal_is_the_same_one_and_a_later_one_ends_the_process(interruption, monkeypatch):
+    with pytest.raises(Interrupted):
+        os.kill(os.getpid(), signal.SIGTERM)
+    os.kill(os.getpid(), signal.SIGINT)  # within the seconds in which `accelerate launch` repeats one
+    child = os.fork()
+    if child == 0:
+        monkeypatch.setattr(module, "SAME_SIGNAL_SECONDS", 0.0)
+        os.kill(os.getpid(), signal.SIGTERM)
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+
+
+class Finalized:
+    """Is interrupted while it is deleted, where Python cannot raise."""
+
+    def __del__(self) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_signal_in_a_finalizer_stops_training_later_without_a_traceback(interruption, capfd):
+    object_with_finalizer = Finalized()
+    del object_with_finalizer
+    assert interruption.is_requested() and capfd.readouterr().err == ""
+    with pytest.raises(Interrupted, match="SIGTERM"):
+        interruption.stop()
+
+
+def test_handlers_are_restored_and_other_threads_have_none():
+    before, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    with Interruption().handle_signals():
+        assert signal.getsignal(signal.SIGTERM) is not before
+    assert signal.getsignal(signal.SIGTERM) is before and sys.unraisablehook is hook
+    entered = []
+
+    def enter() -> None:
+        with Interruption().handle_signals():
+            entered.append(signal.getsignal(signal.SIGTERM))
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert entered == [before]
+
+
+def test_the_message_names_the_last_checkpoint_of_this_run_only(interruption, tmp_path):
+    for step in (4, 12):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    message = "has no checkpoint of this run yet: start it again"
+    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
+        raise Interrupted("stopped by SIGTERM", 143)
+    interruption.has_begun = True
+    message = r"stopped by SIGTERM; .*checkpoint-12 is saved: continue with --resume true"
+    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
+        raise Interrupted("stopped by SIGTERM", 143)
+
+
+def test_the_end_of_another_process_is_one_line(interruption, tmp_path, monkeypatch):
+    gloo = RuntimeError("[/third_party/gloo/pair.cc:537] Read error [::1]:21: Connection reset by peer. This is\nlong")
+    monkeypatch.setattr(module, "world_size", lambda: 2)
+    for error in (gloo, dist.DistBackendError("NCCL error: remote process exited")):
+        message = "another process of the run has ended"
+        with pytest.raises(InputError, match=message) as refused, interruption.explained(tmp_path):
+            raise error
+        assert "\n" not in str(refused.value) and "third_party" not in str(refused.value)
+    with pytest.raises(RuntimeError, match="shapes"), interruption.explained(tmp_path):
+        raise RuntimeError("shapes differ")
+    monkeypatch.setattr(module, "world_size", lambda: 1)
+    with pytest.raises(RuntimeError, match="gloo"), interruption.explained(tmp_path):
+        raise gloo
