@@ -224,7 +224,8 @@ def _add_suggestion_tab(index: ReplyIndex) -> None:
     with gr.Tab(name):
         message = gr.Textbox(label="Message", placeholder="Write a message, then press Enter", max_lines=1)
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
-        count.preprocess = lambda value: value  # `suggest` checks it, with a message; the slider raises a TypeError
+        # `suggest` checks the value, with a message; the slider would raise a TypeError.
+        count.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
         button = gr.Button("Suggest", variant="primary")
         gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
         suggested = gr.HTML(elem_id="suggested")

@@ -6,6 +6,7 @@ This file is also that process: `python -m tests.soak.command_server MODULE …`
 import importlib
 import json
 import os
+import re
 import resource
 import signal
 import subprocess
@@ -170,7 +171,8 @@ def _become_command(module: str, arguments: list[str], log: int, file_bytes: int
 def _messages(text: str) -> list[str]:
     lines = [line for part in text.split("\n") for line in part.split("\r")]
     first = next((number for number, line in enumerate(lines) if line.startswith("Traceback")), None)
-    errors = [line for line in lines if line.startswith("error: ")]
+    # One may follow a progress bar that was interrupted.
+    errors = [line[line.index("error: ") :] for line in lines if re.search(r"(?<![\w ])error: ", line)]
     return errors + ([line for line in lines[first:] if line.strip()][-30:] if first is not None else [])
 
 

@@ -46,7 +46,7 @@ def write_array(path: Path, array: np.ndarray) -> None:
     temporary = temporary_name(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        np.savez(temporary, **{path.stem: array})
+        np.savez(temporary, **{path.stem: array})  # type: ignore[arg-type]
         os.replace(temporary, path)
     except OSError as error:
         raise not_writable(path, error) from error

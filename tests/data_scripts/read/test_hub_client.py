@@ -56,7 +56,7 @@ def test_requests_end_when_the_hub_has_not_answered_for_long(limited, monkeypatc
         with pytest.raises(limited.HubIsBusyError, match="has not answered for"):
             get_session().get(url)
         assert len(hub.requests) == made
-        time.sleep(0.35)  # later requests are made again
+        time.sleep(0.35)  # later requests are accepted
         hub.script = lambda number: None
         for _ in range(2):
             assert get_session().get(url).status_code == 404
