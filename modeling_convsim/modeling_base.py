@@ -11,6 +11,7 @@ automatically. Of this package, they import only each other, relatively, because
 
 import math
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, ClassVar
@@ -21,8 +22,15 @@ from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutputWithPooling
+from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
 from transformers.utils import ModelOutput, can_return_tuple
+
+NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
+# What `forward` accepts beside the input. The Trainer passes the number of items; tokenizers may add token types, which
+# are 0 in single texts.
+FORWARD_OPTIONS = frozenset(
+    ("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "token_type_ids")
+)
 
 
 @strict
@@ -45,6 +53,9 @@ class ConvSimConfig(PreTrainedConfig):
         input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
             the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
         nli_hidden_size: Hidden units of the NLI classifier.
+        id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
+            fine-tuned with other labels (`num_labels`).
+        label2id: The same, from names to ids.
 
     Raises:
         StrictDataclassClassValidationError: A value is out of range; the message names the field.
@@ -66,6 +77,14 @@ class ConvSimConfig(PreTrainedConfig):
     logit_scale_init: float | int = 20.0
     input_network: bool = False
     nli_hidden_size: int = 512
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Names the classes: NLI's, unless others or another number of them are given."""
+        if self.id2label is None and kwargs.get("num_labels", len(NLI_LABELS)) == len(NLI_LABELS):
+            self.id2label = dict(enumerate(NLI_LABELS))
+        if self.id2label is not None and self.label2id is None:
+            self.label2id = {name: int(label) for label, name in self.id2label.items()}
+        super().__post_init__(**kwargs)
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError unless every named field, or every value of a list field, is above zero."""
@@ -193,12 +212,15 @@ class ConvSimEncoderOutput(BaseModelOutputWithPooling):
 class ConvSimEncoder(ConvSimPreTrainedModel):
     """Maps token ids to L2-normalized sentence embeddings.
 
-    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None)`, which returns a
-    `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
+    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None, inputs_embeds=None, **kwargs)`,
+    which returns a `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
     `last_hidden_state (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only.
-    With `output_hidden_states`, `hidden_states` holds the token embeddings and the output of every layer that reads
-    tokens, each shaped like `last_hidden_state`, which is the last of them. The embedding of a text without tokens is
-    the network's output for zeros, or zeros.
+    With `output_hidden_states`, which needs padded input, `hidden_states` holds the token embeddings and the output of
+    every layer that reads tokens, each shaped like `last_hidden_state`, which is the last of them; at padding, all but
+    the last are undefined. The embedding of a text without tokens is the network's output for zeros, or zeros.
+
+    `inputs_embeds (batch, tokens, dimensions)` replaces the embeddings of padded `input_ids`, which are those of
+    `get_input_embeddings()`. Keyword arguments that an encoder would ignore are refused by `check_options`.
     """
 
     # Whether sentences of similar length should be batched together, because part of the work is done on padding.
@@ -226,8 +248,39 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             f"{self.config.model_type} has no token weights: use a DAN with learned_token_weights: true, or CBOW"
         )
 
+    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool:
+        """Checks the keyword arguments of `forward`.
+
+        Args:
+            options: the keyword arguments.
+            packed: whether the input is packed.
+            attentions: whether the encoder can return attention weights.
+
+        Returns:
+            Whether hidden states are requested, by `options` or by the config.
+
+        Raises:
+            TypeError: An argument is unknown.
+            ValueError: Something is requested that the encoder does not return for this input.
+        """
+        if unknown := options.keys() - FORWARD_OPTIONS:
+            raise TypeError(
+                f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
+                f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
+            )
+        requested = {
+            name: options.get(name) if options.get(name) is not None else getattr(self.config, name)
+            for name in ("output_hidden_states", "output_attentions")
+        }
+        if requested["output_attentions"] and not attentions:
+            raise ValueError(f"output_attentions: {type(self).__name__} has no attention")
+        if packed and any(requested.values()):
+            names = [name for name, value in requested.items() if value]
+            raise ValueError(f"{' and '.join(names)}: expected padded input (input_ids and attention_mask), got packed")
+        return bool(requested["output_hidden_states"])
+
     def prepare_packed(
-        self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, cu_seqlens: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Validates a packed batch and converts it to int64.
 
@@ -237,10 +290,10 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         Raises:
             ValueError: A shape is wrong, there is an attention mask, or `cu_seqlens` are not offsets of the ids.
         """
-        if input_ids.dim() != 1 or attention_mask is not None:
+        if input_ids is None or input_ids.dim() != 1 or attention_mask is not None:
+            shape = "no input_ids" if input_ids is None else f"input_ids of shape {tuple(input_ids.shape)}"
             raise ValueError(
-                "cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, "
-                f"got input_ids of shape {tuple(input_ids.shape)}"
+                f"cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, got {shape}"
             )
         if cu_seqlens.dim() != 1 or not len(cu_seqlens):
             raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
@@ -256,7 +309,27 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             )
         return input_ids[:last].long(), cu_seqlens
 
-    def prepare_padded(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def prepare_embeds(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Validates `inputs_embeds (batch, tokens, dimensions)` and derives the mask.
+
+        Returns:
+            The embeddings, and the boolean mask (batch, tokens), true at real tokens.
+
+        Raises:
+            ValueError: There are `input_ids` too, or a shape is wrong.
+        """
+        if input_ids is not None:
+            raise ValueError("expected input_ids or inputs_embeds, got both")
+        size = self.get_input_embeddings().weight.shape[1]
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
+            raise ValueError(f"inputs_embeds has shape {tuple(inputs_embeds.shape)}, expected (batch, tokens, {size})")
+        if attention_mask is None:
+            attention_mask = torch.ones(inputs_embeds.shape[:2], device=inputs_embeds.device)
+        return inputs_embeds, attention_mask.bool()
+
+    def prepare_padded(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
 
         Returns:
@@ -265,6 +338,8 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         Raises:
             ValueError: The shape is wrong.
         """
+        if input_ids is None:
+            raise ValueError("expected input_ids or inputs_embeds, got neither")
         if input_ids.dim() != 2:
             raise ValueError(
                 f"input_ids has shape {tuple(input_ids.shape)}, expected (batch, tokens), "
@@ -348,18 +423,25 @@ class ResponseHead(nn.Module):
 
 
 class NliHead(nn.Module):
-    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, three logits (Yang et al. 2018, section 2.4)."""
+    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, logits (Yang et al. 2018, section 2.4)."""
 
     def __init__(self, config: ConvSimConfig) -> None:
         super().__init__()
         self.hidden = nn.Linear(4 * config.embedding_size, config.nli_hidden_size)
-        self.output = nn.Linear(config.nli_hidden_size, 3)
+        self.output = nn.Linear(config.nli_hidden_size, config.num_labels)
 
     def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """Maps embeddings (batch, embedding_size) to logits (batch, 3): entailment, neutral, contradiction."""
+        """Maps embeddings (batch, embedding_size) to logits (batch, num_labels), in the order of `config.id2label`."""
         # (batch, 4 * embedding_size)
         features = torch.cat([premise, hypothesis, (premise - hypothesis).abs(), premise * hypothesis], dim=-1)
         return self.output(F.relu(self.hidden(features)))
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
+    """The mean cross-entropy of logits (batch, classes) and labels (batch,), or their sum divided by `items`."""
+    if items is None:
+        return F.cross_entropy(logits, labels)
+    return F.cross_entropy(logits, labels, reduction="sum") / items
 
 
 @dataclass
@@ -367,6 +449,7 @@ class ConvSimMultitaskOutput(ModelOutput):
     """The output of a multitask model; fields whose texts were not given are None.
 
     Args:
+        loss: The sum of the losses that were requested, a scalar.
         pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
         response_embeds: Response vectors v' (batch, embedding_size). The score of a pair is u . v', or u' . v'.
         query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
@@ -374,6 +457,7 @@ class ConvSimMultitaskOutput(ModelOutput):
         nli_logits: (batch, 3): entailment, neutral, contradiction.
     """
 
+    loss: Tensor | None = None
     pooler_output: Tensor | None = None
     response_embeds: Tensor | None = None
     query_embeds: Tensor | None = None
@@ -382,9 +466,13 @@ class ConvSimMultitaskOutput(ModelOutput):
 
 
 class ConvSimForMultitask(ConvSimPreTrainedModel):
-    """An encoder with the response network and the NLI classifier; its config is its encoder's."""
+    """An encoder with the response network and the NLI classifier; its config is its encoder's.
+
+    A file that defines an encoder may define its `ConvSimForSequenceClassification` too; `classifier_class` names it.
+    """
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
+    classifier_class: ClassVar[type[ConvSimPreTrainedModel] | None] = None
 
     def __init__(self, config: ConvSimConfig) -> None:
         super().__init__(config)
@@ -396,8 +484,9 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        module = self.encoder_class.__module__.rpartition(".")[2]
-        self.config.auto_map = {"AutoModel": f"{module}.{self.encoder_class.__name__}"}
+        self.config.auto_map = {"AutoModel": _class_path(self.encoder_class)}
+        if self.classifier_class is not None:
+            self.config.auto_map["AutoModelForSequenceClassification"] = _class_path(self.classifier_class)
         super().save_pretrained(save_directory, *args, **kwargs)
 
     @can_return_tuple
@@ -412,8 +501,28 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         hypothesis_input_ids: Tensor | None = None,
         hypothesis_attention_mask: Tensor | None = None,
         hypothesis_cu_seqlens: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_loss: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
     ) -> ConvSimMultitaskOutput:
-        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches."""
+        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches.
+
+        `transformers.Trainer` trains with the returned loss. The project's own trainer does more: it masks false
+        negatives, gathers the responses of all processes, and mixes batches of several tasks.
+
+        Args:
+            labels: (batch,) classes of premises and hypotheses; the loss is the classifier's cross-entropy.
+            return_loss: add the loss of response prediction, the cross-entropy of each input's own response among all
+                responses of the batch (Yang et al. 2018, section 2.2).
+            num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
+
+        Raises:
+            ValueError: A loss is requested without the texts that it needs, or a shape is wrong.
+        """
+        if labels is not None and hypothesis_input_ids is None:
+            raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
+        if return_loss and response_input_ids is None:
+            raise ValueError("return_loss requests the loss of response prediction: expected response_input_ids too")
         batches = [(input_ids, attention_mask, cu_seqlens)]
         if response_input_ids is not None:
             batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
@@ -421,13 +530,22 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
         pooled, *others = self._encode(batches)
         output = ConvSimMultitaskOutput(pooler_output=pooled)
+        losses = []
         if response_input_ids is not None:
             output.response_embeds = self.response_head(others.pop(0))
             # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
             output.query_embeds = None if self.input_head is None else self.input_head(pooled)
+            if return_loss:
+                queries = pooled if output.query_embeds is None else output.query_embeds
+                scores = queries @ output.response_embeds.T  # (batch, batch)
+                own = torch.arange(len(scores), device=scores.device)
+                losses.append(cross_entropy(scores, own, num_items_in_batch))
         if hypothesis_input_ids is not None:
             output.hypothesis_embeds = others.pop(0)
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
+            if labels is not None:
+                losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
+        output.loss = torch.stack(losses).sum() if losses else None
         return output
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
@@ -445,7 +563,73 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
 
 
+class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
+    """An encoder with the NLI classifier, for pairs of sentences; its config is its encoder's.
+
+    A tokenizer marks the second sentence of a pair with `token_type_ids` of 1.
+    """
+
+    encoder_class: ClassVar[type[ConvSimEncoder]]
+    # A folder saved from a multitask model opens as a classifier, too.
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
+
+    def __init__(self, config: ConvSimConfig) -> None:
+        super().__init__(config)
+        self.encoder = self.encoder_class(config)
+        self.nli_head = NliHead(config)
+        self.post_init()
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
+        self.config.auto_map = {"AutoModel": _class_path(self.encoder_class)}
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> SequenceClassifierOutput:
+        """Classifies pairs of sentences.
+
+        Args:
+            input_ids: (batch, tokens), the tokens of both sentences, one after the other.
+            attention_mask: (batch, tokens), 0 at padding.
+            token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
+            labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy.
+            num_items_in_batch: what the sum of losses is divided by, if gradients are accumulated; otherwise `batch`.
+
+        Returns:
+            `logits` (batch, num_labels), in the order of `config.id2label`.
+
+        Raises:
+            ValueError: There are no `token_type_ids`, or a shape is wrong.
+        """
+        if token_type_ids is None:
+            raise ValueError(
+                "expected token_type_ids, which tell the two sentences apart: "
+                "tokenizer(first, second, return_token_type_ids=True)"
+            )
+        input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
+        sentences = [
+            self.encoder(input_ids, mask & (token_type_ids == number), return_dict=True).pooler_output
+            for number in (0, 1)
+        ]
+        logits = self.nli_head(*sentences)
+        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+def _class_path(cls: type) -> str:
+    """A class as `auto_map` names it: its file, which `save_pretrained` copies, and its name."""
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+
+
 # With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.
 ConvSimConfig.register_for_auto_class("AutoConfig")
 ConvSimEncoder.register_for_auto_class("AutoModel")
 ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")
+ConvSimForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")

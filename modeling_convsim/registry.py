@@ -6,12 +6,13 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TypeVar
 
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
 
 from .modeling_base import (
     ConvSimConfig,
     ConvSimEncoder,
     ConvSimForMultitask,
+    ConvSimForSequenceClassification,
     ConvSimMultitaskOutput,
     ConvSimPreTrainedModel,
     NliHead,
@@ -23,6 +24,7 @@ __all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the enco
     "ConvSimConfig",
     "ConvSimEncoder",
     "ConvSimForMultitask",
+    "ConvSimForSequenceClassification",
     "ConvSimMultitaskOutput",
     "ConvSimPreTrainedModel",
     "NliHead",
@@ -65,6 +67,8 @@ def register_encoder(multitask_class: MultitaskClass) -> MultitaskClass:
     AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     AutoModel.register(config_class, multitask_class.encoder_class, exist_ok=True)
     AutoModelForPreTraining.register(config_class, multitask_class, exist_ok=True)
+    if multitask_class.classifier_class is not None:
+        AutoModelForSequenceClassification.register(config_class, multitask_class.classifier_class, exist_ok=True)
     ENCODERS[name] = multitask_class
     return multitask_class
 
@@ -88,7 +92,11 @@ def _register_folder() -> None:
     for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
         if name.startswith("modeling_") and name != "modeling_base":
             multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
-            for cls in (multitask_class.config_class, multitask_class.encoder_class, multitask_class):
+            classes = (
+                multitask_class.config_class, multitask_class.encoder_class, multitask_class,
+                multitask_class.classifier_class,
+            )  # fmt: skip
+            for cls in filter(None, classes):
                 globals()[cls.__name__] = cls
                 __all__.append(cls.__name__)
 

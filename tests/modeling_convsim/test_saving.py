@@ -53,6 +53,7 @@ def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_p
         "AutoConfig": f"{prefix}Config",
         "AutoModel": f"{prefix}Model",
         "AutoModelForPreTraining": f"{prefix}ForMultitask",
+        "AutoModelForSequenceClassification": f"{prefix}ForSequenceClassification",
     }
     assert {path.name for path in tmp_path.glob("*.py")} == {"modeling_base.py", f"{module}.py"}
 
