@@ -9,11 +9,11 @@ multitask class with `modeling_convsim.register_encoder`. Files named `modeling_
 automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
-import math
+import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -22,8 +22,7 @@ from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
-from transformers.modeling_outputs import BaseModelOutputWithPooling, SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
 # What `forward` accepts beside the input. The Trainer passes the number of items; tokenizers may add token types, which
@@ -31,6 +30,23 @@ NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logi
 FORWARD_OPTIONS = frozenset(
     ("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "token_type_ids")
 )
+# How sentence-transformers loads a saved encoder.
+SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
+    "modules.json": [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+    ],
+    "sentence_bert_config.json": {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+        "module_output_name": "sentence_embedding",
+    },
+    "config_sentence_transformers.json": {
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "", "document": ""},
+        "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    },
+}
 
 
 @strict
@@ -48,7 +64,8 @@ class ConvSimConfig(PreTrainedConfig):
             units. The paper gives no sizes; one layer of 500 units is our choice.
         response_residual: The response network computes v + DNN(v), which is the identity at initialization. Its
             hidden layers use ReLU instead of tanh, so that it can be exported as plain dense layers.
-        normalize_response: L2-normalize the response vector, then multiply it by a learned scale.
+        normalize_response: L2-normalize the response vector. The loss multiplies the scores, which then are cosines, by
+            a learned scale.
         logit_scale_init: Initial value of that scale; above 0.
         input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
             the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
@@ -85,6 +102,17 @@ class ConvSimConfig(PreTrainedConfig):
         if self.id2label is not None and self.label2id is None:
             self.label2id = {name: int(label) for label, name in self.id2label.items()}
         super().__post_init__(**kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves the config, and the files by which sentence-transformers reads the model, unless they exist.
+
+        Without them, it would average token vectors instead of using `pooler_output`. A model's `save_pretrained` calls
+        this method. `encode_document` gives response vectors only in folders of `python -m trainer.publish`.
+        """
+        super().save_pretrained(save_directory, *args, **kwargs)
+        for name, content in SENTENCE_TRANSFORMERS_FILES.items():
+            if not (Path(save_directory) / name).exists():
+                (Path(save_directory) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError unless every named field, or every value of a list field, is above zero."""
@@ -185,8 +213,6 @@ class ConvSimPreTrainedModel(PreTrainedModel):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
-        elif isinstance(module, ResponseHead) and module.logit_scale is not None:
-            init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
 
     def embedding_tables(self) -> list[nn.Parameter]:
         """The parameters of all embedding tables, whose gradients `set_sparse_gradients` makes sparse."""
@@ -322,7 +348,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         """
         if input_ids is not None:
             raise ValueError("expected input_ids or inputs_embeds, got both")
-        size = self.get_input_embeddings().weight.shape[1]
+        size = self.get_input_embeddings().get_parameter("weight").shape[1]
         if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
             raise ValueError(f"inputs_embeds has shape {tuple(inputs_embeds.shape)}, expected (batch, tokens, {size})")
         if attention_mask is None:
@@ -365,265 +391,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
 
 
-class ResponseHead(nn.Module):
-    """The feed-forward network v' = DNN(v) of the response side (Yang et al. 2018, figure 3) or the input network."""
-
-    def __init__(self, config: ConvSimConfig, scaled: bool = True) -> None:
-        super().__init__()
-        self.residual, self.normalized = config.response_residual, config.normalize_response
-        sizes = [config.embedding_size, *config.response_hidden_sizes]
-        output_class = ZeroLinear if self.residual else nn.Linear
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.layers.append(output_class(sizes[-1], config.embedding_size))
-        self.logit_scale = nn.Parameter(torch.empty(1)) if scaled and self.normalized else None
-
-    def forward(self, embeddings: Tensor) -> Tensor:
-        """Maps sentence embeddings to response vectors, both (batch, embedding_size).
-
-        The score of an input and a response is the dot product u . v', which includes the learned scale, if any.
-        """
-        hidden = embeddings
-        for layer in self.layers[:-1]:
-            hidden = F.relu(layer(hidden)) if self.residual else torch.tanh(layer(hidden))
-        response = self.layers[-1](hidden)
-        if self.residual:
-            response = embeddings + response
-        if self.normalized:
-            response = normalize(response)
-        return response if self.logit_scale is None else torch.exp(self.logit_scale) * response
-
-    @torch.no_grad()
-    def as_dense_layers(self) -> tuple[list[tuple[Tensor, Tensor, str]], float | None]:
-        """Expresses the network as a chain of plain dense layers, for formats that support no other layers.
-
-        Returns:
-            Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"), and the scale that
-            multiplies their L2-normalized output; None if it is not normalized.
-        """
-        layers = [(layer.get_parameter("weight").data, layer.get_parameter("bias").data) for layer in self.layers]
-        if self.residual:
-            layers = self._carry_input(layers)
-        activation = "relu" if self.residual else "tanh"
-        dense = [*((weight, bias, activation) for weight, bias in layers[:-1]), (*layers[-1], "identity")]
-        return dense, None if self.logit_scale is None else float(torch.exp(self.logit_scale))
-
-    @staticmethod
-    def _carry_input(layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """Widens ReLU layers so that x reaches the last layer along with DNN(x): relu(x) - relu(-x) = x."""
-        size = layers[0][0].shape[1]
-        identity = torch.eye(size).to(layers[0][0])
-        zeros = torch.zeros(2 * size).to(identity)
-        carried = torch.eye(2 * size).to(identity)
-        (first, first_bias), *middle, (last, last_bias) = layers
-        return [
-            (torch.cat([identity, -identity, first]), torch.cat([zeros, first_bias])),
-            *((torch.block_diag(carried, weight), torch.cat([zeros, bias])) for weight, bias in middle),
-            (torch.cat([identity, -identity, last], dim=1), last_bias),
-        ]
-
-
-class NliHead(nn.Module):
-    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, logits (Yang et al. 2018, section 2.4)."""
-
-    def __init__(self, config: ConvSimConfig) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(4 * config.embedding_size, config.nli_hidden_size)
-        self.output = nn.Linear(config.nli_hidden_size, config.num_labels)
-
-    def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """Maps embeddings (batch, embedding_size) to logits (batch, num_labels), in the order of `config.id2label`."""
-        # (batch, 4 * embedding_size)
-        features = torch.cat([premise, hypothesis, (premise - hypothesis).abs(), premise * hypothesis], dim=-1)
-        return self.output(F.relu(self.hidden(features)))
-
-
-def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
-    """The mean cross-entropy of logits (batch, classes) and labels (batch,), or their sum divided by `items`."""
-    if items is None:
-        return F.cross_entropy(logits, labels)
-    return F.cross_entropy(logits, labels, reduction="sum") / items
-
-
-@dataclass
-class ConvSimMultitaskOutput(ModelOutput):
-    """The output of a multitask model; fields whose texts were not given are None.
-
-    Args:
-        loss: The sum of the losses that were requested, a scalar.
-        pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
-        response_embeds: Response vectors v' (batch, embedding_size). The score of a pair is u . v', or u' . v'.
-        query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
-        hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
-        nli_logits: (batch, 3): entailment, neutral, contradiction.
-    """
-
-    loss: Tensor | None = None
-    pooler_output: Tensor | None = None
-    response_embeds: Tensor | None = None
-    query_embeds: Tensor | None = None
-    hypothesis_embeds: Tensor | None = None
-    nli_logits: Tensor | None = None
-
-
-class ConvSimForMultitask(ConvSimPreTrainedModel):
-    """An encoder with the response network and the NLI classifier; its config is its encoder's.
-
-    A file that defines an encoder may define its `ConvSimForSequenceClassification` too; `classifier_class` names it.
-    """
-
-    encoder_class: ClassVar[type[ConvSimEncoder]]
-    classifier_class: ClassVar[type[ConvSimPreTrainedModel] | None] = None
-
-    def __init__(self, config: ConvSimConfig) -> None:
-        super().__init__(config)
-        self.encoder = self.encoder_class(config)
-        self.response_head = ResponseHead(config)
-        self.nli_head = NliHead(config)
-        self.input_head = ResponseHead(config, scaled=False) if config.input_network else None
-        self.post_init()
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        self.config.auto_map = {"AutoModel": _class_path(self.encoder_class)}
-        if self.classifier_class is not None:
-            self.config.auto_map["AutoModelForSequenceClassification"] = _class_path(self.classifier_class)
-        super().save_pretrained(save_directory, *args, **kwargs)
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-        response_input_ids: Tensor | None = None,
-        response_attention_mask: Tensor | None = None,
-        response_cu_seqlens: Tensor | None = None,
-        hypothesis_input_ids: Tensor | None = None,
-        hypothesis_attention_mask: Tensor | None = None,
-        hypothesis_cu_seqlens: Tensor | None = None,
-        labels: Tensor | None = None,
-        return_loss: bool | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> ConvSimMultitaskOutput:
-        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches.
-
-        `transformers.Trainer` trains with the returned loss. The project's own trainer does more: it masks false
-        negatives, gathers the responses of all processes, and mixes batches of several tasks.
-
-        Args:
-            labels: (batch,) classes of premises and hypotheses; the loss is the classifier's cross-entropy.
-            return_loss: add the loss of response prediction, the cross-entropy of each input's own response among all
-                responses of the batch (Yang et al. 2018, section 2.2).
-            num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
-
-        Raises:
-            ValueError: A loss is requested without the texts that it needs, or a shape is wrong.
-        """
-        if labels is not None and hypothesis_input_ids is None:
-            raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
-        if return_loss and response_input_ids is None:
-            raise ValueError("return_loss requests the loss of response prediction: expected response_input_ids too")
-        batches = [(input_ids, attention_mask, cu_seqlens)]
-        if response_input_ids is not None:
-            batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
-        if hypothesis_input_ids is not None:
-            batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
-        pooled, *others = self._encode(batches)
-        output = ConvSimMultitaskOutput(pooler_output=pooled)
-        losses = []
-        if response_input_ids is not None:
-            output.response_embeds = self.response_head(others.pop(0))
-            # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
-            output.query_embeds = None if self.input_head is None else self.input_head(pooled)
-            if return_loss:
-                queries = pooled if output.query_embeds is None else output.query_embeds
-                scores = queries @ output.response_embeds.T  # (batch, batch)
-                own = torch.arange(len(scores), device=scores.device)
-                losses.append(cross_entropy(scores, own, num_items_in_batch))
-        if hypothesis_input_ids is not None:
-            output.hypothesis_embeds = others.pop(0)
-            output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
-            if labels is not None:
-                losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
-        output.loss = torch.stack(losses).sum() if losses else None
-        return output
-
-    def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
-        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
-        are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
-        if len(batches) == 1 or not are_packed:
-            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
-        packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
-        offsets = [cu_seqlens for _, cu_seqlens in packed]
-        joined = offsets[0]
-        for cu_seqlens in offsets[1:]:
-            joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
-        input_ids = torch.cat([ids for ids, _ in packed])
-        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
-        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
-
-
-class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
-    """An encoder with the NLI classifier, for pairs of sentences; its config is its encoder's.
-
-    A tokenizer marks the second sentence of a pair with `token_type_ids` of 1.
-    """
-
-    encoder_class: ClassVar[type[ConvSimEncoder]]
-    # A folder saved from a multitask model opens as a classifier, too.
-    _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
-
-    def __init__(self, config: ConvSimConfig) -> None:
-        super().__init__(config)
-        self.encoder = self.encoder_class(config)
-        self.nli_head = NliHead(config)
-        self.post_init()
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        self.config.auto_map = {"AutoModel": _class_path(self.encoder_class)}
-        super().save_pretrained(save_directory, *args, **kwargs)
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        token_type_ids: Tensor | None = None,
-        labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
-    ) -> SequenceClassifierOutput:
-        """Classifies pairs of sentences.
-
-        Args:
-            input_ids: (batch, tokens), the tokens of both sentences, one after the other.
-            attention_mask: (batch, tokens), 0 at padding.
-            token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
-            labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy.
-            num_items_in_batch: what the sum of losses is divided by, if gradients are accumulated; otherwise `batch`.
-
-        Returns:
-            `logits` (batch, num_labels), in the order of `config.id2label`.
-
-        Raises:
-            ValueError: There are no `token_type_ids`, or a shape is wrong.
-        """
-        if token_type_ids is None:
-            raise ValueError(
-                "expected token_type_ids, which tell the two sentences apart: "
-                "tokenizer(first, second, return_token_type_ids=True)"
-            )
-        input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
-        sentences = [
-            self.encoder(input_ids, mask & (token_type_ids == number), return_dict=True).pooler_output
-            for number in (0, 1)
-        ]
-        logits = self.nli_head(*sentences)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
-
-
-def _class_path(cls: type) -> str:
+def class_path(cls: type) -> str:
     """A class as `auto_map` names it: its file, which `save_pretrained` copies, and its name."""
     return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
 
@@ -631,5 +399,3 @@ def _class_path(cls: type) -> str:
 # With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.
 ConvSimConfig.register_for_auto_class("AutoConfig")
 ConvSimEncoder.register_for_auto_class("AutoModel")
-ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")
-ConvSimForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")

@@ -12,15 +12,8 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import (
-    ConvSimConfig,
-    ConvSimEncoder,
-    ConvSimForMultitask,
-    ConvSimForSequenceClassification,
-    TokenWeights,
-    ZeroEmbedding,
-    ZeroLinear,
-)
+from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
 @strict

@@ -21,7 +21,8 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.output_capturing import capture_outputs
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, ConvSimForSequenceClassification
+from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
 @strict

@@ -13,7 +13,7 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer.command_line import build_arguments

@@ -145,7 +145,8 @@ def test_losses_are_the_cross_entropies_of_the_outputs(kind: str, layout) -> Non
     labels = torch.tensor([0, 1, 2, 1, 2, 0, 0])
     batch = layout(SENTENCES)
     output = model(**batch, **responses, **hypotheses, labels=labels, return_loss=True)
-    scores = output.pooler_output.double().numpy() @ output.response_embeds.double().numpy().T
+    scale = 1.0 if output.response_scale is None else output.response_scale.double().numpy()
+    scores = scale * output.pooler_output.double().numpy() @ output.response_embeds.double().numpy().T
     response_loss = -log_softmax(scores, axis=1)[rows, rows]
     label_loss = -log_softmax(output.nli_logits.double().numpy(), axis=1)[rows, labels]
     assert output.loss.item() == pytest.approx(response_loss.mean() + label_loss.mean(), rel=1e-5)
@@ -159,7 +160,7 @@ def test_the_loss_of_a_model_with_an_input_network_scores_its_query_vectors() ->
     model = build("dan_input_network")
     batch, responses = pad(SENTENCES), with_prefix("response", pad(SENTENCES[::-1]))
     output = model(**batch, **responses, return_loss=True)
-    scores = (output.query_embeds @ output.response_embeds.T).detach().double().numpy()
+    scores = (output.response_scale * output.query_embeds @ output.response_embeds.T).detach().double().numpy()
     assert output.loss.item() == pytest.approx(-np.diag(log_softmax(scores, axis=1)).mean(), rel=1e-5)
 
 
