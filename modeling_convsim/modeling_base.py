@@ -9,9 +9,11 @@ multitask class with `modeling_convsim.register_encoder`. Files named `modeling_
 automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
+import functools
+import inspect
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,11 +27,8 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
-# What `forward` accepts beside the input. The Trainer passes the number of items; tokenizers may add token types, which
-# are 0 in single texts.
-FORWARD_OPTIONS = frozenset(
-    ("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "token_type_ids")
-)
+# What `forward` accepts beside the input. The Trainer passes the number of items.
+FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
 # How sentence-transformers loads a saved encoder.
 SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
     "modules.json": [
@@ -210,12 +209,27 @@ class _SparseBagSums(torch.autograd.Function):
         return table_gradient, None, None, weight_gradient
 
 
+def _without_token_types(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("token_type_ids", None)
+        return forward(*args, **kwargs)
+
+    return call
+
+
 class ConvSimPreTrainedModel(PreTrainedModel):
     """Initialization and embedding tables of encoders and multitask models."""
 
     config: ConvSimConfig
     config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `forward` ignore the `token_type_ids` that tokenizers give, unless it reads them."""
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls) and "token_type_ids" not in inspect.signature(cls.forward).parameters:
+            cls.forward = _without_token_types(cls.forward)
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
