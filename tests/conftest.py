@@ -1,5 +1,6 @@
 """Fixtures for all tests: a tiny tokenizer, built offline, and the folder of real data if there is one."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -15,6 +16,11 @@ WORDS = [
     *"house car city run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad".split(),
     *"yes no maybe hello thanks please . , ? !".split(),
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the libraries and the tests from garbage collections, which take half a second with them."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,12 @@ import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
+
+from trainer.sweep.process_pool import Job
 
 _CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["trainer.training.train", "sentence_transformers"])
+_CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
 
 
 def run_python(
@@ -40,7 +43,9 @@ def run_python(
     with tempfile.TemporaryDirectory() as outputs:
         printed = [Path(outputs, str(number)) for number in range(len(commands))]
         processes = [
-            _CONTEXT.Process(target=_run, args=(list(map(str, command)), str(folder), dict(environment), output))
+            _CONTEXT.Process(
+                target=_run, args=(list(map(str, command)), str(folder.resolve()), dict(environment), output)
+            )
             for command, environment, output in zip(commands, environments, printed, strict=True)
         ]
         for process in processes:
@@ -54,6 +59,24 @@ def run_python(
             subprocess.CompletedProcess(command, process.exitcode or 0, output.read_text(errors="replace"))
             for command, process, output in zip(commands, processes, printed, strict=True)
         ]
+
+
+class ForkedJob:
+    """A job of `trainer.sweep.process_pool` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        assert job.command[0] == sys.executable
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self._process = _CONTEXT.Process(target=_run, args=(job.command[1:], str(Path.cwd()), environment, job.log))
+        self._process.start()
+        self.terminate, self.wait = self._process.terminate, self._process.join
+
+    def poll(self) -> Any:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> Any:
+        return self._process.exitcode
 
 
 def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subprocess.CompletedProcess:
@@ -77,7 +100,7 @@ def _free_port() -> int:
 def _run(command: list[str], folder: str, environment: dict[str, str], output: Path) -> None:
     os.environ.update(environment)
     os.chdir(folder)
-    file = os.open(output, os.O_WRONLY | os.O_CREAT)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(file, stream)
     if command[0] == "-m":
