@@ -23,6 +23,10 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
+
+
 @pytest.fixture(scope="session")
 def data_dir() -> Path:
     """The folder of real data; without one, the test is skipped and the reason names the remedy."""

@@ -18,8 +18,8 @@ from typing import Any
 
 from trainer.sweep.process_pool import Job
 
-_CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
+CONTEXT = get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
 
 
 def run_python(
@@ -43,7 +43,7 @@ def run_python(
     with tempfile.TemporaryDirectory() as outputs:
         printed = [Path(outputs, str(number)) for number in range(len(commands))]
         processes = [
-            _CONTEXT.Process(
+            CONTEXT.Process(
                 target=_run, args=(list(map(str, command)), str(folder.resolve()), dict(environment), output)
             )
             for command, environment, output in zip(commands, environments, printed, strict=True)
@@ -67,7 +67,7 @@ class ForkedJob:
     def __init__(self, job: Job, threads: int) -> None:
         assert job.command[0] == sys.executable
         environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-        self._process = _CONTEXT.Process(target=_run, args=(job.command[1:], str(Path.cwd()), environment, job.log))
+        self._process = CONTEXT.Process(target=_run, args=(job.command[1:], Path.cwd(), environment, job.log))
         self._process.start()
         self.terminate, self.wait = self._process.terminate, self._process.join
 
@@ -97,7 +97,7 @@ def _free_port() -> int:
         return int(free.getsockname()[1])
 
 
-def _run(command: list[str], folder: str, environment: dict[str, str], output: Path) -> None:
+def _run(command: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
     os.environ.update(environment)
     os.chdir(folder)
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
