@@ -4,6 +4,7 @@ multiprocessing's fork server is such a process. It has computed nothing: PyTorc
 process that has used it.
 """
 
+import json
 import os
 import runpy
 import socket
@@ -89,6 +90,37 @@ def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subproces
     environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
     done = run_python([(script, *arguments)] * ranks, environments=environments)
     return next((one for one in done if one.returncode), done[0])
+
+
+class Interpreter:
+    """A Python process that imports libraries, with an environment of its own, and runs each program in a fork of it.
+
+    Args:
+        libraries: names of modules.
+        environment: all its environment variables.
+    """
+
+    def __init__(self, libraries: Sequence[str], environment: Mapping[str, str]) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("forking_interpreter.py")), *libraries]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(
+        self, code: str, *arguments: str, cwd: Path, path: Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in `cwd`, with `path` first on `sys.path`, and more environment variables."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps([code, arguments, str(cwd), str(path), variables]) + "\n")
+        self._process.stdin.flush()
+        returncode, stdout, stderr = json.loads(self._process.stdout.readline())
+        return subprocess.CompletedProcess(arguments, returncode, stdout, stderr)
+
+    def __enter__(self) -> "Interpreter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
 
 
 def _free_port() -> int:

@@ -30,6 +30,7 @@ from data_scripts.write import pairs as output
 from data_scripts.write import shards
 from data_scripts.write.options import add_output_arguments
 from data_scripts.write.pairs import write_pairs
+from data_scripts.write.plots import draw_plots
 from data_scripts.write.splits import hash_splits
 from data_scripts.write.statistics import quantile
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
@@ -259,7 +260,8 @@ def card(folder: Path) -> tuple[dict, str]:
     return yaml.safe_load(front), text
 
 
-def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path):
+def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "draw_plots", draw_plots)
     report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "cc-by-4.0"
