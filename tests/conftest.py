@@ -2,6 +2,7 @@
 
 import gc
 import os
+from collections import Counter
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
@@ -16,6 +17,13 @@ WORDS = [
     *"house car city run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad".split(),
     *"yes no maybe hello thanks please . , ? !".split(),
 ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Run files of few tests first in several processes: they have the longest tests, and should not be left at last."""
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: tests[item.path])
 
 
 def pytest_collection_finish() -> None:
