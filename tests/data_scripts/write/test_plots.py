@@ -14,9 +14,7 @@ def count(lengths: list[int], inputs: list[int]) -> PairStatistics:
     """Statistics of responses of some lengths to some inputs, all in one thread."""
     statistics = PairStatistics()
     texts = ["x" * length for length in lengths]
-    table = pa.table(
-        {"input": texts, "response": texts[::-1], "thread": ["t"] * len(texts), "source": "s" * len(texts)}
-    )
+    columns = {"input": texts, "response": texts[::-1], "thread": ["t"] * len(texts), "source": ["s"] * len(texts)}
     starts = np.diff(inputs, prepend=-1) != 0
     statistics.add(pa.table(columns), np.arange(len(texts)) == 0, starts)
     statistics.finish()
