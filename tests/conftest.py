@@ -20,7 +20,7 @@ WORDS = [
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run files of few tests first in several processes: they have the longest tests, and should not be left at last."""
+    """In several processes, run files of few tests first: their tests are the longest, and none should start last."""
     if hasattr(config, "workerinput"):
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: tests[item.path])
