@@ -32,6 +32,8 @@ def run(code: str, arguments: list[str], cwd: str, path: str, variables: dict[st
             status = 0
             try:
                 exec(code, {"__name__": "__main__"})
+            except SystemExit as ended:
+                status = ended.code if isinstance(ended.code, int) else 1
             except BaseException:
                 traceback.print_exc()
                 status = 1
@@ -41,7 +43,7 @@ def run(code: str, arguments: list[str], cwd: str, path: str, variables: dict[st
         _, status = os.waitpid(child, 0)
         for file in (output, errors):
             file.seek(0)
-        return status, output.read(), errors.read()
+        return os.waitstatus_to_exitcode(status), output.read(), errors.read()
 
 
 if __name__ == "__main__":
