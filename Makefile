@@ -42,7 +42,7 @@ demo: runs/quickstart/model  ## open a page that compares sentences and suggests
 	$(BIN)/python model_cards/space/app.py runs/quickstart/replies --open
 
 test: $(INSTALLED) $(SPARK)  ## run the test suite
-	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 # The versions that pyproject.toml states as the oldest, with the newest versions of what these depend on.
 .venv-min/constraints.txt: pyproject.toml
