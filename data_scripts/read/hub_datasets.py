@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+from data_scripts.public_datasets import how_to_build, public_name
 from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.hub_client import limit_waiting
 from data_scripts.read.text_files import split_from_name
@@ -29,13 +30,15 @@ def existing_folder(source: str | Path) -> Path:
     """
     folder = Path(source)
     if not folder.is_dir():
-        raise InputError(f"{source}: {'a file, expected a folder' if folder.exists() else 'no such folder'}")
+        problem = "a file, expected a folder" if folder.exists() else f"no such folder{how_to_build(folder)}"
+        raise InputError(f"{source}: {problem}")
     return folder
 
 
 def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it looks like a path, or its first folder exists."""
-    return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
+    """Whether a source is a path and not a Hub id: it looks like one, or its first folder exists, or is data/ without."""
+    is_local = source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
+    return is_local or public_name(source) is not None
 
 
 def check_parquet(files: Iterable[Path]) -> None:
