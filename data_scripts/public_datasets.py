@@ -1,4 +1,4 @@
-"""The catalogue of public datasets: which command builds each folder of `data/`, and from where (public_datasets.yaml)."""
+"""The catalogue of public datasets (public_datasets.yaml): which command builds each folder of `data/`, from what."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class PublicFile:
 
     Attributes:
         address: https://..., http://..., or hf://datasets/OWNER/NAME[@REVISION]/PATTERN.
-        name: the name of the local file, or of what is unpacked from a .zip; by default as in the address, or in the .zip.
+        name: the name of the local file, or of what is unpacked from a .zip; by default that in the address or .zip.
         sha256: the file's checksum, if we have seen the file.
         members: of a .zip, the files that are unpacked: names with * and ?.
         folder: the subfolder in which the file, or its members, are.
@@ -73,12 +73,15 @@ def public_datasets() -> dict[str, PublicDataset]:
 
 
 def _dataset(name: str, entry: Mapping[str, Any]) -> PublicDataset:
-    values = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-    files = []
-    for given in entry.get("files", ()):
-        file = {"address": given} if isinstance(given, str) else given
-        files.append(PublicFile(**{**file, "members": tuple(file.get("members", ()))}))
-    return PublicDataset(name, **{**values, "files": tuple(files)})
+    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    values["files"] = tuple(
+        _file({"address": each} if isinstance(each, str) else each) for each in entry.get("files", ())
+    )
+    return PublicDataset(name=name, **values)
+
+
+def _file(entry: Mapping[str, Any]) -> PublicFile:
+    return PublicFile(**{**entry, "members": tuple(entry.get("members", ()))})
 
 
 def public_name(path: str | Path) -> str | None:

@@ -53,8 +53,10 @@ def download_file(address: str, path: Path, sha256: str = "") -> None:
         _check(address, part, sha256)
         part.replace(path)
     except OSError as error:
-        raise InputError(f"{part}: cannot be written ({error.strerror or error}); free some disk space, or name another "
-                         f"folder; {AGAIN}") from error  # fmt: skip
+        reason = error.strerror or error
+        raise InputError(
+            f"{part}: cannot be written ({reason}); free some disk space, or name another folder; {AGAIN}"
+        ) from error
 
 
 def _read_with_retries(client: httpx.Client, address: str, part: Path) -> None:

@@ -36,7 +36,10 @@ def existing_folder(source: str | Path) -> Path:
 
 
 def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it looks like one, or its first folder exists, or is data/ without."""
+    """Whether a source is a path and not a Hub id: it looks like one, or its first folder exists.
+
+    The folder of a public dataset in data/ is a path even if data/ does not exist.
+    """
     is_local = source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
     return is_local or public_name(source) is not None
 

@@ -1,9 +1,9 @@
 """Download public datasets by name, and build their folders.
 
-NAME is a dataset of the catalogue, which is printed without NAME; or a preset (.yaml), whose datasets are all built. Each
-dataset becomes the folder OUTPUT/NAME, as the command in the catalogue writes it. Folders that exist are left. Datasets
-on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted afterwards. An
-interrupted run continues with the same command.
+NAME is a dataset of the catalogue, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
+Each dataset becomes the folder OUTPUT/NAME, as the command in the catalogue writes it. Folders that exist are left.
+Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted
+afterwards. An interrupted run continues with the same command.
 
 Examples: python -m data_scripts download
           python -m data_scripts download snli captions/multi30k
@@ -29,6 +29,7 @@ COMMANDS = ("download",)
 DOWNLOADS = "downloads"
 READ_FILES = ("conversations", "reddit")  # commands whose sources are files; the others read a folder
 _FOLDER = re.compile(rf"(?<![\w./-]){DATA}/[\w./-]+")  # of a dataset, in a preset
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)  # of YAML
 _EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
 
 
@@ -97,7 +98,7 @@ def names_in_preset(path: Path) -> list[str]:
     while path not in read:
         read.append(path)
         try:
-            text = re.sub(r"^\s*#.*", "", path.read_text(encoding="utf-8"), flags=re.MULTILINE)
+            text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', '') or error})") from error
         names += [name for folder in _FOLDER.findall(text) if (name := public_name(folder))]

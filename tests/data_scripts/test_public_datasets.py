@@ -1,4 +1,4 @@
-"""The catalogue of public datasets is valid, and has every dataset that presets, plans and commands of documents name."""
+"""The catalogue of public datasets is valid, and has every dataset that presets and plans name."""
 
 import re
 from pathlib import Path

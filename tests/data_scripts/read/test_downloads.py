@@ -115,7 +115,12 @@ def test_another_checksum_is_refused_and_the_file_removed(server: Server, tmp_pa
     ],
 )
 def test_failures_name_the_address_and_the_cause(
-    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, faults: list[int | str], message: str, requests: int
+    server: Server,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    faults: list[int | str],
+    message: str,
+    requests: int,
 ) -> None:
     monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.05)
     server.faults = faults
@@ -143,7 +148,7 @@ def test_an_address_without_a_server_is_refused(server: Server, tmp_path: Path, 
 
 def test_a_folder_that_cannot_be_written_is_named(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file/file.bin.part: cannot be written"):
+    with pytest.raises(InputError, match=r"file/file\.bin\.part: cannot be written"):
         download_file(server.address, tmp_path / "file" / "file.bin")
 
 
