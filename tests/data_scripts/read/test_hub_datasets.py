@@ -7,7 +7,7 @@ import pytest
 
 from data_scripts.errors import InputError
 from data_scripts.features import PAIR_FEATURES
-from data_scripts.read.hub_datasets import load_pairs
+from data_scripts.read.hub_datasets import load_columns, load_pairs
 
 
 def write_folder(folder, text="how are you") -> None:
