@@ -8,15 +8,14 @@ from typing import Any
 
 CATALOGUE = Path(__file__).with_suffix(".yaml")
 DATA = "data"  # the folder of the datasets, unless an option names another
-HUB_FILES = "hf://datasets/"  # in front of OWNER/NAME[@REVISION]/PATTERN: files of a repository
 
 
 @dataclass(frozen=True)
 class PublicFile:
-    """A file, or several files of a repository on the Hub, that a command reads.
+    """A file that is downloaded for a command.
 
     Attributes:
-        address: https://..., http://..., or hf://datasets/OWNER/NAME[@REVISION]/PATTERN.
+        address: https:// or http://.
         name: the name of the local file, or of what is unpacked from a .zip; by default that in the address or .zip.
         sha256: the file's checksum, if we have seen the file.
         members: of a .zip, the files that are unpacked: names with * and ?.
@@ -42,7 +41,7 @@ class PublicDataset:
     Attributes:
         name: the folder in `data/`, such as captions/multi30k.
         command: the command that builds it.
-        hub: Hub ids (OWNER/NAME[:CONFIG][@REVISION]) that the command reads itself.
+        hub: Hub ids (OWNER/NAME, with :CONFIG or :PATTERN, and @REVISION) that the command reads itself.
         files: what is downloaded for the command; a dataset has either `hub` or `files`.
         options: further words of the command.
         license: as the Hub spells it; empty if its source states none.

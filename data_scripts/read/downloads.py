@@ -10,14 +10,12 @@ import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from data_scripts.public_datasets import HUB_FILES
 from data_scripts.read.checksums import digest_of
-from data_scripts.read.hub_client import TIMEOUT_SECONDS, limit_waiting
+from data_scripts.read.hub_client import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     import httpx
@@ -144,38 +142,3 @@ def unpack_members(archive: Path, patterns: Iterable[str], folder: Path, name: s
         raise InputError(f"{archive}: not a readable .zip ({error}); delete it, and {AGAIN}") from error
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error}); free some disk space") from error
-
-
-def download_hub_files(address: str, folder: Path) -> list[Path]:
-    """Download files of a repository on the Hub; what is there already is left.
-
-    Args:
-        address: hf://datasets/OWNER/NAME[@REVISION]/PATTERN.
-        folder: gets the files in the repository's own folders.
-
-    Returns:
-        The files, sorted.
-
-    Raises:
-        InputError: there is no such repository or file, no connection, or the files cannot be written.
-    """
-    import huggingface_hub
-    from huggingface_hub.errors import HTTPError
-
-    owner, name, pattern = address.removeprefix(HUB_FILES).split("/", 2)
-    name, _, revision = name.partition("@")
-    limit_waiting()
-    try:
-        huggingface_hub.snapshot_download(
-            f"{owner}/{name}",
-            repo_type="dataset",
-            revision=unquote(revision) or None,  # refs%2Fconvert%2Fparquet
-            allow_patterns=[pattern],
-            local_dir=folder,
-        )
-    except (HTTPError, OSError, ValueError, RuntimeError) as error:
-        raise InputError(f"{address}: cannot be downloaded ({error}); check the connection; {AGAIN}") from error
-    files = sorted(folder.glob(pattern))
-    if not files:
-        raise InputError(f"{address}: the repository has no such file; has it been moved?")
-    return files

@@ -19,15 +19,16 @@ from pathlib import Path
 from data_scripts.command_line import suggest
 from data_scripts.commands import Command, find_commands
 from data_scripts.errors import InputError
-from data_scripts.public_datasets import DATA, HUB_FILES, PublicDataset, public_datasets, public_name
-from data_scripts.read.downloads import download_file, download_hub_files, unpack_members
+from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
+from data_scripts.read.downloads import download_file, unpack_members
 from data_scripts.write.files import make_folder
 from data_scripts.write.locks import lock_beside, locked
 
 COMMANDS = ("download",)
 
 DOWNLOADS = "downloads"
-READ_FILES = ("conversations", "reddit")  # commands whose sources are files; the others read a folder
+REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue
+READ_FILES = ("conversations", REDDIT)  # commands whose sources are files; the others read a folder
 _FOLDER = re.compile(rf"(?<![\w./-]){DATA}/[\w./-]+")  # of a dataset, in a preset
 _COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)  # of YAML
 _EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
@@ -69,11 +70,14 @@ def run(args: argparse.Namespace) -> None:
     commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
         print(f"\n[{number}/{len(missing)}] {dataset.name}: {_origin(dataset)}", flush=True)
+        downloads = args.output / DOWNLOADS / dataset.name
         if dataset.name in local:
-            sources = _as_sources(dataset, args.originals / dataset.name)
+            words = _as_sources(dataset, args.originals / dataset.name)
+        elif dataset.hub:
+            words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
         else:
-            sources = list(dataset.hub) or _download(dataset, args.output / DOWNLOADS / dataset.name)
-        _build(dataset, sources, args.output / dataset.name, commands[dataset.command])
+            words = _download(dataset, downloads)
+        _build(dataset, words, args.output / dataset.name, commands[dataset.command])
 
 
 def _names(given: str) -> list[str]:
@@ -128,22 +132,11 @@ def _download(dataset: PublicDataset, folder: Path) -> list[str]:
     with locked(folder, lock_beside(folder)):
         for file in dataset.files:
             subfolder = folder / file.folder
-            if file.address.startswith(HUB_FILES):
-                _flatten(download_hub_files(file.address, folder / ".hub"), folder / ".hub", subfolder)
-                continue
             path = subfolder / file.local_name
             download_file(file.address, path, file.sha256)
             if file.members:
                 unpack_members(path, file.members, subfolder, file.name)
     return _as_sources(dataset, folder)
-
-
-def _flatten(files: Iterable[Path], root: Path, folder: Path) -> None:
-    """Link files from one folder, because commands tell files apart by their names: data/2006/01.parquet and so on."""
-    for file in files:
-        link = folder / "-".join(file.relative_to(root).parts)
-        link.unlink(missing_ok=True)
-        link.symlink_to(file.resolve())
 
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
@@ -157,11 +150,11 @@ def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     return files
 
 
-def _build(dataset: PublicDataset, sources: list[str], output: Path, command: Command) -> None:
+def _build(dataset: PublicDataset, words: list[str], output: Path, command: Command) -> None:
     parser = command.parser(dataset.command)
     accepted = {option for action in parser._actions for option in action.option_strings}
     license_option = ["--license", dataset.license] if dataset.license and "--license" in accepted else []
-    args = parser.parse_args([*sources, "--output", str(output), *dataset.options, *license_option])
+    args = parser.parse_args([*words, "--output", str(output), *dataset.options, *license_option])
     args.run(args)
 
 
@@ -184,10 +177,8 @@ def _origin(dataset: PublicDataset) -> str:
     origins = []
     for address in dataset.addresses:
         host, _, path = address.rpartition("://")[2].partition("/")
-        if address.startswith(HUB_FILES):
-            origins.append("/".join(path.split("/")[:2]))
-        elif host == "raw.githubusercontent.com":
+        if host == "raw.githubusercontent.com":
             origins.append("github.com/" + "/".join(path.split("/")[:2]))
         else:
-            origins.append(host if "://" in address else address)
+            origins.append(host if "://" in address else re.sub(":.*/.*", "", address))
     return ", ".join(dict.fromkeys(origins))

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from data_scripts.commands import find_commands
-from data_scripts.public_datasets import HUB_FILES, PublicDataset, how_to_build, public_datasets, public_name
+from data_scripts.public_datasets import PublicDataset, how_to_build, public_datasets, public_name
 from data_scripts.write.hub import check_license, check_repository_id
 
 ROOT = Path(__file__).parents[2]
@@ -31,18 +31,14 @@ def test_every_address_is_well_formed(dataset: PublicDataset) -> None:
     for source in dataset.hub:
         name, _, _ = source.partition("@")
         check_repository_id(name.partition(":")[0])
-    downloads = [(file.folder, file.local_name) for file in dataset.files if not file.address.startswith(HUB_FILES)]
+    downloads = [(file.folder, file.local_name) for file in dataset.files]
     assert len(set(downloads)) == len(downloads)
     for file in dataset.files:
         address = urlsplit(file.address)
-        assert address.scheme in ("http", "https", "hf") and address.netloc, file
+        assert address.scheme in ("http", "https") and address.netloc, file
         assert re.fullmatch("([0-9a-f]{64})?", file.sha256), file
         assert not file.members or file.local_name.endswith(".zip"), file
         assert not (file.name and len(file.members) > 1), file
-        if address.scheme == "hf":
-            owner, name, *pattern = file.address.removeprefix(HUB_FILES).split("/")
-            check_repository_id(f"{owner}/{name.partition('@')[0]}")
-            assert pattern and not (file.members or file.sha256 or file.name)
         if address.netloc == "raw.githubusercontent.com":  # a branch would change
             assert re.match("/[^/]+/[^/]+/[0-9a-f]{40}/", address.path) and file.sha256, file
 

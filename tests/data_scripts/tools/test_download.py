@@ -1,12 +1,12 @@
 """`download` builds the folders of public datasets: the catalogue of these tests names files of a local server."""
 
+import argparse
 import functools
 import json
 import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
-from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from data_scripts.__main__ import main
+from data_scripts.commands import Command
 from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
 from data_scripts.read.hub_datasets import load_columns, load_pairs
 from data_scripts.tools import download
@@ -163,22 +164,20 @@ def test_a_disk_that_is_too_small_is_named_before_the_download(
     assert requests[1:] == []
 
 
-def test_files_of_the_hub_get_names_that_tell_them_apart(
-    catalogue: dict, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    def fetch(address: str, folder: Path) -> list[Path]:
-        files = [folder / "nli" / part / "train.tsv" for part in ("a", "b")]
-        for file in files:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(NLI.replace("cat", file.parent.name))
-        return files
+def test_hub_ids_and_options_are_passed_to_the_command(catalogue: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
 
-    monkeypatch.setattr(download, "download_hub_files", fetch)
-    dataset = replace(catalogue["nli/toy"], files=(PublicFile("hf://datasets/me/toy/nli/*/train.tsv"),))
-    for _ in range(2):  # an interrupted run has left the links
-        assert download._download(dataset, tmp_path / "originals") == [str(tmp_path / "originals")]
-    links = sorted(path for path in (tmp_path / "originals").iterdir() if path.is_symlink())
-    assert [link.name for link in links] == ["nli-a-train.tsv", "nli-b-train.tsv"]
-    assert "A b naps." in links[1].read_text()
-    talk = replace(dataset, command="conversations")
-    assert download._as_sources(talk, tmp_path / "originals") == [str(link) for link in links]
+    def parser(self: Command, name: str) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("words", nargs=argparse.REMAINDER)
+        parser.set_defaults(run=lambda args: given.append([name, *args.words]))
+        return parser
+
+    monkeypatch.setattr(Command, "parser", parser)
+    catalogue["reddit"] = PublicDataset("reddit", "reddit", hub=("me/a:x/*.parquet", "me/b"), license="other")
+    catalogue["faq"] = PublicDataset("faq", "conversations", hub=("me/faq",), options=("--columns", "input=question"))
+    download.run(argparse.Namespace(names=["reddit", "faq"], output=Path("data"), originals=None))
+    assert given == [
+        ["reddit", "me/a:x/*.parquet", "me/b", "--comments", "data/downloads/reddit", "--output", "data/reddit"],
+        ["conversations", "me/faq", "--output", "data/faq", "--columns", "input=question"],
+    ]
