@@ -1,4 +1,4 @@
-"""Small copies of public datasets for `LoopbackHub`, with the configurations, splits, columns and files of the originals.
+"""Small copies of public datasets for `LoopbackHub`, with the configurations, splits and columns of the originals.
 
 The sentences are our own. The layout of each was taken from its card or its code on the Hub.
 """
@@ -145,7 +145,9 @@ def _paraphrase_files() -> dict[str, dict[str, bytes]]:
         "sentence2": ["What is the way to boil rice?", "Where can I buy skis?"],
         "label": [1, 0],
     }
-    rated_features = Features({"sentence1": TEXT, "sentence2": TEXT, "label": ClassLabel(names=["different", "duplicate"])})
+    rated_features = Features(
+        {"sentence1": TEXT, "sentence2": TEXT, "label": ClassLabel(names=["different", "duplicate"])}
+    )
     negatives = duplicates | {"negative": ["How do I sow rice?"]}
     simplified = {"text": ["The vessel, which was old, sank in 1801 ."], "simplified": ["The old ship sank in 1801 ."]}
     posts = {part: (f"{part}1", f"{part}2") for part in ("title", "body", "post")}
@@ -184,7 +186,11 @@ def _paraphrase_files() -> dict[str, dict[str, bytes]]:
 
 
 def _sts_files() -> dict[str, dict[str, bytes]]:
-    pair = {"score": [5.0, 1.5], "sentence1": ["A cat naps.", "A man sings."], "sentence2": ["A cat sleeps.", "A car stops."]}
+    pair = {
+        "score": [5.0, 1.5],
+        "sentence1": ["A cat naps.", "A man sings."],
+        "sentence2": ["A cat sleeps.", "A car stops."],
+    }
     origin = {"dataset": ["MSRvid"] * 2, "year": ["2012test"] * 2, "sid": ["1", "2"]}
     benchmark = {
         name: {"split": [value] * 2, "genre": ["main-captions", "main-news"], **origin, **pair}
@@ -192,14 +198,10 @@ def _sts_files() -> dict[str, dict[str, bytes]]:
     }
     # These have no configurations in their cards, and their files are JSON lines.
     card = b"---\nlanguage:\n- en\n---\n"
-    files = {
-        "mteb/stsbenchmark-sts": {f"{name}.jsonl.gz": _lines(columns) for name, columns in benchmark.items()}
-    }
+    files = {"mteb/stsbenchmark-sts": {f"{name}.jsonl.gz": _lines(columns) for name, columns in benchmark.items()}}
     for year in range(12, 17):
         splits = ("train", "test") if year == 12 else ("test",)
-        files[f"mteb/sts{year}-sts"] = {
-            f"{split}.jsonl.gz": _lines({"split": [split] * 2, **pair}) for split in splits
-        }
+        files[f"mteb/sts{year}-sts"] = {f"{split}.jsonl.gz": _lines({"split": [split] * 2, **pair}) for split in splits}
     return {name: {"README.md": card, **lines} for name, lines in files.items()}
 
 
@@ -212,7 +214,14 @@ def _flickr_parquet() -> bytes:
     """The Hub's own copy of nlphuji/flickr30k: one split, and a column with the real split of each image."""
     sampler = random.Random(0)  # nosec B311
     features = Features(
-        {"image": Image(), "caption": List(TEXT), "sentids": List(TEXT), "split": TEXT, "img_id": TEXT, "filename": TEXT}
+        {
+            "image": Image(),
+            "caption": List(TEXT),
+            "sentids": List(TEXT),
+            "split": TEXT,
+            "img_id": TEXT,
+            "filename": TEXT,
+        }
     )
     captions = [[f"{caption} ({number})" for caption in _IMAGES[number % 2]] for number in range(4)]
     rows = {
