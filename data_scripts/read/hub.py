@@ -6,7 +6,7 @@ Private and gated datasets are read with the token of `hf auth login` or of the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +16,15 @@ from data_scripts.read.hub_names import CONVERTED, HubName, parse_hub_name
 from data_scripts.read.text_files import split_from_value
 
 if TYPE_CHECKING:
-    from datasets import DatasetBuilder, DatasetDict, Features, IterableDataset
+    from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
 
 SPLIT_COLUMN = "split"
 
 
 class HubDataset:
-    """A dataset on the Hub.
+    """A dataset on the Hub; if HF_HUB_OFFLINE is set, one in the cache of `datasets`.
 
-    Attributes:
-        source: its name, as in the errors.
-        is_offline: whether HF_HUB_OFFLINE is set, so that datasets can only be loaded from the cache.
+    Its methods raise an InputError that tells the cause if it cannot be read.
     """
 
     def __init__(self, source: str) -> None:
@@ -34,20 +32,23 @@ class HubDataset:
 
         limit_waiting()
         self.source = source
-        self.is_offline = datasets.config.HF_HUB_OFFLINE
+        self._is_offline = datasets.config.HF_HUB_OFFLINE
         self._arguments, self._options = _load_arguments(parse_hub_name(source))
 
     @cached_property
     def features(self) -> Features:
-        """The columns and their types, from its card or its first file.
-
-        Raises:
-            InputError: it cannot be opened; the message tells why.
-        """
+        """The columns and their types, from its card or its first file."""
+        if self._is_offline:
+            return next(iter(self.load().values())).features
         with hub_errors(self.source):
             if self._builder.info.features:
                 return self._builder.info.features
             return next(iter(self._builder.as_streaming_dataset().values())).features
+
+    @property
+    def commit(self) -> str:
+        """Identifies the state of its files."""
+        return "" if self._is_offline else self._builder.hash
 
     @cached_property
     def _builder(self) -> DatasetBuilder:
@@ -59,13 +60,10 @@ class HubDataset:
         """Download it to the cache of `datasets`, unless it is there, and load it.
 
         Of a dataset with images or the like, only the other columns are downloaded; they are held in memory.
-
-        Raises:
-            InputError: it cannot be read; the message tells why.
         """
         import datasets
 
-        texts = None if self.is_offline else [name for name, each in self.features.items() if not _is_media(each)]
+        texts = None if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
         with hub_errors(self.source):
             if texts is None or len(texts) == len(self.features):
                 splits = dict(datasets.load_dataset(*self._arguments, **self._options))
@@ -76,13 +74,15 @@ class HubDataset:
                 }
         return assign_splits(datasets.DatasetDict(rename_splits(splits)))
 
-    def stream(self, columns: Iterable[str]) -> dict[str, IterableDataset]:
+    def stream(self, columns: Iterable[str]) -> Mapping[str, Dataset | IterableDataset]:
         """Split -> its rows, which are read while they are iterated over, without a copy on the disk.
 
         Of Parquet files, only these columns are downloaded. A column `split` assigns the rows of a dataset with one
         split to splits, and the rows of each are then read separately.
         """
         columns = list(dict.fromkeys(columns))
+        if self._is_offline:
+            return self.load().select_columns(columns)
         splits = self._stream(columns)
         if len(splits) > 1 or SPLIT_COLUMN not in self.features or SPLIT_COLUMN in columns:
             return rename_splits(splits)

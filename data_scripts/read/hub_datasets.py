@@ -71,8 +71,7 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
         splits = assign_splits(_load_folder(source, columns))
     else:
         dataset = HubDataset(source)
-        if not dataset.is_offline:
-            _check_columns(dataset.features, columns, source)  # before it is downloaded
+        _check_columns(dataset.features, columns, source)  # before it is downloaded
         splits = dataset.load()
     for name, split in splits.items():
         _check_columns(split.column_names, columns, f"{source}: split {name}")

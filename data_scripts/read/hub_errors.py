@@ -57,7 +57,7 @@ def _explain(source: str, error: Exception) -> str:
         return f"it needs a loading script; try the Hub's own Parquet copy: {source}@{CONVERTED}"
     if datasets.config.HF_HUB_OFFLINE:
         return (
-            "no such folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or load the "
+            "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or load the "
             f"dataset once with it unset ({text})"
         )
     if gated := next((each for each in causes if isinstance(each, GatedRepoError)), None):
@@ -68,7 +68,7 @@ def _explain(source: str, error: Exception) -> str:
         return f"it has no revision {revision}; expected a branch, a tag or a commit of {page}/commits/main"
     if isinstance(error, DatasetNotFoundError):
         return (
-            f"no such folder here, and the Hub has no dataset {repository}, or it is private"
+            f"no such file or folder here, and the Hub has no dataset {repository}, or it is private"
             f"{_similar_name(repository)}; check the name, or {_LOGIN}"
         )
     # If another configuration is in the cache, `datasets` looks there for what the Hub does not have.
@@ -79,7 +79,7 @@ def _explain(source: str, error: Exception) -> str:
         reason = f"it has no configuration {config}" if config else "it has several configurations"
         return f"{reason}; expected {repository}:CONFIG, where CONFIG is one of {names}"
     if isinstance(error, ConnectionError) or any("Connect" in type(each).__name__ for each in causes):
-        return f"no such folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT if set"
+        return f"no such file or folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT if set"
     return f"it cannot be read as a dataset ({error.__cause__ or error})"
 
 

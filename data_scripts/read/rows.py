@@ -69,7 +69,7 @@ def read_rows(
             splits = load_columns(source, ())
         else:
             dataset = HubDataset(source)
-            if cached or dataset.is_offline:
+            if cached:
                 splits = dataset.load()
             else:
                 chosen = _choose_columns(dataset.features, source, names, optional)
@@ -93,6 +93,21 @@ def _text_tables(source: str) -> list[Path]:
     files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
     complete = any(file.name.startswith("snli_1.0_train.") for file in files)
     return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
+
+
+def hub_records(source: str) -> Records:
+    """The records of all splits of a dataset on the Hub, which are streamed."""
+    dataset = HubDataset(source)
+    columns = list(dataset.features)
+
+    def rows(columns_needed: set[str]) -> Rows:
+        streams = dataset.stream(name for name in columns if name in columns_needed)
+        for split, stream in streams.items():
+            with hub_errors(source), tqdm(stream, delay=1, unit="row", unit_scale=True, desc=split) as bar:
+                for number, row in enumerate(bar, start=1):
+                    yield f"{source}, split {split}, row {number}", row
+
+    return Records(source, columns, True, rows)
 
 
 def _choose_columns(

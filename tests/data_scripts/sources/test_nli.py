@@ -169,7 +169,8 @@ def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     with pytest.raises(
-        InputError, match=r"some/snli: no such folder here, and the Hub cannot be reached because HF_HUB_OFFLINE"
+        InputError,
+        match=r"some/snli: no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE",
     ):
         load_nli("some/snli")
 
