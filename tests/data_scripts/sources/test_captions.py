@@ -106,7 +106,10 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
         ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
         ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
         ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
-        ({"scenes.tsv": "image\ttitle\n1\tA dog.\n"}, "no column captions; expected captions (or caption, sentences)"),
+        (
+            {"scenes.tsv": "image\ttitle\n1\tA dog.\n"},
+            "no column captions; expected captions (or caption, sentences, caption1)",
+        ),
         ({"scenes.tsv": "image_id\tcaption\n1\t \n"}, "split train: contains no caption"),
     ],
 )
