@@ -36,7 +36,7 @@ class HubDataset:
         self._arguments, self._options = _load_arguments(parse_hub_name(source))
 
     @cached_property
-    def features(self) -> Features | dict[str, None]:
+    def features(self) -> Features:
         """The columns and their types, from its card or its first file."""
         if self._is_offline:
             return next(iter(self.load().values())).features
@@ -44,7 +44,7 @@ class HubDataset:
             if self._builder.info.features:
                 return self._builder.info.features
             rows = next(iter(self._builder.as_streaming_dataset().values()))
-            return rows.features or dict.fromkeys(next(iter(rows), {}))  # text and JSON lines have no types
+            return rows._resolve_features().features  # plain text has none before its first rows are read
 
     @property
     def commit(self) -> str:
@@ -105,7 +105,7 @@ class HubDataset:
         options = self._options | ({"columns": columns} if is_parquet else {})
         with hub_errors(self.source):
             streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
-        return {name: rows.select_columns(columns) for name, rows in streams.items()}
+            return {name: rows._resolve_features().select_columns(columns) for name, rows in streams.items()}
 
 
 def _is_media(feature: Any) -> bool:
