@@ -1,4 +1,4 @@
-"""The catalogue of public datasets (public_datasets.yaml): which command builds each folder of `data/`, from what."""
+"""The catalog of public datasets (public_datasets.yaml): which command builds each folder of `data/`, from what."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-CATALOGUE = Path(__file__).with_suffix(".yaml")
+CATALOG = Path(__file__).with_suffix(".yaml")
 DATA = "data"  # the folder of the datasets, unless an option names another
 
 
@@ -64,10 +64,10 @@ class PublicDataset:
 
 @cache
 def public_datasets() -> dict[str, PublicDataset]:
-    """The catalogue: name -> dataset, in its order."""
+    """The catalog: name -> dataset, in its order."""
     import yaml  # imported here, so that --help does not wait for it
 
-    entries = yaml.safe_load(CATALOGUE.read_text(encoding="utf-8"))
+    entries = yaml.safe_load(CATALOG.read_text(encoding="utf-8"))
     return {name: _dataset(name, entry) for name, entry in entries.items()}
 
 

@@ -1,7 +1,7 @@
 """Download public datasets by name, and build their folders.
 
-NAME is a dataset of the catalogue, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
-Each dataset becomes the folder OUTPUT/NAME, as the command in the catalogue writes it. Folders that exist are left.
+NAME is a dataset of the catalog, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
+Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist are left.
 Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted
 afterwards. An interrupted run continues with the same command.
 
@@ -36,7 +36,7 @@ _EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
-    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalogue, or presets (.yaml)")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets (.yaml)")
     parser.add_argument(
         "-o",
         "--output",
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Build the datasets that do not exist yet; without names, print the catalogue."""
+    """Build the datasets that do not exist yet; without names, print the catalog."""
     if not args.names:
         print(_table(public_datasets().values()))
         return
@@ -69,10 +69,11 @@ def run(args: argparse.Namespace) -> None:
         _check_space(remote, args.output)
     commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
-        print(f"\n[{number}/{len(missing)}] {dataset.name}: {_origin(dataset)}", flush=True)
-        downloads = args.output / DOWNLOADS / dataset.name
+        downloads, copies = (folder / dataset.name for folder in (args.output / DOWNLOADS, args.originals or Path()))
+        origin = copies if dataset.name in local else _origin(dataset)
+        print(f"\n[{number}/{len(missing)}] {dataset.name}: {origin}", flush=True)
         if dataset.name in local:
-            words = _as_sources(dataset, args.originals / dataset.name)
+            words = _as_sources(dataset, copies)
         elif dataset.hub:
             words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
         else:

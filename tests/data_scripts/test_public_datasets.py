@@ -1,4 +1,4 @@
-"""The catalogue of public datasets is valid, and has every dataset that presets and plans name."""
+"""The catalog of public datasets is valid, and has every dataset that presets and plans name."""
 
 import re
 from pathlib import Path
@@ -44,7 +44,7 @@ def test_every_address_is_well_formed(dataset: PublicDataset) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "trainer").glob("*/*.yaml")), ids=lambda path: path.stem)
-def test_every_dataset_of_a_preset_or_plan_is_in_the_catalogue(path: Path) -> None:
+def test_every_dataset_of_a_preset_or_plan_is_in_the_catalog(path: Path) -> None:
     folders = re.findall(r"\bdata/[\w./-]+", str(yaml.safe_load(path.read_text(encoding="utf-8"))))
     assert [folder for folder in folders if not (public_name(folder) or folder.startswith(OWN))] == []
 

@@ -1,4 +1,4 @@
-"""`download` builds the folders of public datasets: the catalogue of these tests names files of a local server."""
+"""`download` builds the folders of public datasets: the catalog of these tests names files of a local server."""
 
 import argparse
 import functools
@@ -59,10 +59,10 @@ def requests(served: Path) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def catalogue(
+def catalog(
     requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[dict[str, PublicDataset]]:
-    """The catalogue of a test; the working directory is an empty folder."""
+    """The catalog of a test; the working directory is an empty folder."""
     (address,) = requests
     datasets = [
         PublicDataset(
@@ -89,7 +89,7 @@ def catalogue(
     public_datasets.cache_clear()
 
 
-def test_datasets_are_downloaded_and_built(catalogue: dict, requests: list[str], capsys: pytest.CaptureFixture) -> None:
+def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], capsys: pytest.CaptureFixture) -> None:
     assert main(["download", "nli/toy", "data/talk", "sts"]) == 0
     printed = capsys.readouterr().out
     assert "0 of 3 datasets exist in data" in printed
@@ -102,7 +102,7 @@ def test_datasets_are_downloaded_and_built(catalogue: dict, requests: list[str],
 
 
 def test_what_exists_is_left_and_what_was_downloaded_is_used(
-    catalogue: dict, requests: list[str], capsys: pytest.CaptureFixture
+    catalog: dict, requests: list[str], capsys: pytest.CaptureFixture
 ) -> None:
     assert main(["download", "nli/toy", "-o", "mine"]) == 0
     assert main(["download", "nli/toy", "nli/toy", "-o", "mine"]) == 0
@@ -112,7 +112,7 @@ def test_what_exists_is_left_and_what_was_downloaded_is_used(
     assert requests[1:] == ["/train.tsv"]
 
 
-def test_the_catalogue_is_printed_without_names(catalogue: dict, capsys: pytest.CaptureFixture) -> None:
+def test_the_catalog_is_printed_without_names(catalog: dict, capsys: pytest.CaptureFixture) -> None:
     assert main(["download"]) == 0
     header, *rows = capsys.readouterr().out.splitlines()
     assert header.split() == ["name", "command", "MB", "license", "source"]
@@ -121,7 +121,7 @@ def test_the_catalogue_is_printed_without_names(catalogue: dict, capsys: pytest.
     assert list(Path().iterdir()) == [Path("served")]
 
 
-def test_local_copies_are_read_in_place_of_a_download(catalogue: dict, requests: list[str]) -> None:
+def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: list[str]) -> None:
     copies = Path("copies/nli/toy")
     copies.mkdir(parents=True)
     (copies / "own.csv").write_text("premise,hypothesis,label\nA dog.,A pet.,e\n")
@@ -130,7 +130,7 @@ def test_local_copies_are_read_in_place_of_a_download(catalogue: dict, requests:
     assert requests[1:] == ["/sts.zip"]
 
 
-def test_a_preset_names_its_datasets_and_those_of_the_presets_it_extends(catalogue: dict, tmp_path: Path) -> None:
+def test_a_preset_names_its_datasets_and_those_of_the_presets_it_extends(catalog: dict, tmp_path: Path) -> None:
     (tmp_path / "base.yaml").write_text("nli: [data/nli/toy]  # data/talk\npairs: [data/own, mydata/talk]\n")
     (tmp_path / "best.yaml").write_text("# data/talk\nextends: base\nsts: data/sts\nstsb: org/data/talk\n")
     (tmp_path / "circle.yaml").write_text("extends: circle\nsts: data/sts\n")
@@ -149,14 +149,14 @@ def test_a_preset_names_its_datasets_and_those_of_the_presets_it_extends(catalog
         (["sts", "--originals", "absent"], "--originals absent: no such folder"),
     ],
 )
-def test_a_mistake_is_one_line(catalogue: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
+def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
     assert main(["download", *words]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"error: {message}")
 
 
 def test_a_disk_that_is_too_small_is_named_before_the_download(
-    catalogue: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_500_000))
     assert main(["download", "nli/toy"]) == 2
@@ -164,7 +164,7 @@ def test_a_disk_that_is_too_small_is_named_before_the_download(
     assert requests[1:] == []
 
 
-def test_hub_ids_and_options_are_passed_to_the_command(catalogue: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hub_ids_and_options_are_passed_to_the_command(catalog: dict, monkeypatch: pytest.MonkeyPatch) -> None:
     given = []
 
     def parser(self: Command, name: str) -> argparse.ArgumentParser:
@@ -174,8 +174,8 @@ def test_hub_ids_and_options_are_passed_to_the_command(catalogue: dict, monkeypa
         return parser
 
     monkeypatch.setattr(Command, "parser", parser)
-    catalogue["reddit"] = PublicDataset("reddit", "reddit", hub=("me/a:x/*.parquet", "me/b"), license="other")
-    catalogue["faq"] = PublicDataset("faq", "conversations", hub=("me/faq",), options=("--columns", "input=question"))
+    catalog["reddit"] = PublicDataset("reddit", "reddit", hub=("me/a:x/*.parquet", "me/b"), license="other")
+    catalog["faq"] = PublicDataset("faq", "conversations", hub=("me/faq",), options=("--columns", "input=question"))
     download.run(argparse.Namespace(names=["reddit", "faq"], output=Path("data"), originals=None))
     assert given == [
         ["reddit", "me/a:x/*.parquet", "me/b", "--comments", "data/downloads/reddit", "--output", "data/reddit"],
