@@ -20,6 +20,7 @@ class PublicFile:
         sha256: the file's checksum, if we have seen the file.
         members: of a .zip, the files that are unpacked: names with * and ?.
         folder: the subfolder in which the file, or its members, are.
+        mirrors: other addresses, which are tried if the first one fails.
     """
 
     address: str
@@ -27,6 +28,7 @@ class PublicFile:
     sha256: str = ""
     members: tuple[str, ...] = ()
     folder: str = ""
+    mirrors: tuple[str, ...] = ()
 
     @property
     def local_name(self) -> str:
@@ -72,15 +74,12 @@ def public_datasets() -> dict[str, PublicDataset]:
 
 
 def _dataset(name: str, entry: Mapping[str, Any]) -> PublicDataset:
-    values: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-    values["files"] = tuple(
-        _file({"address": each} if isinstance(each, str) else each) for each in entry.get("files", ())
-    )
-    return PublicDataset(name=name, **values)
+    files = [_with_tuples({"address": each} if isinstance(each, str) else each) for each in entry.get("files", ())]
+    return PublicDataset(name, **{**_with_tuples(entry), "files": tuple(PublicFile(**file) for file in files)})
 
 
-def _file(entry: Mapping[str, Any]) -> PublicFile:
-    return PublicFile(**{**entry, "members": tuple(entry.get("members", ()))})
+def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
 
 
 def public_name(path: str | Path) -> str | None:

@@ -19,7 +19,7 @@ from pathlib import Path
 from data_scripts.command_line import suggest
 from data_scripts.commands import Command, find_commands
 from data_scripts.errors import InputError
-from data_scripts.public_datasets import DATA, PublicDataset, public_datasets, public_name
+from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
 from data_scripts.read.downloads import download_file, unpack_members
 from data_scripts.write.files import make_folder
 from data_scripts.write.locks import lock_beside, locked
@@ -134,10 +134,21 @@ def _download(dataset: PublicDataset, folder: Path) -> list[str]:
         for file in dataset.files:
             subfolder = folder / file.folder
             path = subfolder / file.local_name
-            download_file(file.address, path, file.sha256)
+            _download_file(file, path)
             if file.members:
                 unpack_members(path, file.members, subfolder, file.name)
     return _as_sources(dataset, folder)
+
+
+def _download_file(file: PublicFile, path: Path) -> None:
+    """Download a file from the first of its addresses that has it."""
+    failures: list[str] = []
+    for address in (file.address, *file.mirrors):
+        try:
+            return download_file(address, path, file.sha256)
+        except InputError as error:
+            failures.append(str(error))
+    raise InputError("; ".join(failures))
 
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:

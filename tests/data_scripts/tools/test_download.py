@@ -7,6 +7,7 @@ import shutil
 import threading
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
@@ -59,9 +60,7 @@ def requests(served: Path) -> Iterator[list[str]]:
 
 
 @pytest.fixture
-def catalog(
-    requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[dict[str, PublicDataset]]:
+def catalog(requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, PublicDataset]]:
     """The catalog of a test; the working directory is an empty folder."""
     (address,) = requests
     datasets = [
@@ -162,6 +161,22 @@ def test_a_disk_that_is_too_small_is_named_before_the_download(
     assert main(["download", "nli/toy"]) == 2
     assert "data: 2 MB of disk space are free, and the downloads take 2 MB" in capsys.readouterr().err
     assert requests[1:] == []
+
+
+def test_a_mirror_is_asked_if_the_first_address_fails(
+    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (address,) = requests
+    (file,) = catalog["nli/toy"].files
+    moved = PublicFile(f"{address}/moved.tsv", file.name, mirrors=(file.address,))
+    catalog["nli/toy"] = replace(catalog["nli/toy"], files=(moved,))
+    assert main(["download", "nli/toy"]) == 0
+    catalog["gone"] = replace(
+        catalog["nli/toy"], name="gone", files=(replace(moved, mirrors=(f"{address}/gone.tsv",)),)
+    )
+    assert main(["download", "gone"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert f"{moved.address}: cannot be downloaded (404" in line and f"{address}/gone.tsv: cannot be downloaded" in line
 
 
 def test_hub_ids_and_options_are_passed_to_the_command(catalog: dict, monkeypatch: pytest.MonkeyPatch) -> None:
