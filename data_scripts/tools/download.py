@@ -117,11 +117,10 @@ def _exists(folder: Path) -> bool:
 
 
 def _check_space(datasets: list[PublicDataset], output: Path) -> None:
-    """Print the size of the downloads, and check that it fits on the disk."""
+    """Print the sizes of the downloads, and check that they fit on the disk."""
     megabytes = sum(each.megabytes or 0 for each in datasets)
-    unknown = sum(each.megabytes is None for each in datasets)
-    more = f", and {unknown} of unknown size" if unknown else ""
-    print(f"to download: {len(datasets)} datasets, about {megabytes:,.0f} MB{more}", flush=True)
+    sizes = ", ".join(f"{each.name} {_size(each)}" for each in datasets)
+    print(f"to download: {sizes}; together about {megabytes:,.0f} MB, without unknown sizes (?)", flush=True)
     make_folder(output)
     if (free := shutil.disk_usage(output).free / 1e6) < megabytes:
         raise InputError(f"{output}: {free:,.0f} MB of disk space are free, and the downloads take {megabytes:,.0f} MB")
@@ -173,10 +172,13 @@ def _build(dataset: PublicDataset, words: list[str], output: Path, command: Comm
 def _table(datasets: Iterable[PublicDataset]) -> str:
     rows = [("name", "command", "MB", "license", "source")]
     for each in datasets:
-        size = "?" if each.megabytes is None else f"{each.megabytes:.0f}"
-        rows.append((each.name, each.command, size, each.license or "not stated", _origin(each)))
+        rows.append((each.name, each.command, _size(each), each.license or "not stated", _origin(each)))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return "\n".join(_line(row, widths) for row in rows)
+
+
+def _size(dataset: PublicDataset) -> str:
+    return "?" if dataset.megabytes is None else f"{dataset.megabytes:.0f}"
 
 
 def _line(row: tuple[str, ...], widths: list[int]) -> str:

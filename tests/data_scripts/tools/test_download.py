@@ -92,7 +92,7 @@ def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], c
     assert main(["download", "nli/toy", "data/talk", "sts"]) == 0
     printed = capsys.readouterr().out
     assert "0 of 3 datasets exist in data" in printed
-    assert "to download: 3 datasets, about 2 MB, and 2 of unknown size" in printed
+    assert "to download: nli/toy 2, talk ?, sts ?; together about 2 MB, without unknown sizes (?)" in printed
     assert load_columns("data/nli/toy", ("premise", "label"))["train"]["premise"] == ["A cat naps."]
     assert "license: cc0-1.0" in Path("data/nli/toy/README.md").read_text()
     assert load_pairs("data/talk")["train"]["response"] == [UTTERANCES[1]["text"]]
