@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
 
 SPLIT_COLUMN = "split"
+BLOCK_BYTES = 1 << 14  # that are read beyond a part of a column if others hold images or the like
 
 
 class HubDataset:
@@ -100,8 +101,12 @@ class HubDataset:
     def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
         import datasets
 
-        is_parquet = "columns" in vars(self._builder.config)
-        options = self._options | ({"columns": columns} if is_parquet else {})
+        options = dict(self._options)
+        if "columns" in vars(self._builder.config):  # of Parquet
+            options["columns"] = columns
+            if any(map(_is_media, self.features.values())):
+                # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
+                options["storage_options"] = {"hf": {"block_size": BLOCK_BYTES}}
         with hub_errors(self.source):
             streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
         return {name: rows.select_columns(columns) for name, rows in streams.items()}

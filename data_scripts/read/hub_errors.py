@@ -57,8 +57,8 @@ def _explain(source: str, error: Exception) -> str:
         return f"it needs a loading script; try the Hub's own Parquet copy: {source}@{CONVERTED}"
     if datasets.config.HF_HUB_OFFLINE:
         return (
-            "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or load the "
-            f"dataset once with it unset ({text})"
+            "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or "
+            f"load the dataset once with it unset ({text})"
         )
     if gated := next((each for each in causes if isinstance(each, GatedRepoError)), None):
         if gated.response.status_code == 401:
@@ -79,7 +79,10 @@ def _explain(source: str, error: Exception) -> str:
         reason = f"it has no configuration {config}" if config else "it has several configurations"
         return f"{reason}; expected {repository}:CONFIG, where CONFIG is one of {names}"
     if isinstance(error, ConnectionError) or any("Connect" in type(each).__name__ for each in causes):
-        return f"no such file or folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT if set"
+        return (
+            f"no such file or folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT "
+            "if it is set"
+        )
     return f"it cannot be read as a dataset ({error.__cause__ or error})"
 
 
