@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -66,8 +68,11 @@ class HubDataset:
 
         texts = None if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
         with hub_errors(self.source):
-            if texts is None or len(texts) == len(self.features):
+            if texts is None:
                 splits = dict(datasets.load_dataset(*self._arguments, **self._options))
+            elif len(texts) == len(self.features):
+                self._builder.download_and_prepare()
+                splits = self._builder.as_dataset()
             else:
                 splits = {
                     name: datasets.Dataset.from_list(list(rows), features=rows.features)
@@ -99,16 +104,15 @@ class HubDataset:
         }
 
     def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
-        import datasets
-
-        options = dict(self._options)
-        if "columns" in vars(self._builder.config):  # of Parquet
-            options["columns"] = columns
+        builder = copy(self._builder)  # another builder would ask the Hub for the names of the files again
+        builder.info = self._builder.info.copy()
+        if hasattr(builder.config, "columns"):  # of Parquet
+            builder.config = replace(builder.config, columns=columns)
             if any(map(_is_media, self.features.values())):
                 # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
-                options["storage_options"] = {"hf": {"block_size": BLOCK_BYTES}}
+                builder.storage_options = {"hf": {"block_size": BLOCK_BYTES}}
         with hub_errors(self.source):
-            streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
+            streams = builder.as_streaming_dataset()
         return {name: rows.select_columns(columns) for name, rows in streams.items()}
 
 

@@ -45,7 +45,6 @@ def _explain(source: str, error: Exception) -> str:
     import datasets
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError
-    from huggingface_hub.errors import GatedRepoError
 
     repository, config, revision = parse_hub_name(source)
     page, text, causes = f"https://huggingface.co/datasets/{repository}", str(error), list(_chain(error))
@@ -60,8 +59,8 @@ def _explain(source: str, error: Exception) -> str:
             "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or "
             f"load the dataset once with it unset ({text})"
         )
-    if gated := next((each for each in causes if isinstance(each, GatedRepoError)), None):
-        if gated.response.status_code == 401:
+    if "is a gated dataset" in text:
+        if "must be authenticated" in text:
             return f"access is restricted; accept its conditions on {page}, and {_LOGIN}"
         return f"this account has no access; ask for it on {page}"
     if isinstance(error, DatasetNotFoundError) and text.startswith("Revision"):
@@ -101,6 +100,6 @@ def _similar_name(repository: str) -> str:
     names: list[str] = []
     if owner:
         with suppress(Exception):  # the hint is not worth another error
-            names = [each.id for each in HfApi().list_datasets(author=owner, limit=500)]
+            names = [each.id for each in HfApi().list_datasets(author=owner, limit=500) if each.id != repository]
     matches = difflib.get_close_matches(repository, names, n=1, cutoff=0.8)
     return f" (did you mean {matches[0]}?)" if matches else ""

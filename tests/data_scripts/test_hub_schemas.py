@@ -73,11 +73,11 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
     ("nli", "stanfordnlp/snli"): (NLI_COLUMNS, nli("train", "validation", "test")),
     ("nli", "nyu-mll/multi_nli@main"): (NLI_COLUMNS, nli("train", "validation_matched", "validation_mismatched")),
     ("stsb", "mteb/stsbenchmark-sts"): (STS_COLUMNS, dict.fromkeys(("train", "validation", "test"), STS)),
-    ("sts", "mteb/sts12-sts", *(f"mteb/sts{year}-sts" for year in range(13, 17))): (
+    ("sts", "mteb/sts12-sts", "mteb/sts16-sts"): (
         ("year", "set", *STS_COLUMNS),
         {
             "train": [("2012", "all", *row) for row in STS],
-            "test": [(f"20{year}", "all", *row) for year in range(12, 17) for row in STS],
+            "test": [(f"20{year}", "all", *row) for year in (12, 16) for row in STS],
         },
     ),
     ("paraphrases", "sentence-transformers/all-nli:triplet"): (
@@ -92,7 +92,7 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
     ),
     ("paraphrases", "sentence-transformers/all-nli:pair-score"): (
         ("score",),
-        dict.fromkeys(("train", "validation", "test"), [(1.0,), (0.5,), (0.0,)]),
+        {key: [(1.0,), (0.5,), (0.0,)] for key in ("train", "validation", "test")},
     ),
     ("paraphrases", "sentence-transformers/quora-duplicates:pair"): (STS_COLUMNS, {"train": [(*QUORA, None)]}),
     ("paraphrases", "sentence-transformers/quora-duplicates:pair-class"): (
@@ -129,9 +129,9 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
         ("input", "response", "source"),
         {
             "train": [
-                ("how deep is a well?", "As deep as its water.", "sentence-transformers/gooaq"),
                 ("how long does bread keep?", "Bread keeps for a few days.", "sentence-transformers/gooaq"),
                 ("who paints bridges?", "Painters who like heights do it.", "sentence-transformers/gooaq"),
+                ("how deep is a well?", "As deep as its water.", "sentence-transformers/gooaq"),
             ]
         },
     ),
@@ -145,11 +145,10 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
             ]
         },
     ),
-    ("reddit", "open-index/arctic:data/comments/2006/02/*.parquet", *NO_FILTERS): (
-        ("input", "response"),
-        {"train": [(FEBRUARY[0], FEBRUARY[1])]},
+    ("books", "sentence-transformers/simple-wiki:pair/train-*.parquet@main"): (
+        ("book", "sentence"),
+        {"train": [("train", SIMPLE[0])]},
     ),
-    ("books", "sentence-transformers/simple-wiki"): (("book", "sentence"), {"train": [("train", SIMPLE[0])]}),
 }
 
 ERRORS = {
@@ -203,7 +202,7 @@ RUN = {
     "paraphrases": ["sentence-transformers/quora-duplicates:pair-class", "sentence-transformers/all-nli:triplet"],
     "texts": ["sentence-transformers/simple-wiki"],
     "stsb": "mteb/stsbenchmark-sts",
-    "sts": ["mteb/sts12-sts", "mteb/sts16-sts"],
+    "sts": "mteb/sts12-sts",
 }
 
 
@@ -299,4 +298,4 @@ def test_a_run_reads_its_datasets_by_name(done):
         "texts/simple-wiki": [1, "text", "simplified"],
     }, errors
     assert evaluation["snli"] == ["test", "validation"] and evaluation["stsb"] == ["test", "train", "validation"]
-    assert evaluation["sts"] == ["2012", "2016"]
+    assert evaluation["sts"] == ["2012"]
