@@ -64,6 +64,10 @@ class HubDataset:
 
         Of a dataset with images or the like, only the other columns are downloaded; they are held in memory.
         """
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> DatasetDict:
         import datasets
 
         texts = None if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
@@ -88,7 +92,7 @@ class HubDataset:
         """
         columns = list(dict.fromkeys(columns))
         if self._is_offline:
-            return self.load().select_columns(columns)
+            return self.load()
         splits = self._stream(columns)
         if len(splits) > 1 or SPLIT_COLUMN not in self.features or SPLIT_COLUMN in columns:
             return rename_splits(splits)

@@ -77,9 +77,9 @@ def _explain(source: str, error: Exception) -> str:
         names = configs[1].replace("'", "")
         reason = f"it has no configuration {config}" if config else "it has several configurations"
         return f"{reason}; expected {repository}:CONFIG, where CONFIG is one of {names}"
-    if isinstance(error, ConnectionError) or any("Connect" in type(each).__name__ for each in causes):
+    if cause := next((each for each in causes if "Connect" in type(each).__name__), None):  # httpx has its own class
         return (
-            f"no such file or folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT "
+            f"no such file or folder here, and the Hub cannot be reached ({cause}); check the network, and HF_ENDPOINT "
             "if it is set"
         )
     return f"it cannot be read as a dataset ({error.__cause__ or error})"

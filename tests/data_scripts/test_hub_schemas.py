@@ -18,9 +18,11 @@ from tests.hub_copies import CONVERTED, IMAGE_BYTES, IMAGES, NLI, add_public_dat
 from tests.loopback_hub import READ_TOKEN, LoopbackHub
 
 RUNNER = """
-import contextlib, io, json, os, sys
+import contextlib, functools, io, json, os, sys
 import datasets
-from data_scripts.__main__ import main
+from data_scripts import __main__ as program
+
+program.find_commands = functools.cache(program.find_commands)
 
 def load_run(sources):
     from types import SimpleNamespace
@@ -37,7 +39,7 @@ for arguments, environment in json.load(open(sys.argv[1])):
     os.environ.update(environment)
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = load_run(json.loads(arguments[1])) if arguments[0] == "run" else main(arguments)
+        code = load_run(json.loads(arguments[1])) if arguments[0] == "run" else program.main(arguments)
     results.append([code, out.getvalue(), err.getvalue()])
 json.dump(results, open(sys.argv[2], "w"))
 """
