@@ -40,13 +40,16 @@ class HubDataset:
 
     @cached_property
     def features(self) -> Features:
-        """The columns and their types, from its card or its first file."""
+        """The columns and their types, from its card, its first file or (for CSV) its first row."""
+        import datasets
+
         if self._is_offline:
             return next(iter(self.load().values())).features
         with hub_errors(self.source):
             if self._builder.info.features:
                 return self._builder.info.features
-            return next(iter(self._builder.as_streaming_dataset().values())).features
+            rows = next(iter(self._builder.as_streaming_dataset().values()))
+            return rows.features or datasets.Dataset.from_list(list(rows.take(1))).features
 
     @property
     def commit(self) -> str:
@@ -88,7 +91,7 @@ class HubDataset:
         """Split -> its rows, which are read while they are iterated over, without a copy on the disk.
 
         Of Parquet files, only these columns are downloaded. A column `split` assigns the rows of a dataset with one
-        split to splits, and the rows of each are then read separately.
+        split to splits, and the rows of each are then read separately. The rows of CSV have no `features`.
         """
         columns = list(dict.fromkeys(columns))
         if self._is_offline:

@@ -72,7 +72,7 @@ def _explain(source: str, error: Exception) -> str:
         )
     # If another configuration is in the cache, `datasets` looks there for what the Hub does not have.
     if isinstance(error, DataFilesNotFoundError | EmptyDatasetError) or "Couldn't find cache" in text:
-        return f"it has no data file {config}; see {page}/tree/{revision or 'main'} ({text})"
+        return f"it has no data file{config and f' {config}'}; see {page}/tree/{revision or 'main'} ({text})"
     if configs := re.search(r"(?:available configs: |Available: )\[(.+?)\]", text):
         names = configs[1].replace("'", "")
         reason = f"it has no configuration {config}" if config else "it has several configurations"

@@ -147,6 +147,7 @@ CASES: dict[tuple[str, ...], tuple[tuple[str, ...], dict[str, Rows]]] = {
             ]
         },
     ),
+    ("paraphrases", "me/csv"): (STS_COLUMNS, {"train": [("Hello", "Hi", None), ("Bye", "Ciao", 0.5)]}),
     ("books", "sentence-transformers/simple-wiki:pair/train-*.parquet@main"): (
         ("book", "sentence"),
         {"train": [("train", SIMPLE[0])]},
@@ -223,6 +224,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, Any]]:
     with LoopbackHub() as hub:
         add_public_datasets(hub)
         snli = hub.repositories["datasets", "stanfordnlp/snli"].files()
+        hub.add_dataset("me/csv", {"train.csv": b"anchor,positive,score\nHello,Hi,\nBye,Ciao,0.5\n"})  # without a card
         hub.add_dataset("me/private", snli, visibility="private")
         hub.add_dataset("me/gated", snli, gated=True)
         (work / "commands.json").write_text(json.dumps(list(commands.values())))
