@@ -22,7 +22,7 @@ from tests.loopback_hub import LoopbackHub
 TEXT = Value("string")
 NLI_LABEL = ClassLabel(names=["entailment", "neutral", "contradiction"])
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy
-IMAGE_BYTES = 100_000  # of each image of nlphuji/flickr30k
+IMAGE_BYTES = 1_000_000  # of each image of nlphuji/flickr30k
 
 Columns = dict[str, list[Any]]
 
@@ -32,13 +32,13 @@ NLI: Columns = {
     "label": [0, 1, 2],
 }
 # Two images: captions that follow each other are pairs, and so are the last one and the first one.
-_IMAGES = [
+IMAGES = [
     ["A dog leaps over a log.", "A brown dog jumps.", "The dog is in the air."],
     ["Two men fix a roof.", "Workers repair a house.", "Men stand on a roof."],
 ]
 CAPTION_PAIRS: Columns = {
-    "caption1": [caption for captions in _IMAGES for caption in captions],
-    "caption2": [caption for captions in _IMAGES for caption in (*captions[1:], captions[0])],
+    "caption1": [caption for captions in IMAGES for caption in captions],
+    "caption2": [caption for captions in IMAGES for caption in (*captions[1:], captions[0])],
 }
 
 
@@ -65,9 +65,7 @@ def _card(configs: dict[str, tuple[Features, dict[str, Columns]]], folder: str =
     data = DatasetCardData()
     DatasetInfosDict({name: _info(name, *config) for name, config in configs.items()}).to_dataset_card_data(data)
     files = {
-        name: {
-            "data_files": [{"split": split, "path": f"{folder or name}/{split}-*"} for split in splits],
-        }
+        name: {"data_files": [{"split": split, "path": f"{folder or name}/{split}-*"} for split in splits]}
         for name, (_, splits) in configs.items()
     }
     MetadataConfigs(files).to_dataset_card_data(data)
@@ -92,48 +90,46 @@ def _texts(*names: str) -> Features:
     return Features({name: TEXT for name in names})
 
 
+def of_split(split: str, columns: Columns) -> Columns:
+    """The rows of a split: its texts end with its name, except in train, so that no split has a sentence of another."""
+    ending = "" if split == "train" else f" ({split})"
+    return {
+        name: [f"{value}{ending}" if isinstance(value, str) else value for value in values]
+        for name, values in columns.items()
+    }
+
+
+def _splits(names: tuple[str, ...], columns: Columns) -> dict[str, Columns]:
+    return {name: of_split(name, columns) for name in names}
+
+
 def _nli_files() -> dict[str, dict[str, bytes]]:
     unlabeled = {name: [*values, values[0]] for name, values in NLI.items()} | {"label": [0, 1, 2, -1]}
     features = Features({"premise": TEXT, "hypothesis": TEXT, "label": NLI_LABEL})
     scored = Features({"sentence1": TEXT, "sentence2": TEXT, "score": Value("float64")})
-    scores = {"sentence1": NLI["premise"], "sentence2": NLI["hypothesis"], "score": [1.0, 0.5, 0.0]}
-    pairs = {"anchor": NLI["premise"][:1], "positive": NLI["hypothesis"][:1]}
+    scores: Columns = {"sentence1": NLI["premise"], "sentence2": NLI["hypothesis"], "score": [1.0, 0.5, 0.0]}
+    pairs: Columns = {"anchor": NLI["premise"][:1], "positive": NLI["hypothesis"][:1]}
     triplets = pairs | {"negative": ["Nobody carries anything."]}
     splits = ("train", "dev", "test")
-    parses = ("premise_binary_parse", "premise_parse", "hypothesis_binary_parse", "hypothesis_parse")
+    parses = [f"{text}_{parse}" for text in ("premise", "hypothesis") for parse in ("binary_parse", "parse")]
     multi = Features(
-        {
-            "promptID": Value("int32"),
-            "pairID": TEXT,
-            "premise": TEXT,
-            **{name: TEXT for name in parses[:2]},
-            "hypothesis": TEXT,
-            **{name: TEXT for name in parses[2:]},
-            "genre": TEXT,
-            "label": NLI_LABEL,
-        }
+        {"promptID": Value("int32"), "pairID": TEXT}
+        | {name: TEXT for name in ("premise", *parses[:2], "hypothesis", *parses[2:], "genre")}
+        | {"label": NLI_LABEL}
     )
     multi_rows = NLI | {name: ["( )"] * 3 for name in (*parses, "pairID", "genre")} | {"promptID": [1, 2, 3]}
     return {
         "sentence-transformers/all-nli": _dataset(
             {
-                "pair": (_texts("anchor", "positive"), dict.fromkeys(splits, pairs)),
-                "pair-class": (features, dict.fromkeys(splits, NLI)),
-                "pair-score": (scored, dict.fromkeys(splits, scores)),
-                "triplet": (_texts("anchor", "positive", "negative"), dict.fromkeys(splits, triplets)),
+                "pair": (_texts("anchor", "positive"), _splits(splits, pairs)),
+                "pair-class": (features, _splits(splits, NLI)),
+                "pair-score": (scored, _splits(splits, scores)),
+                "triplet": (_texts("anchor", "positive", "negative"), _splits(splits, triplets)),
             }
         ),
-        "stanfordnlp/snli": _dataset(
-            {"plain_text": (features, {"test": unlabeled, "validation": unlabeled, "train": unlabeled})}
-        ),
+        "stanfordnlp/snli": _dataset({"plain_text": (features, _splits(("test", "validation", "train"), unlabeled))}),
         "nyu-mll/multi_nli": _dataset(
-            {
-                "default": (
-                    multi,
-                    {"train": multi_rows, "validation_matched": multi_rows, "validation_mismatched": multi_rows},
-                )
-            },
-            "data",
+            {"default": (multi, _splits(("train", "validation_matched", "validation_mismatched"), multi_rows))}, "data"
         ),
     }
 
@@ -178,7 +174,7 @@ def _paraphrase_files() -> dict[str, dict[str, bytes]]:
         "sentence-transformers/altlex": _dataset({"pair": (_texts("text", "simplified"), {"train": simplified})}),
         "sentence-transformers/parallel-sentences-tatoeba": _dataset(
             {
-                f"en-{language}": (_texts("english", "non_english"), {"train": parallel, "dev": parallel})
+                f"en-{language}": (_texts("english", "non_english"), _splits(("train", "dev"), parallel))
                 for language in ("de", "fr")
             }
         ),
@@ -223,8 +219,8 @@ def _flickr_parquet() -> bytes:
             "filename": TEXT,
         }
     )
-    captions = [[f"{caption} ({number})" for caption in _IMAGES[number % 2]] for number in range(4)]
-    rows = {
+    captions = [[f"{caption} ({number})" for caption in IMAGES[number % 2]] for number in range(4)]
+    rows: Columns = {
         "image": [{"bytes": sampler.randbytes(IMAGE_BYTES), "path": None} for _ in captions],
         "caption": captions,
         "sentids": [[str(number)] for number in range(4)],

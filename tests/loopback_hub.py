@@ -35,6 +35,7 @@ ROUTES = {
     "PUT": {r"/large/([0-9a-f]{64})": "store_large"},
     "GET": {
         r"/api/whoami-v2": "whoami",
+        r"/api/datasets": "list_datasets",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/revision/([^/]+))?": "describe",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?": "list_files",
         r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)": "download",
@@ -169,6 +170,7 @@ def _entry(repository: Repository, revision: str, path: str) -> dict[str, object
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise many answers wait 40 ms between their headers and their body
     hub: LoopbackHub
 
     def do_GET(self) -> None:
@@ -234,26 +236,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     # -- permissions --------------------------------------------------------------------------------------------------
 
+    @property
+    def _token(self) -> str:
+        return self.headers.get("Authorization", "").removeprefix("Bearer ")
+
     def _require(self, tokens: tuple[str, ...]) -> None:
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not token or token not in (WRITE_TOKEN, READ_TOKEN):
+        if self._token not in (WRITE_TOKEN, READ_TOKEN):
             raise Refusal(401, "", "Invalid username or password.")
-        if token not in tokens:
+        if self._token not in tokens:
             raise Refusal(403, "", "You don't have the rights to write to this repository")
 
     def _repository(self, kind: str | None, name: str) -> Repository:
         if (kind or "models", name) not in self.hub.repositories:
             raise Refusal(404, "RepoNotFound", "Repository not found")
         repository = self.hub.repositories[kind or "models", name]
-        if repository.settings.get("visibility") == "private":
-            self._require((WRITE_TOKEN, READ_TOKEN))
+        if repository.settings.get("visibility") == "private" and self._token not in (WRITE_TOKEN, READ_TOKEN):
+            raise Refusal(401, "RepoNotFound", "Invalid username or password.")
         return repository
 
     def _require_access(self, repository: Repository) -> None:
         """Refuse the files of a gated repository to those who have not accepted its conditions."""
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if repository.settings.get("gated") and token != WRITE_TOKEN:
-            raise Refusal(403 if token else 401, "GatedRepo", "Access to this dataset is restricted.")
+        if repository.settings.get("gated") and self._token != WRITE_TOKEN:
+            raise Refusal(403 if self._token else 401, "GatedRepo", "Access to this dataset is restricted.")
 
     # -- pushing -----------------------------------------------------------------------------------------------------
 
@@ -328,6 +332,11 @@ class _Handler(BaseHTTPRequestHandler):
     def whoami(self) -> tuple[object, dict]:
         self._require((WRITE_TOKEN, READ_TOKEN))
         return {"type": "user", "name": "me", "orgs": []}, {}
+
+    def list_datasets(self) -> tuple[object, dict]:
+        author = parse_qs(urlsplit(self.path).query).get("author", [""])[0]
+        names = (name for kind, name in self.hub.repositories if kind == "datasets" and name.startswith(f"{author}/"))
+        return [{"id": name, "tags": []} for name in names], {}
 
     def describe(self, kind: str, name: str, revision: str | None) -> tuple[object, dict]:
         repository = self._repository(kind, name)

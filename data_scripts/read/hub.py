@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
 
 SPLIT_COLUMN = "split"
+BLOCK_BYTES = 1 << 14  # that are read beyond a part of a column if others hold images or the like
 
 
 class HubDataset:
@@ -37,14 +40,16 @@ class HubDataset:
 
     @cached_property
     def features(self) -> Features:
-        """The columns and their types, from its card or its first file."""
+        """The columns and their types, from its card, its first file or (for CSV) its first row."""
+        import datasets
+
         if self._is_offline:
             return next(iter(self.load().values())).features
         with hub_errors(self.source):
             if self._builder.info.features:
                 return self._builder.info.features
             rows = next(iter(self._builder.as_streaming_dataset().values()))
-            return rows._resolve_features().features  # plain text has none before its first rows are read
+            return rows.features or datasets.Dataset.from_list(list(rows.take(1))).features
 
     @property
     def commit(self) -> str:
@@ -62,12 +67,19 @@ class HubDataset:
 
         Of a dataset with images or the like, only the other columns are downloaded; they are held in memory.
         """
+        return self._loaded
+
+    @cached_property
+    def _loaded(self) -> DatasetDict:
         import datasets
 
         texts = None if self._is_offline else [name for name, each in self.features.items() if not _is_media(each)]
         with hub_errors(self.source):
-            if texts is None or len(texts) == len(self.features):
+            if texts is None:
                 splits = dict(datasets.load_dataset(*self._arguments, **self._options))
+            elif len(texts) == len(self.features):
+                self._builder.download_and_prepare()
+                splits = self._builder.as_dataset()
             else:
                 splits = {
                     name: datasets.Dataset.from_list(list(rows), features=rows.features)
@@ -79,11 +91,11 @@ class HubDataset:
         """Split -> its rows, which are read while they are iterated over, without a copy on the disk.
 
         Of Parquet files, only these columns are downloaded. A column `split` assigns the rows of a dataset with one
-        split to splits, and the rows of each are then read separately.
+        split to splits, and the rows of each are then read separately. The rows of CSV have no `features`.
         """
         columns = list(dict.fromkeys(columns))
         if self._is_offline:
-            return self.load().select_columns(columns)
+            return self.load()
         splits = self._stream(columns)
         if len(splits) > 1 or SPLIT_COLUMN not in self.features or SPLIT_COLUMN in columns:
             return rename_splits(splits)
@@ -99,13 +111,16 @@ class HubDataset:
         }
 
     def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
-        import datasets
-
-        is_parquet = "columns" in vars(self._builder.config)
-        options = self._options | ({"columns": columns} if is_parquet else {})
+        builder = copy(self._builder)  # another builder would ask the Hub for the names of the files again
+        builder.info = self._builder.info.copy()
+        if hasattr(builder.config, "columns"):  # of Parquet
+            builder.config = replace(builder.config, columns=columns)
+            if any(map(_is_media, self.features.values())):
+                # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
+                builder.storage_options = {"hf": {"block_size": BLOCK_BYTES}}
         with hub_errors(self.source):
-            streams = datasets.load_dataset(*self._arguments, **options, streaming=True)
-            return {name: rows._resolve_features().select_columns(columns) for name, rows in streams.items()}
+            streams = builder.as_streaming_dataset()
+        return {name: rows.select_columns(columns) for name, rows in streams.items()}
 
 
 def _is_media(feature: Any) -> bool:

@@ -45,7 +45,6 @@ def _explain(source: str, error: Exception) -> str:
     import datasets
     from datasets.data_files import EmptyDatasetError
     from datasets.exceptions import DataFilesNotFoundError, DatasetNotFoundError
-    from huggingface_hub.errors import GatedRepoError
 
     repository, config, revision = parse_hub_name(source)
     page, text, causes = f"https://huggingface.co/datasets/{repository}", str(error), list(_chain(error))
@@ -57,11 +56,11 @@ def _explain(source: str, error: Exception) -> str:
         return f"it needs a loading script; try the Hub's own Parquet copy: {source}@{CONVERTED}"
     if datasets.config.HF_HUB_OFFLINE:
         return (
-            "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or load the "
-            f"dataset once with it unset ({text})"
+            "no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it, or "
+            f"load the dataset once with it unset ({text})"
         )
-    if gated := next((each for each in causes if isinstance(each, GatedRepoError)), None):
-        if gated.response.status_code == 401:
+    if "is a gated dataset" in text:
+        if "must be authenticated" in text:
             return f"access is restricted; accept its conditions on {page}, and {_LOGIN}"
         return f"this account has no access; ask for it on {page}"
     if isinstance(error, DatasetNotFoundError) and text.startswith("Revision"):
@@ -73,13 +72,16 @@ def _explain(source: str, error: Exception) -> str:
         )
     # If another configuration is in the cache, `datasets` looks there for what the Hub does not have.
     if isinstance(error, DataFilesNotFoundError | EmptyDatasetError) or "Couldn't find cache" in text:
-        return f"it has no data file {config}; see {page}/tree/{revision or 'main'} ({text})"
+        return f"it has no data file{config and f' {config}'}; see {page}/tree/{revision or 'main'} ({text})"
     if configs := re.search(r"(?:available configs: |Available: )\[(.+?)\]", text):
         names = configs[1].replace("'", "")
         reason = f"it has no configuration {config}" if config else "it has several configurations"
         return f"{reason}; expected {repository}:CONFIG, where CONFIG is one of {names}"
-    if isinstance(error, ConnectionError) or any("Connect" in type(each).__name__ for each in causes):
-        return f"no such file or folder here, and the Hub cannot be reached ({text}); check the network, and HF_ENDPOINT if set"
+    if cause := next((each for each in causes if "Connect" in type(each).__name__), None):  # httpx has its own class
+        return (
+            f"no such file or folder here, and the Hub cannot be reached ({cause}); check the network, and HF_ENDPOINT "
+            "if it is set"
+        )
     return f"it cannot be read as a dataset ({error.__cause__ or error})"
 
 
@@ -98,6 +100,6 @@ def _similar_name(repository: str) -> str:
     names: list[str] = []
     if owner:
         with suppress(Exception):  # the hint is not worth another error
-            names = [each.id for each in HfApi().list_datasets(author=owner, limit=500)]
+            names = [each.id for each in HfApi().list_datasets(author=owner, limit=500) if each.id != repository]
     matches = difflib.get_close_matches(repository, names, n=1, cutoff=0.8)
     return f" (did you mean {matches[0]}?)" if matches else ""

@@ -65,16 +65,20 @@ def read_rows(
     files = _text_tables(source)
     if not files:
         splits: Mapping[str, Dataset | IterableDataset]
+        features = None
         if is_path(source):
             splits = load_columns(source, ())
+        elif cached:
+            splits = HubDataset(source).load()
         else:
             dataset = HubDataset(source)
-            if cached:
-                splits = dataset.load()
-            else:
-                chosen = _choose_columns(dataset.features, source, names, optional)
-                splits = dataset.stream(name for columns in chosen.values() for name in columns)
-        return {name: _dataset_rows(source, name, splits[name], names, optional, label_names) for name in splits}
+            features = dataset.features
+            chosen = _choose_columns(features, source, names, optional)
+            splits = dataset.stream(name for columns in chosen.values() for name in columns)
+        return {
+            name: _dataset_rows(source, name, split, split.features or features, names, optional, label_names)
+            for name, split in splits.items()
+        }
     rows: dict[str, Rows] = {}
     for file in files:
         split = split_from_name(file.name)
@@ -189,13 +193,14 @@ def _dataset_rows(
     source: str,
     split: str,
     rows: Dataset | IterableDataset,
+    features: Any,
     names: ColumnNames,
     optional: tuple[str, ...],
     label_names: bool,
 ) -> Rows:
     from datasets import ClassLabel, Dataset
 
-    location, features = f"{source}, split {split}", rows.features
+    location = f"{source}, split {split}"
     chosen = _choose_columns(features, location, names, optional)
     columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
     labels = {name: features[name] for name in columns if isinstance(features[name], ClassLabel)}

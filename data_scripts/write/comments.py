@@ -124,7 +124,7 @@ def _write_dataset(dataset: HubDataset, output: Path, broken: BrokenLines, filte
         for split, rows in dataset.stream(names).items():
             read = 0
             with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=output.stem) as bar:
-                for batch in rows.with_format("arrow").iter(HUB_BATCH):
+                for batch in rows.select_columns(names).with_format("arrow").iter(HUB_BATCH):
                     complete = batch.drop_null()
                     if len(complete) < len(batch):
                         for row, name in _empty_fields(batch):
