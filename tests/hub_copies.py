@@ -275,7 +275,7 @@ def _reddit_files() -> dict[str, dict[str, bytes]]:
     arctic = {
         "README.md": f"---\n{json.dumps({'configs': configs, 'license': 'other'})}\n---\n".encode(),
         "data/comments/2006/01/000.parquet": _parquet(_comments(1, january), schema),
-        "data/comments/2006/02/000.parquet": _parquet(_comments(2, february), schema),
+        "data/comments/2007/02/000.parquet": _parquet(_comments(2, february), schema),
         "data/submissions/2006/01/000.parquet": _parquet({"id": ["s1"], "title": ["Tea"]}, submission),
     }
     numbers = {name: Value("int64") for name in ("controversiality", "created_utc", "score")}
@@ -296,6 +296,10 @@ def add_public_datasets(hub: LoopbackHub) -> None:
     """Add the copies of all datasets."""
     datasets = _nli_files() | _paraphrase_files() | _sts_files() | _caption_files() | _reddit_files()
     datasets["sentence-transformers/gooaq"] = _gooaq_files()
+    datasets["williamkgao/bookcorpus100mb"] = {
+        "README.md": b"",
+        "bookcorpus.txt": b"It rained all day.\nWe stayed in.\n",
+    }
     for name, files in datasets.items():
         hub.add_dataset(name, files)
     script = {"README.md": b"# Flickr30k\n", "flickr30k.py": b"# a loading script\n"}

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from data_scripts.public_datasets import public_datasets
 from tests.hub_copies import CONVERTED, IMAGE_BYTES, IMAGES, NLI, add_public_datasets, of_split
 from tests.loopback_hub import READ_TOKEN, LoopbackHub
 
@@ -208,6 +209,8 @@ RUN = {
     "sts": "mteb/sts12-sts",
 }
 
+NAMES = [name for name, dataset in public_datasets().items() if dataset.hub]
+
 
 @pytest.fixture(scope="module")
 def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, Any]]:
@@ -221,6 +224,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, Any]]:
     captions = commands["captions", f"nlphuji/flickr30k:TEST@{CONVERTED}"][0][-1]
     commands["leakage"] = (["leakage", captions, *LEAKAGE], {})
     commands["run"] = (["run", json.dumps(RUN)], {})
+    commands["download"] = (["download", *NAMES, "-o", str(work / "downloaded")], {})
     with LoopbackHub() as hub:
         add_public_datasets(hub)
         snli = hub.repositories["datasets", "stanfordnlp/snli"].files()
@@ -303,3 +307,15 @@ def test_a_run_reads_its_datasets_by_name(done):
     }, errors
     assert evaluation["snli"] == ["test", "validation"] and evaluation["stsb"] == ["test", "train", "validation"]
     assert evaluation["sts"] == ["2012"]
+
+
+def test_every_dataset_of_the_catalog_that_is_on_the_hub_can_be_built(done):
+    code, printed, errors, folder = done["download"]
+    assert code == 0, errors
+    assert f"0 of {len(NAMES)} datasets exist" in printed
+    splits = {name: [file.name.partition("-")[0] for file in (folder / name).glob("*.parquet")] for name in NAMES}
+    assert all("train" in found for found in splits.values()), splits
+    assert sorted(splits["nli/multi_nli"]) == ["train", "validation_matched", "validation_mismatched"]
+    assert read_rows(folder / "books", ("sentence",)) == {"train": [("It rained all day.",), ("We stayed in.",)]}
+    assert "license: cc-by-sa-4.0" in (folder / "snli" / "README.md").read_text()
+    assert [file.suffix for file in (folder / "downloads" / "reddit").glob("*.parquet")] == [".parquet"] * 2
