@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
     missing = [public_datasets()[name] for name in names if not _exists(args.output / name)]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
-    local = {each.name for each in missing if args.originals and (args.originals / each.name).exists()}
+    local = {each.name for each in missing if args.originals and (args.originals / each.name).is_dir()}
     remote = [each for each in missing if each.name not in local]
     if remote:
         _check_space(remote, args.output)
@@ -152,7 +152,7 @@ def _download_file(file: PublicFile, path: Path) -> None:
 
 def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
     """What the command reads: the folder, or the files in it."""
-    if dataset.command not in READ_FILES or not folder.is_dir():
+    if dataset.command not in READ_FILES:
         return [str(folder)]
     visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
     files = [str(file) for file in visible if file.suffix not in (".zip", ".part")]
