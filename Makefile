@@ -89,12 +89,12 @@ DOWNLOAD := $(BIN)/python -m data_scripts download
 LOCAL = $(if $(ORIGINALS),--originals '$(ORIGINALS)')
 
 PLAN ?= trainer/report/small.yaml
-report: $(INSTALLED)  ## reproduce the tables and figures of both papers (75 minutes on two cores, after the download of public data)
+report: $(INSTALLED)  ## reproduce the tables and figures of both papers on public data (our run: 75 minutes on two cores)
 	$(DOWNLOAD) reddit books snli stsb sts cqa $(PLAN) $(LOCAL)
 	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
 
 BEST := trainer/presets/best_dan.yaml
-best: $(INSTALLED)  ## download public data, train the best small encoder and evaluate it (OPTIONS="--resume true" continues)
+best: $(INSTALLED)  ## train the best small encoder on public data and evaluate it (OPTIONS="--resume true" continues)
 	@echo "Downloads the datasets of $(BEST) to data/, trains in runs/best_dan, and evaluates. Our run took 18 minutes on one core, on fewer data."
 	$(DOWNLOAD) $(BEST) sts $(LOCAL)
 	$(LAUNCH) trainer/run.py $(BEST) --sts data/sts $(OPTIONS)

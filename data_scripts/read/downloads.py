@@ -126,15 +126,16 @@ def unpack_members(archive: Path, patterns: Iterable[str], folder: Path, name: s
         name: the name of the file that is unpacked, if it gets another one.
 
     Raises:
-        InputError: it is not a .zip, a pattern matches no file, or a file is damaged or cannot be written.
+        InputError: it is not a .zip, a pattern matches no file (or several, with `name`), or a file is damaged or cannot be written.
     """
     try:
         with zipfile.ZipFile(archive) as unzipped:
             folder.mkdir(parents=True, exist_ok=True)
             for pattern in patterns:
-                members = [each for each in fnmatch.filter(unzipped.namelist(), pattern) if not each.endswith("/")]
-                if not members:
-                    raise InputError(f"{archive}: contains no {pattern}; has the archive changed?")
+                members = [each for each in fnmatch.filter(unzipped.namelist(), pattern) if _is_content(each)]
+                if not members or (name and len(members) > 1):
+                    problem = f"{len(members)} files named {pattern}" if members else f"no {pattern}"
+                    raise InputError(f"{archive}: contains {problem}; has the archive changed?")
                 for member in members:
                     with unzipped.open(member) as source, (folder / (name or Path(member).name)).open("wb") as target:
                         shutil.copyfileobj(source, target)
@@ -142,3 +143,8 @@ def unpack_members(archive: Path, patterns: Iterable[str], folder: Path, name: s
         raise InputError(f"{archive}: not a readable .zip ({error}); delete it, and {AGAIN}") from error
     except OSError as error:
         raise InputError(f"{folder}: cannot be written ({error.strerror or error}); free some disk space") from error
+
+
+def _is_content(member: str) -> bool:
+    """Whether a member of a .zip is a file, and not one that macOS adds for each file."""
+    return not member.endswith("/") and not Path(member).name.startswith("._")

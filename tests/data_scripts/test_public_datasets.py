@@ -9,6 +9,7 @@ import yaml
 
 from data_scripts.commands import find_commands
 from data_scripts.public_datasets import PublicDataset, how_to_build, public_datasets, public_name
+from data_scripts.tools.download import names_in_preset
 from data_scripts.write.hub import check_license, check_repository_id
 
 ROOT = Path(__file__).parents[2]
@@ -48,6 +49,15 @@ def test_every_address_is_well_formed(dataset: PublicDataset) -> None:
 def test_every_dataset_of_a_preset_or_plan_is_in_the_catalog(path: Path) -> None:
     folders = re.findall(r"\bdata/[\w./-]+", str(yaml.safe_load(path.read_text(encoding="utf-8"))))
     assert [folder for folder in folders if not (public_name(folder) or folder.startswith(OWN))] == []
+
+
+def test_download_builds_all_datasets_of_a_preset_that_extends_another() -> None:
+    presets = ROOT / "trainer" / "presets"
+    names = names_in_preset(presets / "best_transformer.yaml")
+    assert names == names_in_preset(presets / "best_dan.yaml")
+    preset = yaml.safe_load((presets / "best_dan.yaml").read_text(encoding="utf-8"))
+    values = [each for value in preset.values() for each in (value if isinstance(value, list) else [value])]
+    assert {f"data/{name}" for name in names} == {each for each in values if str(each).startswith("data/")}
 
 
 def test_a_folder_in_data_is_a_public_dataset_by_its_name() -> None:

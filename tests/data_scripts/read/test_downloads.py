@@ -163,7 +163,7 @@ def archive(tmp_path: Path) -> Path:
 
 
 def test_members_are_unpacked_without_their_folders(archive: Path, tmp_path: Path) -> None:
-    unpack_members(archive, ["test-gold/STS.*"], tmp_path / "out")
+    unpack_members(archive, ["*STS.*"], tmp_path / "out")
     assert {file.name: file.read_text() for file in (tmp_path / "out").iterdir()} == {
         "STS.gs.a.txt": "test-gold/STS.gs.a.txt"
     }
@@ -174,6 +174,8 @@ def test_members_are_unpacked_without_their_folders(archive: Path, tmp_path: Pat
 def test_an_archive_without_the_expected_files_is_refused(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"sts.zip: contains no \*.xml; has the archive changed\?"):
         unpack_members(archive, ["*.xml"], tmp_path)
+    with pytest.raises(InputError, match=r"sts.zip: contains 2 files named test-gold/\*; has the archive changed\?"):
+        unpack_members(archive, ["test-gold/*"], tmp_path, "scorer")
 
 
 @pytest.mark.parametrize("damage", ["<html>", None])
