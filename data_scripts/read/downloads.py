@@ -126,7 +126,8 @@ def unpack_members(archive: Path, patterns: Iterable[str], folder: Path, name: s
         name: the name of the file that is unpacked, if it gets another one.
 
     Raises:
-        InputError: it is not a .zip, a pattern matches no file (or several, with `name`), or a file is damaged or cannot be written.
+        InputError: it is not a .zip, a pattern matches no file (or several, with `name`), or a file is damaged or
+            cannot be written.
     """
     try:
         with zipfile.ZipFile(archive) as unzipped:

@@ -19,7 +19,11 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 
 
 class Server(ThreadingHTTPServer):
-    """Serves `CONTENT`; each request takes one of `faults`: a status, "hang", "cut" or "whole" (ignores the range)."""
+    """Serves `CONTENT`; each request takes one of `faults`: a status, or what happens.
+
+    "hang": no answer; "cut": half of it; "moved": a redirection; "whole" and "other": the range is ignored, which the
+    answer states or not.
+    """
 
     daemon_threads = True
 
@@ -44,13 +48,20 @@ class Handler(BaseHTTPRequestHandler):
         if isinstance(fault, int):
             self.send_error(fault)
             return
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and fault != "whole" else 0
+        if fault == "moved":
+            self.send_response(302)
+            self.send_header("Location", "/elsewhere/file.bin")
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        assert self.headers["Accept-Encoding"] == "identity"  # positions are those in the file
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and fault not in ("whole", "other") else 0
         if start >= len(CONTENT):
             self.send_error(416)
             return
         data = CONTENT[start:]
-        self.send_response(206 if start else 200)
-        if start:
+        self.send_response(206 if start or fault == "other" else 200)
+        if start or fault == "other":
             self.send_header("Content-Range", f"bytes {start}-{len(CONTENT) - 1}/{len(CONTENT)}")
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -86,16 +97,26 @@ def test_an_interrupted_download_continues(server: Server, tmp_path: Path) -> No
     assert server.ranges == [None, "bytes=100000-", "bytes=100000-"]
 
 
+def test_a_redirection_is_followed(server: Server, tmp_path: Path) -> None:
+    server.faults = ["moved"]
+    download_file(server.address, tmp_path / "file.bin", SHA256)
+    assert (tmp_path / "file.bin").read_bytes() == CONTENT
+
+
 def test_what_an_earlier_run_has_read_is_not_read_again(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:7])
     download_file(server.address, tmp_path / "file.bin", SHA256)
     assert (tmp_path / "file.bin").read_bytes() == CONTENT and server.ranges == ["bytes=7-"]
 
 
-@pytest.mark.parametrize("begun", [7, len(CONTENT), len(CONTENT) + 1])
-def test_a_download_that_cannot_continue_starts_again(server: Server, tmp_path: Path, begun: int) -> None:
+@pytest.mark.parametrize(
+    ("begun", "faults"), [(7, ["whole"]), (7, ["other"]), (len(CONTENT), []), (len(CONTENT) + 1, [])]
+)
+def test_a_download_that_cannot_continue_starts_again(
+    server: Server, tmp_path: Path, begun: int, faults: list[int | str]
+) -> None:
     (tmp_path / "file.bin.part").write_bytes(bytes(begun))
-    server.faults = ["whole"] if begun < len(CONTENT) else []
+    server.faults = faults
     download_file(server.address, tmp_path / "file.bin", SHA256)
     assert (tmp_path / "file.bin").read_bytes() == CONTENT
 

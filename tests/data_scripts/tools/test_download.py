@@ -124,6 +124,11 @@ def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: l
     copies = Path("copies/nli/toy")
     copies.mkdir(parents=True)
     (copies / "own.csv").write_text("premise,hypothesis,label\nA dog.,A pet.,e\n")
+    talk = Path("copies/talk")
+    talk.mkdir()
+    for name in (".DS_Store", "b.tsv", "a.tsv", "a.zip"):
+        (talk / name).touch()
+    assert download._as_sources(catalog["talk"], talk) == ["copies/talk/a.tsv", "copies/talk/b.tsv"]
     assert main(["download", "nli/toy", "sts", "--originals", "copies"]) == 0
     assert load_columns("data/nli/toy", ("premise",))["train"]["premise"] == ["A dog."]
     assert requests[1:] == ["/sts.zip"]
