@@ -49,9 +49,9 @@ def _split_files(folder: str, splits: dict[str, Columns], features: Features) ->
     }
 
 
-def _parquet(columns: Columns, schema: pa.Schema) -> bytes:
+def _parquet(columns: Columns, schema: pa.Schema, row_group_size: int = 1000) -> bytes:
     buffer = io.BytesIO()
-    pq.write_table(pa.table(columns, schema=schema), buffer)
+    pq.write_table(pa.table(columns, schema=schema), buffer, row_group_size=row_group_size)
     return buffer.getvalue()
 
 
@@ -228,7 +228,7 @@ def _flickr_parquet() -> bytes:
         "img_id": [str(number) for number in range(4)],
         "filename": [f"{number}.jpg" for number in range(4)],
     }
-    return _parquet(rows, features.arrow_schema)
+    return _parquet(rows, features.arrow_schema, row_group_size=1)
 
 
 def _gooaq_files() -> dict[str, bytes]:

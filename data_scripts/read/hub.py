@@ -111,14 +111,18 @@ class HubDataset:
         }
 
     def _stream(self, columns: list[str]) -> dict[str, IterableDataset]:
-        builder = copy(self._builder)  # another builder would ask the Hub for the names of the files again
-        builder.info = self._builder.info.copy()
-        if hasattr(builder.config, "columns"):  # of Parquet
-            builder.config = replace(builder.config, columns=columns)
+        import datasets
+
+        with hub_errors(self.source):
             if any(map(_is_media, self.features.values())):
                 # Otherwise 5 MiB are read for each part of a column, and so the images that follow it.
-                builder.storage_options = {"hf": {"block_size": BLOCK_BYTES}}
-        with hub_errors(self.source):
+                options = self._options | {"storage_options": {"hf": {"block_size": BLOCK_BYTES}}}
+                builder = datasets.load_dataset_builder(*self._arguments, **options)
+            else:
+                builder = copy(self._builder)  # a new one would ask the Hub for the names of the files again
+                builder.info = self._builder.info.copy()
+            if hasattr(builder.config, "columns"):  # of Parquet
+                builder.config = replace(builder.config, columns=columns)
             streams = builder.as_streaming_dataset()
         return {name: rows.select_columns(columns) for name, rows in streams.items()}
 
