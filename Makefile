@@ -98,6 +98,6 @@ best: $(INSTALLED)  ## train the best small encoder on public data and evaluate 
 	@echo "Downloads the datasets of $(BEST) to data/, trains in runs/best_dan, and evaluates. Our run took 18 minutes on one core, on fewer data."
 	$(DOWNLOAD) $(BEST) sts $(LOCAL)
 	$(LAUNCH) trainer/run.py $(BEST) --sts data/sts $(OPTIONS)
-	@echo "results: runs/best_dan/results.json; card: runs/best_dan/model/README.md"
+	@echo "card: runs/best_dan/model/README.md"
 
 .PHONY: report best help install train demo test test-min test-new lint audit bench soak fuzz mutants
