@@ -234,7 +234,7 @@ def done(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[Any, Any]]:
         (work / "commands.json").write_text(json.dumps(list(commands.values())))
         subprocess.run(
             [sys.executable, "-c", RUNNER, str(work / "commands.json"), str(work / "results.json")],
-            # datasets imports torch to stream, unless it is told not to use it
+            # datasets imports torch to stream if it may use it
             env={**os.environ, **hub.environment(work / "home"), "USE_TORCH": "0"},
             check=True,
             cwd=work,
