@@ -8,10 +8,8 @@ import sys
 from pathlib import Path
 
 from data_scripts.command_line import ArgumentParser, run_stoppable, suggest
-from data_scripts.commands import Command, command_from_file, find_commands
+from data_scripts.commands import PROGRAM, Command, command_from_file, find_commands
 from data_scripts.errors import USER_ERRORS, user_message
-
-PROGRAM = "python -m data_scripts"
 
 
 def _overview(commands: dict[str, Command]) -> ArgumentParser:
@@ -26,19 +24,6 @@ def _overview(commands: dict[str, Command]) -> ArgumentParser:
     for command in dict.fromkeys(commands.values()):
         name, *aliases = command.names
         parsers.add_parser(name, aliases=aliases, help=command.docstring.splitlines()[0].replace("%", "%%"))
-    return parser
-
-
-def _command_parser(name: str, command: Command) -> ArgumentParser:
-    """The parser of one command, which is imported."""
-    parser = ArgumentParser(
-        prog=f"{PROGRAM} {name}",
-        description=command.docstring,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    module = command.load()
-    module.add_arguments(parser)
-    parser.set_defaults(run=module.run)
     return parser
 
 
@@ -59,7 +44,7 @@ def _run(arguments: list[str]) -> int:
             if name not in commands:
                 _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
             command = commands[name]
-        args = _command_parser(name, command).parse_args(arguments[1:])
+        args = command.parser(name).parse_args(arguments[1:])
         args.run(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)

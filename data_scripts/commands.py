@@ -8,6 +8,7 @@ names, the main one first; `add_arguments(parser)`; and `run(args)`. Large libra
 No other list of commands exists. Names and docstrings are read without importing the modules.
 """
 
+import argparse
 import ast
 import importlib
 import importlib.util
@@ -16,8 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
+from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
 
+PROGRAM = "python -m data_scripts"
 FOLDERS = ("sources", "tools", "sample")
 
 
@@ -42,6 +45,22 @@ class Command:
         if self.module:
             return importlib.import_module(self.module)
         return _import_file(self.path)
+
+    def parser(self, name: str) -> ArgumentParser:
+        """The parser of the command, which is imported; `run` of what it parses runs the command.
+
+        Args:
+            name: the name that the user gave.
+        """
+        parser = ArgumentParser(
+            prog=f"{PROGRAM} {name}",
+            description=self.docstring,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        module = self.load()
+        module.add_arguments(parser)
+        parser.set_defaults(run=module.run)
+        return parser
 
 
 def find_commands() -> dict[str, Command]:

@@ -9,10 +9,13 @@ multitask class with `modeling_convsim.register_encoder`. Files named `modeling_
 automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
-import math
+import functools
+import inspect
+import json
 import os
-from dataclasses import dataclass, field
-from itertools import pairwise
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
@@ -22,7 +25,27 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import ModelOutput, can_return_tuple
+
+NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
+# What `forward` accepts beside the input. The Trainer passes the number of items.
+FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
+# How sentence-transformers loads a saved encoder.
+SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
+    "modules.json": [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+    ],
+    "sentence_bert_config.json": {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+        "module_output_name": "sentence_embedding",
+    },
+    "config_sentence_transformers.json": {
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "", "document": ""},
+        "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    },
+}
 
 
 @strict
@@ -40,11 +63,15 @@ class ConvSimConfig(PreTrainedConfig):
             units. The paper gives no sizes; one layer of 500 units is our choice.
         response_residual: The response network computes v + DNN(v), which is the identity at initialization. Its
             hidden layers use ReLU instead of tanh, so that it can be exported as plain dense layers.
-        normalize_response: L2-normalize the response vector, then multiply it by a learned scale.
+        normalize_response: L2-normalize the response vector. The loss multiplies the scores, which then are cosines, by
+            a learned scale.
         logit_scale_init: Initial value of that scale; above 0.
         input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
             the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
         nli_hidden_size: Hidden units of the NLI classifier.
+        id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
+            fine-tuned with other labels (`num_labels`).
+        label2id: The same, from names to ids.
 
     Raises:
         StrictDataclassClassValidationError: A value is out of range; the message names the field.
@@ -66,6 +93,25 @@ class ConvSimConfig(PreTrainedConfig):
     logit_scale_init: float | int = 20.0
     input_network: bool = False
     nli_hidden_size: int = 512
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Names the classes: NLI's, unless others or another number of them are given."""
+        if self.id2label is None and kwargs.get("num_labels", len(NLI_LABELS)) == len(NLI_LABELS):
+            self.id2label = dict(enumerate(NLI_LABELS))
+        if self.id2label is not None and self.label2id is None:
+            self.label2id = {name: int(label) for label, name in self.id2label.items()}
+        super().__post_init__(**kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves the config, and the files by which sentence-transformers reads the model, unless they exist.
+
+        Without them, it would average token vectors instead of using `pooler_output`. A model's `save_pretrained` calls
+        this method. `encode_document` gives response vectors only in folders of `python -m trainer.publish`.
+        """
+        super().save_pretrained(save_directory, *args, **kwargs)
+        for name, content in SENTENCE_TRANSFORMERS_FILES.items():
+            if not (Path(save_directory) / name).exists():
+                (Path(save_directory) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
     def require_positive(self, *names: str) -> None:
         """Raises ValueError unless every named field, or every value of a list field, is above zero."""
@@ -111,6 +157,23 @@ def normalize(vectors: Tensor) -> Tensor:
     return vectors / torch.where(norms > 1e-12, norms, 1.0)
 
 
+def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
+    """The gradient (ids,) of the weights of bag sums: of each id, gradient (bags, dimensions) of its bag . its row.
+
+    PyTorch's function for this is not public, but copies no rows (the benchmark kernel_bag_gradient has its gain).
+    """
+    compute = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", None)
+    if compute is not None:
+        return compute(gradient, table, ids, offsets, bags, 0)
+    return multiply_rows(gradient, table, ids, bags)
+
+
+def multiply_rows(gradient: Tensor, table: Tensor, ids: Tensor, bags: Tensor, size: int = 1024) -> Tensor:
+    """As `weight_gradients`, with public functions; `size` rows are copied at a time."""
+    parts = zip(bags.split(size), ids.split(size), strict=True)
+    return torch.cat([torch.linalg.vecdot(gradient[bag], table[row]) for bag, row in parts])
+
+
 class _SparseBagSums(torch.autograd.Function):
     """`F.embedding_bag` in sum mode with a coalesced sparse gradient, computed without one row per token.
 
@@ -142,10 +205,17 @@ class _SparseBagSums(torch.autograd.Function):
         )
         weight_gradient = None
         if ctx.needs_input_grad[3]:
-            weight_gradient = torch.ops.aten._embedding_bag_per_sample_weights_backward(
-                gradient, table, ids, offsets, bags, 0
-            )
+            weight_gradient = weight_gradients(gradient, table, ids, offsets, bags)
         return table_gradient, None, None, weight_gradient
+
+
+def _without_token_types(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("token_type_ids", None)
+        return forward(*args, **kwargs)
+
+    return call
 
 
 class ConvSimPreTrainedModel(PreTrainedModel):
@@ -154,6 +224,12 @@ class ConvSimPreTrainedModel(PreTrainedModel):
     config: ConvSimConfig
     config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `forward` ignore the `token_type_ids` that tokenizers give, unless it reads them."""
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls) and "token_type_ids" not in inspect.signature(cls.forward).parameters:
+            cls.forward = _without_token_types(cls.forward)
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
@@ -166,8 +242,6 @@ class ConvSimPreTrainedModel(PreTrainedModel):
             init.xavier_uniform_(module.weight)
         elif isinstance(module, nn.Embedding):
             init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
-        elif isinstance(module, ResponseHead) and module.logit_scale is not None:
-            init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
 
     def embedding_tables(self) -> list[nn.Parameter]:
         """The parameters of all embedding tables, whose gradients `set_sparse_gradients` makes sparse."""
@@ -193,12 +267,15 @@ class ConvSimEncoderOutput(BaseModelOutputWithPooling):
 class ConvSimEncoder(ConvSimPreTrainedModel):
     """Maps token ids to L2-normalized sentence embeddings.
 
-    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None)`, which returns a
-    `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
+    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None, inputs_embeds=None, **kwargs)`,
+    which returns a `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
     `last_hidden_state (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only.
-    With `output_hidden_states`, `hidden_states` holds the token embeddings and the output of every layer that reads
-    tokens, each shaped like `last_hidden_state`, which is the last of them. The embedding of a text without tokens is
-    the network's output for zeros, or zeros.
+    With `output_hidden_states`, which needs padded input, `hidden_states` holds the token embeddings and the output of
+    every layer that reads tokens, each shaped like `last_hidden_state`, which is the last of them; at padding, all but
+    the last are undefined. The embedding of a text without tokens is the network's output for zeros, or zeros.
+
+    `inputs_embeds (batch, tokens, dimensions)` replaces the embeddings of padded `input_ids`, which are those of
+    `get_input_embeddings()`. Keyword arguments that an encoder would ignore are refused by `check_options`.
     """
 
     # Whether sentences of similar length should be batched together, because part of the work is done on padding.
@@ -226,8 +303,39 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             f"{self.config.model_type} has no token weights: use a DAN with learned_token_weights: true, or CBOW"
         )
 
+    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool:
+        """Checks the keyword arguments of `forward`.
+
+        Args:
+            options: the keyword arguments.
+            packed: whether the input is packed.
+            attentions: whether the encoder can return attention weights.
+
+        Returns:
+            Whether hidden states are requested, by `options` or by the config.
+
+        Raises:
+            TypeError: An argument is unknown.
+            ValueError: Something is requested that the encoder does not return for this input.
+        """
+        if unknown := options.keys() - FORWARD_OPTIONS:
+            raise TypeError(
+                f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
+                f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
+            )
+        requested = {
+            name: options.get(name) if options.get(name) is not None else getattr(self.config, name)
+            for name in ("output_hidden_states", "output_attentions")
+        }
+        if requested["output_attentions"] and not attentions:
+            raise ValueError(f"output_attentions: {type(self).__name__} has no attention")
+        if packed and any(requested.values()):
+            names = [name for name, value in requested.items() if value]
+            raise ValueError(f"{' and '.join(names)}: expected padded input (input_ids and attention_mask), got packed")
+        return bool(requested["output_hidden_states"])
+
     def prepare_packed(
-        self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, cu_seqlens: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Validates a packed batch and converts it to int64.
 
@@ -237,10 +345,10 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         Raises:
             ValueError: A shape is wrong, there is an attention mask, or `cu_seqlens` are not offsets of the ids.
         """
-        if input_ids.dim() != 1 or attention_mask is not None:
+        if input_ids is None or input_ids.dim() != 1 or attention_mask is not None:
+            shape = "no input_ids" if input_ids is None else f"input_ids of shape {tuple(input_ids.shape)}"
             raise ValueError(
-                "cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, "
-                f"got input_ids of shape {tuple(input_ids.shape)}"
+                f"cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, got {shape}"
             )
         if cu_seqlens.dim() != 1 or not len(cu_seqlens):
             raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
@@ -256,7 +364,27 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             )
         return input_ids[:last].long(), cu_seqlens
 
-    def prepare_padded(self, input_ids: Tensor, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def prepare_embeds(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Validates `inputs_embeds (batch, tokens, dimensions)` and derives the mask.
+
+        Returns:
+            The embeddings, and the boolean mask (batch, tokens), true at real tokens.
+
+        Raises:
+            ValueError: There are `input_ids` too, or a shape is wrong.
+        """
+        if input_ids is not None:
+            raise ValueError("expected input_ids or inputs_embeds, got both")
+        size = self.get_input_embeddings().get_parameter("weight").shape[1]
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
+            raise ValueError(f"inputs_embeds has shape {tuple(inputs_embeds.shape)}, expected (batch, tokens, {size})")
+        if attention_mask is None:
+            attention_mask = torch.ones(inputs_embeds.shape[:2], device=inputs_embeds.device)
+        return inputs_embeds, attention_mask.bool()
+
+    def prepare_padded(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
         """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
 
         Returns:
@@ -265,6 +393,8 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         Raises:
             ValueError: The shape is wrong.
         """
+        if input_ids is None:
+            raise ValueError("expected input_ids or inputs_embeds, got neither")
         if input_ids.dim() != 2:
             raise ValueError(
                 f"input_ids has shape {tuple(input_ids.shape)}, expected (batch, tokens), "
@@ -290,162 +420,11 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
 
 
-class ResponseHead(nn.Module):
-    """The feed-forward network v' = DNN(v) of the response side (Yang et al. 2018, figure 3) or the input network."""
-
-    def __init__(self, config: ConvSimConfig, scaled: bool = True) -> None:
-        super().__init__()
-        self.residual, self.normalized = config.response_residual, config.normalize_response
-        sizes = [config.embedding_size, *config.response_hidden_sizes]
-        output_class = ZeroLinear if self.residual else nn.Linear
-        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
-        self.layers.append(output_class(sizes[-1], config.embedding_size))
-        self.logit_scale = nn.Parameter(torch.empty(1)) if scaled and self.normalized else None
-
-    def forward(self, embeddings: Tensor) -> Tensor:
-        """Maps sentence embeddings to response vectors, both (batch, embedding_size).
-
-        The score of an input and a response is the dot product u . v', which includes the learned scale, if any.
-        """
-        hidden = embeddings
-        for layer in self.layers[:-1]:
-            hidden = F.relu(layer(hidden)) if self.residual else torch.tanh(layer(hidden))
-        response = self.layers[-1](hidden)
-        if self.residual:
-            response = embeddings + response
-        if self.normalized:
-            response = normalize(response)
-        return response if self.logit_scale is None else torch.exp(self.logit_scale) * response
-
-    @torch.no_grad()
-    def as_dense_layers(self) -> tuple[list[tuple[Tensor, Tensor, str]], float | None]:
-        """Expresses the network as a chain of plain dense layers, for formats that support no other layers.
-
-        Returns:
-            Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"), and the scale that
-            multiplies their L2-normalized output; None if it is not normalized.
-        """
-        layers = [(layer.get_parameter("weight").data, layer.get_parameter("bias").data) for layer in self.layers]
-        if self.residual:
-            layers = self._carry_input(layers)
-        activation = "relu" if self.residual else "tanh"
-        dense = [*((weight, bias, activation) for weight, bias in layers[:-1]), (*layers[-1], "identity")]
-        return dense, None if self.logit_scale is None else float(torch.exp(self.logit_scale))
-
-    @staticmethod
-    def _carry_input(layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """Widens ReLU layers so that x reaches the last layer along with DNN(x): relu(x) - relu(-x) = x."""
-        size = layers[0][0].shape[1]
-        identity = torch.eye(size).to(layers[0][0])
-        zeros = torch.zeros(2 * size).to(identity)
-        carried = torch.eye(2 * size).to(identity)
-        (first, first_bias), *middle, (last, last_bias) = layers
-        return [
-            (torch.cat([identity, -identity, first]), torch.cat([zeros, first_bias])),
-            *((torch.block_diag(carried, weight), torch.cat([zeros, bias])) for weight, bias in middle),
-            (torch.cat([identity, -identity, last], dim=1), last_bias),
-        ]
-
-
-class NliHead(nn.Module):
-    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, three logits (Yang et al. 2018, section 2.4)."""
-
-    def __init__(self, config: ConvSimConfig) -> None:
-        super().__init__()
-        self.hidden = nn.Linear(4 * config.embedding_size, config.nli_hidden_size)
-        self.output = nn.Linear(config.nli_hidden_size, 3)
-
-    def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
-        """Maps embeddings (batch, embedding_size) to logits (batch, 3): entailment, neutral, contradiction."""
-        # (batch, 4 * embedding_size)
-        features = torch.cat([premise, hypothesis, (premise - hypothesis).abs(), premise * hypothesis], dim=-1)
-        return self.output(F.relu(self.hidden(features)))
-
-
-@dataclass
-class ConvSimMultitaskOutput(ModelOutput):
-    """The output of a multitask model; fields whose texts were not given are None.
-
-    Args:
-        pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
-        response_embeds: Response vectors v' (batch, embedding_size). The score of a pair is u . v', or u' . v'.
-        query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
-        hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
-        nli_logits: (batch, 3): entailment, neutral, contradiction.
-    """
-
-    pooler_output: Tensor | None = None
-    response_embeds: Tensor | None = None
-    query_embeds: Tensor | None = None
-    hypothesis_embeds: Tensor | None = None
-    nli_logits: Tensor | None = None
-
-
-class ConvSimForMultitask(ConvSimPreTrainedModel):
-    """An encoder with the response network and the NLI classifier; its config is its encoder's."""
-
-    encoder_class: ClassVar[type[ConvSimEncoder]]
-
-    def __init__(self, config: ConvSimConfig) -> None:
-        super().__init__(config)
-        self.encoder = self.encoder_class(config)
-        self.response_head = ResponseHead(config)
-        self.nli_head = NliHead(config)
-        self.input_head = ResponseHead(config, scaled=False) if config.input_network else None
-        self.post_init()
-
-    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
-        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
-        module = self.encoder_class.__module__.rpartition(".")[2]
-        self.config.auto_map = {"AutoModel": f"{module}.{self.encoder_class.__name__}"}
-        super().save_pretrained(save_directory, *args, **kwargs)
-
-    @can_return_tuple
-    def forward(
-        self,
-        input_ids: Tensor,
-        attention_mask: Tensor | None = None,
-        cu_seqlens: Tensor | None = None,
-        response_input_ids: Tensor | None = None,
-        response_attention_mask: Tensor | None = None,
-        response_cu_seqlens: Tensor | None = None,
-        hypothesis_input_ids: Tensor | None = None,
-        hypothesis_attention_mask: Tensor | None = None,
-        hypothesis_cu_seqlens: Tensor | None = None,
-    ) -> ConvSimMultitaskOutput:
-        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches."""
-        batches = [(input_ids, attention_mask, cu_seqlens)]
-        if response_input_ids is not None:
-            batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
-        if hypothesis_input_ids is not None:
-            batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
-        pooled, *others = self._encode(batches)
-        output = ConvSimMultitaskOutput(pooler_output=pooled)
-        if response_input_ids is not None:
-            output.response_embeds = self.response_head(others.pop(0))
-            # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
-            output.query_embeds = None if self.input_head is None else self.input_head(pooled)
-        if hypothesis_input_ids is not None:
-            output.hypothesis_embeds = others.pop(0)
-            output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
-        return output
-
-    def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
-        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
-        are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
-        if len(batches) == 1 or not are_packed:
-            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
-        packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
-        offsets = [cu_seqlens for _, cu_seqlens in packed]
-        joined = offsets[0]
-        for cu_seqlens in offsets[1:]:
-            joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
-        input_ids = torch.cat([ids for ids, _ in packed])
-        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
-        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
+def class_path(cls: type) -> str:
+    """A class as `auto_map` names it: its file, which `save_pretrained` copies, and its name."""
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
 
 
 # With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.
 ConvSimConfig.register_for_auto_class("AutoConfig")
 ConvSimEncoder.register_for_auto_class("AutoModel")
-ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")

@@ -11,9 +11,11 @@ from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 # Sentences of similar length that a CPU reads together: fewer make matrix products small, more need more padding.
 CPU_GROUP_SIZE = 32
@@ -116,39 +118,51 @@ class ConvSimBilstmModel(ConvSimEncoder):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the vector of a text without tokens is the linear layer's output for zeros.
 
         Compiling needs `torch._dynamo.config.allow_rnn`.
         """
+        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            return self.build_output(self.projection(self._read_packed(self._embed(input_ids), cu_seqlens)))
-        input_ids, mask = self.prepare_padded(input_ids, attention_mask)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        states, vectors = self._read_padded(input_ids, mask, bool(output_hidden_states))
+            words = self.dropout(self.embed_tokens(input_ids))
+            return self.build_output(self.projection(self._read_packed(words, cu_seqlens)))
+        if inputs_embeds is not None:
+            embeddings, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
+        else:
+            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+            embeddings = self.embed_tokens(input_ids)
+        states, vectors = self._read_padded(embeddings, mask, output_hidden_states)
         return self.build_output(
             self.projection(vectors),
             last_hidden_state=states[-1],
             hidden_states=tuple(states) if output_hidden_states else None,
         )
 
-    def _embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embed_tokens(ids))
+    def _read_padded(self, embeddings: Tensor, mask: Tensor, all_states: bool) -> tuple[list[Tensor], Tensor]:
+        """Reads padded sentences, wherever their padding is.
 
-    def _read_padded(self, input_ids: Tensor, mask: Tensor, all_states: bool) -> tuple[list[Tensor], Tensor]:
-        """`_read` for ids and mask (batch, tokens): all states or the last (batch, tokens, size), zero at padding."""
-        tokens = input_ids.shape[1]
+        Args:
+            embeddings: word embeddings (batch, tokens, word_embedding_size).
+            mask: (batch, tokens), true at real tokens.
+            all_states: return all states that `_read` returns, not only the last.
+
+        Returns:
+            The states (batch, tokens, size), zero at padding, and the sentence vectors.
+        """
+        tokens = mask.shape[1]
         if not tokens:  # an LSTM rejects a batch in which every text is empty
-            input_ids, mask = F.pad(input_ids, (0, 1)), F.pad(mask, (0, 1))
+            embeddings, mask = F.pad(embeddings, (0, 0, 0, 1)), F.pad(mask, (0, 1))
         # Move the tokens before the padding, wherever it is.
         order = mask.byte().argsort(dim=1, descending=True, stable=True)
-        words = self._embed(input_ids.gather(1, order)).transpose(0, 1)  # (width, batch, word_embedding_size)
+        words = self.dropout(embeddings.take_along_dim(order.unsqueeze(-1), dim=1))
+        words = words.transpose(0, 1)  # (width, batch, word_embedding_size)
         states, vectors = self._read(words, mask.sum(1))
         original_order = order.argsort(dim=1).unsqueeze(-1)
         states = [state.transpose(0, 1) for state in (states if all_states else states[-1:])]
@@ -201,8 +215,16 @@ class ConvSimBilstmModel(ConvSimEncoder):
         return torch.cat([forward_states[(lengths - 1).clamp_min(0), sentences], backward_states[0]], dim=-1)
 
 
+class ConvSimBilstmForSequenceClassification(ConvSimForSequenceClassification):
+    """The LSTM encoder with the NLI classifier."""
+
+    config: ConvSimBilstmConfig
+    encoder_class = ConvSimBilstmModel
+
+
 class ConvSimBilstmForMultitask(ConvSimForMultitask):
     """The LSTM encoder with the response network and the NLI classifier."""
 
     config: ConvSimBilstmConfig
     encoder_class = ConvSimBilstmModel
+    classifier_class = ConvSimBilstmForSequenceClassification

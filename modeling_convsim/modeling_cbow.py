@@ -7,9 +7,11 @@ import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
 @strict
@@ -21,6 +23,7 @@ class ConvSimCbowConfig(ConvSimConfig):
 
     model_type = "convsim_cbow"
     label: ClassVar[str] = "averages"
+    attribute_map: ClassVar[dict[str, str]] = ConvSimConfig.attribute_map | {"hidden_size": "embedding_size"}
 
     embedding_size: int = 300
     initializer_range: float | int | None = 0.01
@@ -45,15 +48,18 @@ class ConvSimCbowModel(ConvSimEncoder):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`; the embedding of a sentence without a known word is zero.
 
-        `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2).
+        `pooler_output` is L2-normalized, so that a dot product is the paper's cosine (equation 2). All words of
+        `inputs_embeds` are known.
         """
+        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
         if cu_seqlens is not None:
             input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
             known = input_ids != self.config.unk_token_id
@@ -61,16 +67,24 @@ class ConvSimCbowModel(ConvSimEncoder):
             sums, counts = self.look_up_sums(self.embed_tokens, input_ids[known], known_offsets), known_offsets.diff()
             words = None
         else:
-            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
-            known = (input_ids != self.config.unk_token_id) & mask
-            words = self.embed_tokens(input_ids) * known.unsqueeze(-1)  # (batch, tokens, embedding_size)
+            if inputs_embeds is not None:
+                embeddings, known = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
+            else:
+                input_ids, mask = self.prepare_padded(input_ids, attention_mask)
+                embeddings, known = self.embed_tokens(input_ids), (input_ids != self.config.unk_token_id) & mask
+            words = embeddings * known.unsqueeze(-1)  # (batch, tokens, embedding_size)
             sums, counts = words.sum(1), known.sum(1)
         # (batch, embedding_size)
         means = sums / counts.clamp_min(1).unsqueeze(-1).to(sums.dtype)
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        hidden_states = (words,) if output_hidden_states and words is not None else None
+        hidden_states = (words,) if output_hidden_states else None
         return self.build_output(means, last_hidden_state=words, hidden_states=hidden_states)
+
+
+class ConvSimCbowForSequenceClassification(ConvSimForSequenceClassification):
+    """The Siamese CBOW encoder with the NLI classifier."""
+
+    config: ConvSimCbowConfig
+    encoder_class = ConvSimCbowModel
 
 
 class ConvSimCbowForMultitask(ConvSimForMultitask):
@@ -78,3 +92,4 @@ class ConvSimCbowForMultitask(ConvSimForMultitask):
 
     config: ConvSimCbowConfig
     encoder_class = ConvSimCbowModel
+    classifier_class = ConvSimCbowForSequenceClassification

@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask, TokenWeights, ZeroEmbedding, ZeroLinear
+from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
 @strict
@@ -34,6 +36,7 @@ class ConvSimDanConfig(ConvSimConfig):
 
     model_type = "convsim_dan"
     label: ClassVar[str] = "DAN"
+    attribute_map: ClassVar[dict[str, str]] = ConvSimConfig.attribute_map | {"hidden_size": "word_embedding_size"}
 
     word_embedding_size: int = 300
     bigram_buckets: int = 2**18
@@ -104,18 +107,29 @@ class ConvSimDanModel(ConvSimEncoder):
     @can_return_tuple
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        output_hidden_states: bool | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
-        """See `ConvSimEncoder`; `last_hidden_state` holds the word embeddings times their token weights."""
+        """See `ConvSimEncoder`; `last_hidden_state` holds the word embeddings times their token weights.
+
+        `inputs_embeds` need a DAN without bigrams and token weights, which are looked up by token id.
+        """
+        output_hidden_states = self.check_options(kwargs, packed=cu_seqlens is not None)
         if cu_seqlens is not None:
             sums = self._sum_packed(*self.prepare_packed(input_ids, attention_mask, cu_seqlens))
             return self.build_output(self._apply_layers(sums))
-        sums, words = self._sum_padded(*self.prepare_padded(input_ids, attention_mask))
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
+        if inputs_embeds is not None:
+            if self.embed_bigrams is not None or self.token_weights is not None:
+                raise ValueError("inputs_embeds: this DAN needs input_ids for its bigrams or token weights")
+            embeddings, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
+            ids = torch.zeros_like(mask, dtype=torch.int64)
+        else:
+            ids, mask = self.prepare_padded(input_ids, attention_mask)
+            embeddings = self.embed_tokens(ids)
+        sums, words = self._sum_padded(ids, embeddings, mask)
         hidden_states = (words,) if output_hidden_states else None
         return self.build_output(self._apply_layers(sums), last_hidden_state=words, hidden_states=hidden_states)
 
@@ -139,9 +153,15 @@ class ConvSimDanModel(ConvSimEncoder):
         bigrams = self.look_up_sums(self.embed_bigrams, bigram_ids, offsets, self._drop_tokens(bigram_ids))
         return words + divide_by_sqrt(bigrams, counts)
 
-    def _sum_padded(self, input_ids: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The same sums without data-dependent shapes, so that they compile and export, and the word embeddings."""
-        words = self.embed_tokens(input_ids) * mask.unsqueeze(-1)  # (batch, tokens, word_embedding_size)
+    def _sum_padded(self, input_ids: Tensor, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """The same sums without data-dependent shapes, so that they compile and export, and the word embeddings.
+
+        Args:
+            input_ids: (batch, tokens).
+            embeddings: their word embeddings (batch, tokens, word_embedding_size).
+            mask: (batch, tokens), true at real tokens.
+        """
+        words = embeddings * mask.unsqueeze(-1)
         if self.token_weights is not None:
             words = words * self.token_weights(input_ids)
         if (weights := self._drop_tokens(input_ids)) is not None:
@@ -172,8 +192,16 @@ class ConvSimDanModel(ConvSimEncoder):
         return sums + output if self.config.residual else activation(output)
 
 
+class ConvSimDanForSequenceClassification(ConvSimForSequenceClassification):
+    """The deep averaging network with the NLI classifier."""
+
+    config: ConvSimDanConfig
+    encoder_class = ConvSimDanModel
+
+
 class ConvSimDanForMultitask(ConvSimForMultitask):
     """The deep averaging network with the response network and the NLI classifier."""
 
     config: ConvSimDanConfig
     encoder_class = ConvSimDanModel
+    classifier_class = ConvSimDanForSequenceClassification

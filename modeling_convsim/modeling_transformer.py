@@ -2,12 +2,13 @@
 
 Layers read flat tokens (tokens, hidden_size), one sentence after the other, and only attention pads them: groups of
 sentences, (sentences, width, hidden_size). A layout says how a batch is arranged: `FlatLayout` removes all padding and
-sorts sentences by length; `PaddedLayout` keeps the batch as it is, so that no shape depends on the data.
+sorts sentences by length; `PaddedLayout` keeps the batch as it is, (batch, tokens, hidden_size), so that no shape
+depends on the data and hidden states and attention weights have the shapes of the input.
 """
 
 import math
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -15,9 +16,13 @@ from huggingface_hub.dataclasses import strict
 from torch import Tensor, nn
 from transformers.modeling_layers import GradientCheckpointingLayer
 from transformers.modeling_outputs import BaseModelOutputWithPooling
-from transformers.utils import can_return_tuple
+from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+from transformers.processing_utils import Unpack
+from transformers.utils import TransformersKwargs
+from transformers.utils.output_capturing import capture_outputs
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimForMultitask
+from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
 @strict
@@ -112,7 +117,7 @@ class SentenceGroup:
         return replace(self, indices=indices, keys=keys)
 
     def pad(self, flat: Tensor) -> Tensor:
-        """Pads (tokens, size) with zeros to (sentences, width, size)."""
+        """Pads flat tokens (tokens, size) with zeros to (sentences, width, size)."""
         if self.indices is not None:
             flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.indices, flat)
         return flat.view(self.sentences, self.width, flat.shape[1])
@@ -167,15 +172,9 @@ class FlatLayout:
     mask: Tensor | None = None
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor, one_group: bool = False, mask: Tensor | None = None) -> "FlatLayout":
-        """Lays out sentences of the given lengths (batch,).
-
-        Args:
-            lengths: (batch,).
-            one_group: Keep the sentences in their order and form one group of them.
-            mask: (batch, width) of the padded batch that the sentences are from, if any.
-        """
-        order = torch.arange(len(lengths), device=lengths.device) if one_group else lengths.argsort(stable=True)
+    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None) -> "FlatLayout":
+        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any."""
+        order = lengths.argsort(stable=True)
         sorted_lengths = lengths[order]
         total = int(sorted_lengths.sum())
 
@@ -186,10 +185,7 @@ class FlatLayout:
         starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
-        if one_group:
-            groups = [SentenceGroup.from_lengths(lengths, max(lengths.tolist(), default=1) or 1)]
-        else:
-            groups = group_by_length(sorted_lengths)
+        groups = group_by_length(sorted_lengths)
         return cls(lengths, order, source, positions, groups, mask)
 
     @property
@@ -197,20 +193,21 @@ class FlatLayout:
         """Number of positions: the length of the longest sentence, at least 1."""
         return int(self.positions.max()) + 1 if len(self.positions) else 1
 
-    def flatten(self, input_ids: Tensor) -> Tensor:
-        """Arranges the ids of the batch, packed or padded: (tokens,)."""
-        return (input_ids if self.mask is None else input_ids[self.mask])[self.source]
+    def arrange(self, values: Tensor) -> Tensor:
+        """Arranges ids or embeddings, packed (total_tokens, …) or padded (batch, width, …): (tokens, …)."""
+        return (values if self.mask is None else values[self.mask])[self.source]
 
-    def pad(self, flat: Tensor) -> Tensor:
-        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero."""
-        mask = self.mask
-        if mask is None:
-            longest = torch.arange(max(self.lengths.tolist(), default=0), device=self.lengths.device)
-            mask = self.lengths.unsqueeze(1) > longest
-        indices = mask.flatten().nonzero().squeeze(1)[self.source]
-        flat = flat.to(mask.device)  # with device_map, the last layer may be on another one
-        padded = flat.new_zeros(mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
-        return padded.view(*mask.shape, flat.shape[1])
+    def pad(self, flat: Tensor) -> Tensor | None:
+        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero.
+
+        None for a packed batch.
+        """
+        if self.mask is None:
+            return None
+        indices = self.mask.flatten().nonzero().squeeze(1)[self.source]
+        flat = flat.to(self.mask.device)  # with device_map, the last layer may be on another one
+        padded = flat.new_zeros(self.mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
+        return padded.view(*self.mask.shape, flat.shape[1])
 
     def mean(self, flat: Tensor) -> Tensor:
         """Means over each sentence's tokens (tokens, size), in the batch's order: (batch, size)."""
@@ -226,21 +223,51 @@ class PaddedLayout:
         batch, self.width = mask.shape
         self.mask = mask
         # Counted over real tokens, so that padding on the left does not shift them.
-        self.positions = (mask.cumsum(1) - 1).clamp_min(0).flatten()  # (batch * width,)
+        self.positions = (mask.cumsum(1) - 1).clamp_min(0)  # (batch, width)
         self.groups = [SentenceGroup(batch, self.width, batch * self.width, None, attention_keys(mask))]
 
-    def flatten(self, input_ids: Tensor) -> Tensor:
-        """Flattens ids (batch, width) to (batch * width,)."""
-        return input_ids.flatten()
+    def arrange(self, values: Tensor) -> Tensor:
+        """Keeps ids or embeddings (batch, width, …) as they are."""
+        return values
 
-    def pad(self, flat: Tensor) -> Tensor:
-        """Reshapes (batch * width, size) to (batch, width, size), zero at padding."""
-        return self.groups[0].pad(flat).to(self.mask.device) * self.mask.unsqueeze(-1)
+    def pad(self, tokens: Tensor) -> Tensor:
+        """Sets tokens (batch, width, size) to zero at padding."""
+        return tokens.to(self.mask.device) * self.mask.unsqueeze(-1)
 
-    def mean(self, flat: Tensor) -> Tensor:
-        """Means over each sentence's tokens (batch * width, size): (batch, size)."""
-        tokens = self.pad(flat)
+    def mean(self, tokens: Tensor) -> Tensor:
+        """Means over each sentence's tokens (batch, width, size): (batch, size)."""
+        tokens = self.pad(tokens)
         return tokens.sum(1) / self.mask.sum(1, keepdim=True).clamp_min(1).to(tokens.dtype)
+
+
+def eager_attention_forward(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    **kwargs: Any,
+) -> tuple[Tensor, Tensor]:
+    """The attention of `attn_implementation="eager"`, which returns the weights.
+
+    Args:
+        module: the attention layer.
+        query, key, value: (sentences, heads, width, head_size).
+        attention_mask: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
+        scaling: factor of the scores.
+        dropout: probability that a weight is left out.
+        **kwargs: ignored.
+
+    Returns:
+        Contexts (sentences, width, heads, head_size) and weights (sentences, heads, width, width).
+    """
+    scores = query @ key.transpose(-1, -2) * scaling
+    if attention_mask is not None:
+        scores = scores.masked_fill(~attention_mask, float("-inf"))
+    weights = scores.softmax(-1)
+    return (F.dropout(weights, dropout) @ value).transpose(1, 2).contiguous(), weights
 
 
 class ConvSimTransformerAttention(nn.Module):
@@ -249,39 +276,35 @@ class ConvSimTransformerAttention(nn.Module):
     def __init__(self, config: ConvSimTransformerConfig) -> None:
         super().__init__()
         self.config = config
+        self.is_causal = False
         self.head_size = config.hidden_size // config.num_attention_heads
         self.query_key_value = nn.Linear(config.hidden_size, 3 * config.hidden_size, bias=False)
         self.output = nn.Linear(config.hidden_size, config.hidden_size, bias=False)
 
     def forward(
-        self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
+        self, hidden: Tensor, groups: list[SentenceGroup], **kwargs: Unpack[TransformersKwargs]
     ) -> tuple[Tensor, Tensor | None]:
-        """Maps flat tokens (tokens, hidden_size) to the same shape.
+        """Maps tokens (…, hidden_size) to the same shape.
 
-        With `output_attentions`, for which there must be one group, it also returns the attention weights (sentences,
-        heads, width, width).
+        Also returns the attention weights (sentences, heads, width, width) of the last group, if they are computed: by
+        eager attention, which `output_attentions` selects.
         """
+        # Kernels other than eager attention return no weights.
+        eager = kwargs.get("output_attentions") or self.config.output_attentions
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
+            "eager" if eager else self.config._attn_implementation, eager_attention_forward
+        )
         contexts, weights = [], None
-        parts = self.query_key_value(hidden).split([group.tokens for group in groups])  # (tokens, 3 * hidden_size) each
-        for part, group in zip(parts, groups, strict=True):
-            context, weights = self._attend(group.pad(part), group.keys, output_attentions)
-            contexts.append(group.flatten(context.transpose(1, 2).flatten(2)))  # (tokens, hidden_size)
-        return self.output(torch.cat(contexts) if contexts else hidden), weights
-
-    def _attend(
-        self, query_key_value: Tensor, keys: Tensor | None, output_attentions: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Contexts (sentences, heads, width, head_size) and, if requested or eager, the attention weights."""
-        # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
-        query, key, value = query_key_value.unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
-        dropout = self.config.attention_dropout if self.training else 0.0
-        if not output_attentions and self.config._attn_implementation != "eager":
-            return F.scaled_dot_product_attention(query, key, value, keys, dropout), None
-        scores = query @ key.transpose(-1, -2) / math.sqrt(self.head_size)  # (sentences, heads, width, width)
-        if keys is not None:
-            scores = scores.masked_fill(~keys, float("-inf"))
-        weights = scores.softmax(-1)
-        return F.dropout(weights, dropout) @ value, weights
+        flat = self.query_key_value(hidden).flatten(0, -2)  # (tokens, 3 * hidden_size)
+        for part, group in zip(flat.split([group.tokens for group in groups]), groups, strict=True):
+            # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
+            query, key, value = group.pad(part).unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+            context, weights = attend(
+                self, query, key, value, group.keys, scaling=self.head_size**-0.5,
+                dropout=self.config.attention_dropout if self.training else 0.0,
+            )  # fmt: skip
+            contexts.append(group.flatten(context.flatten(2)))  # (tokens, hidden_size)
+        return self.output(torch.cat(contexts).view_as(hidden) if contexts else hidden), weights
 
 
 class ConvSimTransformerLayer(GradientCheckpointingLayer):
@@ -296,14 +319,12 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
-    def forward(
-        self, hidden: Tensor, groups: list[SentenceGroup], output_attentions: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Maps flat tokens (tokens, hidden_size) to the same shape; returns the attention weights if requested."""
-        context, weights = self.attention(self.attention_norm(hidden), groups, output_attentions)
+    def forward(self, hidden: Tensor, groups: list[SentenceGroup], **kwargs: Unpack[TransformersKwargs]) -> Tensor:
+        """Maps tokens (…, hidden_size) to the same shape."""
+        context, _ = self.attention(self.attention_norm(hidden), groups, **kwargs)
         hidden = hidden + self.dropout(context)
         units = self.dropout(F.relu(self.intermediate(self.feed_forward_norm(hidden))))  # (tokens, intermediate_size)
-        return hidden + self.dropout(self.output(units)), weights
+        return hidden + self.dropout(self.output(units))
 
 
 class ConvSimTransformerModel(ConvSimEncoder):
@@ -314,6 +335,10 @@ class ConvSimTransformerModel(ConvSimEncoder):
     supports_gradient_checkpointing = True
     _supports_sdpa = True
     _no_split_modules = ["ConvSimTransformerLayer"]  # noqa: RUF012
+    _can_record_outputs = {  # noqa: RUF012
+        "hidden_states": ConvSimTransformerLayer,
+        "attentions": ConvSimTransformerAttention,
+    }
 
     def __init__(self, config: ConvSimTransformerConfig) -> None:
         super().__init__(config)
@@ -324,64 +349,55 @@ class ConvSimTransformerModel(ConvSimEncoder):
         self.projection = nn.Linear(config.hidden_size, config.embedding_size)
         self.post_init()
 
-    @can_return_tuple
+    @capture_outputs
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         cu_seqlens: Tensor | None = None,
-        output_hidden_states: bool | None = None,
-        output_attentions: bool | None = None,
+        inputs_embeds: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> BaseModelOutputWithPooling:
         """See `ConvSimEncoder`.
 
-        `hidden_states` holds the token embeddings and every layer's output (batch, tokens, hidden_size), zero at
-        padding, the last one after the layer norm. `attentions` holds every layer's weights (batch, heads, tokens,
-        tokens); requesting them rules out fast attention kernels. For packed input, `tokens` is the length of the
-        longest sentence.
+        `hidden_states` holds the token embeddings and every layer's output (batch, tokens, hidden_size), the last one
+        after the layer norm. `attentions` holds every layer's weights (batch, heads, tokens, tokens), which only eager
+        attention computes. `inputs_embeds` are multiplied by sqrt(hidden_size), as the embeddings of ids are.
         """
-        if output_hidden_states is None:
-            output_hidden_states = self.config.output_hidden_states
-        if output_attentions is None:
-            output_attentions = self.config.output_attentions
-        flat_ids, layout = self._lay_out(input_ids, attention_mask, cu_seqlens, output_attentions)
-        hidden = self._embed(flat_ids, layout.positions, layout.width)  # (tokens, hidden_size)
-        hidden_states, attentions = [], []
-        for layer in self.layers:
-            if output_hidden_states:
-                hidden_states.append(layout.pad(hidden))
-            hidden, weights = layer(hidden, layout.groups, output_attentions)
-            attentions.append(weights)
-        hidden = self.norm(hidden)
-        last_hidden_state = layout.pad(hidden) if cu_seqlens is None or output_hidden_states else None
-        return self.build_output(
-            self.projection(layout.mean(hidden)),
-            last_hidden_state=last_hidden_state if cu_seqlens is None else None,
-            hidden_states=(*hidden_states, last_hidden_state) if output_hidden_states else None,
-            attentions=tuple(attentions) if output_attentions else None,
-        )
-
-    def _lay_out(
-        self, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor | None, output_attentions: bool
-    ) -> tuple[Tensor, FlatLayout | PaddedLayout]:
-        """Chooses the layout of a batch, and arranges its ids accordingly."""
+        outputs = self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
-            input_ids, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            layout = FlatLayout.from_lengths(cu_seqlens.diff(), one_group=output_attentions)
+            values, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            layout = FlatLayout.from_lengths(cu_seqlens.diff())
         else:
-            input_ids, mask = self.prepare_padded(input_ids, attention_mask)
-            if torch.compiler.is_compiling() or output_attentions:  # attentions are for the positions of the input
+            if inputs_embeds is not None:
+                values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
+            else:
+                values, mask = self.prepare_padded(input_ids, attention_mask)
+            # Hidden states and attentions are recorded in the shapes of the input.
+            keeps_padding = outputs or kwargs.get("output_attentions") or self.config.output_attentions
+            if torch.compiler.is_compiling() or keeps_padding:
                 layout = PaddedLayout(mask)
             else:
-                layout = FlatLayout.from_lengths(mask.sum(1), mask=mask)
-        return layout.flatten(input_ids), layout
+                layout = FlatLayout.from_lengths(mask.sum(1), mask)
+        tokens = layout.arrange(values)
+        if inputs_embeds is None:
+            tokens = self.embed_tokens(tokens)
+        signal = timing_signal(layout.width, self.config.hidden_size, tokens.device)[layout.positions]
+        hidden = self.dropout(tokens * math.sqrt(self.config.hidden_size) + signal.to(tokens.dtype))
+        for layer in self.layers:
+            hidden = layer(hidden, layout.groups, **kwargs)
+        hidden = self.norm(hidden)
+        return self.build_output(self.projection(layout.mean(hidden)), last_hidden_state=layout.pad(hidden))
 
-    def _embed(self, flat_ids: Tensor, positions: Tensor, width: int) -> Tensor:
-        """Embeds flat ids at positions below `width`, both (tokens,), for the first layer: (tokens, hidden_size)."""
-        signal = timing_signal(width, self.config.hidden_size, flat_ids.device)[positions]
-        embeddings = self.embed_tokens(flat_ids) * math.sqrt(self.config.hidden_size)
-        return self.dropout(embeddings + signal.to(embeddings.dtype))
+
+class ConvSimTransformerForSequenceClassification(ConvSimForSequenceClassification):
+    """The Transformer encoder with the NLI classifier."""
+
+    config: ConvSimTransformerConfig
+    encoder_class = ConvSimTransformerModel
+    supports_gradient_checkpointing = True
+    _supports_sdpa = True
 
 
 class ConvSimTransformerForMultitask(ConvSimForMultitask):
@@ -389,5 +405,6 @@ class ConvSimTransformerForMultitask(ConvSimForMultitask):
 
     config: ConvSimTransformerConfig
     encoder_class = ConvSimTransformerModel
+    classifier_class = ConvSimTransformerForSequenceClassification
     supports_gradient_checkpointing = True
     _supports_sdpa = True

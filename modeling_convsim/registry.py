@@ -6,14 +6,13 @@ from pkgutil import iter_modules
 from types import ModuleType
 from typing import TypeVar
 
-from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
 
-from .modeling_base import (
-    ConvSimConfig,
-    ConvSimEncoder,
+from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel
+from .modeling_heads import (
     ConvSimForMultitask,
+    ConvSimForSequenceClassification,
     ConvSimMultitaskOutput,
-    ConvSimPreTrainedModel,
     NliHead,
     ResponseHead,
 )
@@ -23,6 +22,7 @@ __all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the enco
     "ConvSimConfig",
     "ConvSimEncoder",
     "ConvSimForMultitask",
+    "ConvSimForSequenceClassification",
     "ConvSimMultitaskOutput",
     "ConvSimPreTrainedModel",
     "NliHead",
@@ -65,6 +65,8 @@ def register_encoder(multitask_class: MultitaskClass) -> MultitaskClass:
     AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
     AutoModel.register(config_class, multitask_class.encoder_class, exist_ok=True)
     AutoModelForPreTraining.register(config_class, multitask_class, exist_ok=True)
+    if multitask_class.classifier_class is not None:
+        AutoModelForSequenceClassification.register(config_class, multitask_class.classifier_class, exist_ok=True)
     ENCODERS[name] = multitask_class
     return multitask_class
 
@@ -86,9 +88,13 @@ def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
 def _register_folder() -> None:
     """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
     for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
-        if name.startswith("modeling_") and name != "modeling_base":
+        if name.startswith("modeling_") and name not in ("modeling_base", "modeling_heads"):
             multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
-            for cls in (multitask_class.config_class, multitask_class.encoder_class, multitask_class):
+            classes = (
+                multitask_class.config_class, multitask_class.encoder_class, multitask_class,
+                multitask_class.classifier_class,
+            )  # fmt: skip
+            for cls in filter(None, classes):
                 globals()[cls.__name__] = cls
                 __all__.append(cls.__name__)
 

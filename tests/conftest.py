@@ -1,6 +1,8 @@
 """Fixtures for all tests: a tiny tokenizer, built offline, and the folder of real data if there is one."""
 
+import gc
 import os
+from collections import Counter
 from pathlib import Path
 
 os.environ.setdefault("HF_HUB_OFFLINE", "1")  # read when huggingface_hub is imported
@@ -15,6 +17,22 @@ WORDS = [
     *"house car city run runs walk walks eat eats like likes love hate see today tomorrow good bad happy sad".split(),
     *"yes no maybe hello thanks please . , ? !".split(),
 ]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """In several processes, run files of few tests first: their tests are the longest, and none should start last."""
+    if hasattr(config, "workerinput"):
+        tests = Counter(item.path for item in items)
+        items.sort(key=lambda item: tests[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Exclude the libraries and the tests from garbage collections, which take half a second with them."""
+    gc.freeze()
+
+
+def pytest_sessionfinish() -> None:
+    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
@@ -33,8 +51,9 @@ def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64
-    )
+        tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64,
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+    )  # fmt: skip
 
 
 @pytest.fixture(scope="session")

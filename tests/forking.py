@@ -4,6 +4,7 @@ multiprocessing's fork server is such a process. It has computed nothing: PyTorc
 process that has used it.
 """
 
+import json
 import os
 import runpy
 import socket
@@ -14,9 +15,12 @@ import time
 from collections.abc import Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
-_CONTEXT = get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["trainer.training.train", "sentence_transformers"])
+from trainer.sweep.process_pool import Job
+
+CONTEXT = get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.forked_libraries"])
 
 
 def run_python(
@@ -40,7 +44,9 @@ def run_python(
     with tempfile.TemporaryDirectory() as outputs:
         printed = [Path(outputs, str(number)) for number in range(len(commands))]
         processes = [
-            _CONTEXT.Process(target=_run, args=(list(map(str, command)), str(folder), dict(environment), output))
+            CONTEXT.Process(
+                target=_run, args=(list(map(str, command)), str(folder.resolve()), dict(environment), output)
+            )
             for command, environment, output in zip(commands, environments, printed, strict=True)
         ]
         for process in processes:
@@ -56,6 +62,24 @@ def run_python(
         ]
 
 
+class ForkedJob:
+    """A job of `trainer.sweep.process_pool` in a fork; in place of the `subprocess.Popen` that `_start` returns."""
+
+    def __init__(self, job: Job, threads: int) -> None:
+        assert job.command[0] == sys.executable
+        environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
+        self._process = CONTEXT.Process(target=_run, args=(job.command[1:], Path.cwd(), environment, job.log))
+        self._process.start()
+        self.terminate, self.wait = self._process.terminate, self._process.join
+
+    def poll(self) -> Any:
+        return self._process.exitcode
+
+    @property
+    def returncode(self) -> Any:
+        return self._process.exitcode
+
+
 def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subprocess.CompletedProcess:
     """Run a script in several processes that train together, as `accelerate launch` does.
 
@@ -68,16 +92,47 @@ def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subproces
     return next((one for one in done if one.returncode), done[0])
 
 
+class Interpreter:
+    """A Python process that imports libraries, with an environment of its own, and runs each program in a fork of it.
+
+    Args:
+        libraries: names of modules.
+        environment: all its environment variables.
+    """
+
+    def __init__(self, libraries: Sequence[str], environment: Mapping[str, str]) -> None:
+        command = [sys.executable, str(Path(__file__).with_name("forking_interpreter.py")), *libraries]
+        self._process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
+
+    def run(
+        self, code: str, *arguments: str, cwd: Path, path: Path, **variables: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a program in `cwd`, with `path` first on `sys.path`, and more environment variables."""
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.write(json.dumps([code, arguments, str(cwd), str(path), variables]) + "\n")
+        self._process.stdin.flush()
+        returncode, stdout, stderr = json.loads(self._process.stdout.readline())
+        return subprocess.CompletedProcess(arguments, returncode, stdout, stderr)
+
+    def __enter__(self) -> "Interpreter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
+
+
 def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])
 
 
-def _run(command: list[str], folder: str, environment: dict[str, str], output: Path) -> None:
+def _run(command: list[str], folder: Path, environment: dict[str, str], output: Path) -> None:
     os.environ.update(environment)
     os.chdir(folder)
-    file = os.open(output, os.O_WRONLY | os.O_CREAT)
+    file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(file, stream)
     if command[0] == "-m":

@@ -1,4 +1,4 @@
-"""A small Hub on the loopback interface: only the requests that huggingface_hub makes to push and pull a repository.
+"""A small Hub on the loopback interface: only the requests that huggingface_hub and datasets make to push and pull.
 
 Files are held in memory. `LoopbackHub.script` makes it answer otherwise, or not at all. Run a client in a separate
 process with the variables of `LoopbackHub.environment()`: huggingface_hub reads its endpoint when it is imported.
@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import TracebackType
-from urllib.parse import unquote, urlsplit
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
 
 import yaml
 
@@ -29,10 +30,12 @@ ROUTES = {
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/preupload/main": "choose_upload",
         r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)\.git/info/lfs/objects/batch": "offer_large_upload",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/commit/main": "commit",
+        r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/paths-info/([^/]+)": "describe_files",
     },
     "PUT": {r"/large/([0-9a-f]{64})": "store_large"},
     "GET": {
         r"/api/whoami-v2": "whoami",
+        r"/api/datasets": "list_datasets",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)(?:/revision/([^/]+))?": "describe",
         r"/api/(models|datasets|spaces)/([^/]+/[^/]+)/tree/([^/]+)(?:/(.+))?": "list_files",
         r"/(?:(datasets|spaces)/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)": "download",
@@ -51,19 +54,36 @@ class Refusal(Exception):
 
 @dataclass
 class Repository:
-    """One repository: `commits` are (id, summary, files as path -> bytes), oldest first."""
+    """One repository.
+
+    Attributes:
+        settings: `visibility` "private" hides it from clients without a token; `gated` refuses its files to them, and
+            to those with the read token.
+        commits: (id, summary, files as path -> bytes) of the branch main, oldest first.
+        branches: name -> the files of another branch, such as refs/convert/parquet.
+    """
 
     settings: dict
     commits: list[tuple[str, str, dict[str, bytes]]] = field(default_factory=list)
+    branches: dict[str, dict[str, bytes]] = field(default_factory=dict)
 
     def files(self, revision: str = "main") -> dict[str, bytes]:
-        """The files at a revision ("main" or a commit's id); empty before the first commit."""
+        """The files at a revision ("main", a branch or a commit's id); empty before the first commit."""
         if not self.commits:
             return {}
         for commit, _, files in reversed(self.commits):
             if revision in ("main", commit):
                 return files
+        for branch, files in self.branches.items():
+            if revision in (branch, self.commit(branch)):
+                return files
         raise Refusal(404, "RevisionNotFound", f"no revision {revision}")
+
+    def commit(self, revision: str) -> str:
+        """The id of the commit that a branch points to; other revisions are such ids."""
+        if revision in self.branches:
+            return hashlib.sha1(revision.encode()).hexdigest()
+        return self.head if revision == "main" else revision
 
     @property
     def head(self) -> str:
@@ -84,11 +104,19 @@ class LoopbackHub:
         self.repositories: dict[tuple[str, str], Repository] = {}
         self.large: dict[str, bytes] = {}
         self.requests: list[str] = []
+        self.sent_bytes = 0  # of the bodies of its answers
         self._server = _Server(("127.0.0.1", 0), type("Handler", (_Handler,), {"hub": self}))
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self._server.server_port}"
+
+    def add_dataset(self, name: str, files: dict[str, bytes], **settings: Any) -> Repository:
+        """Add a dataset with these files, as path -> bytes."""
+        commit = hashlib.sha1(name.encode()).hexdigest()
+        repository = Repository(settings, [(commit, "first files", files)])
+        self.repositories["datasets", name] = repository
+        return repository
 
     def environment(self, home: Path) -> dict[str, str]:
         """Environment variables of a client: this Hub, caches under `home`, and no access to any other host."""
@@ -126,13 +154,28 @@ def _object_id(path: str, content: bytes) -> str:
     return hashlib.sha1(f"blob {len(content)}\0".encode() + content).hexdigest()
 
 
+def _parents(path: str) -> list[str]:
+    """The folders that contain a path, outermost first."""
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]
+
+
+def _entry(repository: Repository, revision: str, path: str) -> dict[str, object]:
+    """A file or a folder, as the Hub lists it."""
+    data = repository.files(revision).get(path)
+    if data is None:
+        return {"type": "directory", "path": path, "size": 0, "oid": hashlib.sha1(path.encode()).hexdigest()}
+    return {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # otherwise many answers wait 40 ms between their headers and their body
     hub: LoopbackHub
 
     def do_GET(self) -> None:
-        path = unquote(urlsplit(self.path).path)
-        self.hub.requests.append(f"{self.command} {path}")
+        path = urlsplit(self.path).path
+        self.hub.requests.append(f"{self.command} {unquote(path)}")
         length = int(self.headers.get("Content-Length") or 0)
         self.body = (
             self._chunked() if "chunked" in self.headers.get("Transfer-Encoding", "") else self.rfile.read(length)
@@ -147,7 +190,8 @@ class _Handler(BaseHTTPRequestHandler):
                 raise Refusal(self.fault, "", f"fault {self.fault}")
             for pattern, name in ROUTES[self.command].items():
                 if match := re.fullmatch(pattern, path):
-                    answer, headers = getattr(self, name)(*match.groups())
+                    groups = (group and unquote(group) for group in match.groups())  # a revision may be refs%2Fpr%2F1
+                    answer, headers = getattr(self, name)(*groups)
                     break
             else:
                 raise Refusal(404, "", f"unknown address: {path}")
@@ -171,6 +215,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, answer: object, headers: dict[str, str]) -> None:
         data = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
+        if status == 200 and (part := re.fullmatch(r"bytes=(\d+)-(\d*)", self.headers.get("Range", ""))):
+            start, end = int(part[1]), min(int(part[2] or len(data)), len(data) - 1)
+            headers = {"Content-Range": f"bytes {start}-{end}/{len(data)}", **headers}
+            status, data = 206, data[start : end + 1]
         self.send_response(status)
         for name, value in {"Content-Length": str(len(data)), **headers}.items():
             self.send_header(name, value)
@@ -180,6 +228,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return  # the headers are still in the buffer
         self.end_headers()
         if self.command != "HEAD":
+            self.hub.sent_bytes += len(data)
             self.wfile.write(data[: len(data) // 2] if self.fault == "cut" else data)
 
     def log_message(self, format: str, *args: object) -> None:
@@ -187,20 +236,28 @@ class _Handler(BaseHTTPRequestHandler):
 
     # -- permissions --------------------------------------------------------------------------------------------------
 
+    @property
+    def _token(self) -> str:
+        return self.headers.get("Authorization", "").removeprefix("Bearer ")
+
     def _require(self, tokens: tuple[str, ...]) -> None:
-        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not token or token not in (WRITE_TOKEN, READ_TOKEN):
+        if self._token not in (WRITE_TOKEN, READ_TOKEN):
             raise Refusal(401, "", "Invalid username or password.")
-        if token not in tokens:
+        if self._token not in tokens:
             raise Refusal(403, "", "You don't have the rights to write to this repository")
 
     def _repository(self, kind: str | None, name: str) -> Repository:
         if (kind or "models", name) not in self.hub.repositories:
             raise Refusal(404, "RepoNotFound", "Repository not found")
         repository = self.hub.repositories[kind or "models", name]
-        if repository.settings.get("visibility") == "private":
-            self._require((WRITE_TOKEN, READ_TOKEN))
+        if repository.settings.get("visibility") == "private" and self._token not in (WRITE_TOKEN, READ_TOKEN):
+            raise Refusal(401, "RepoNotFound", "Invalid username or password.")
         return repository
+
+    def _require_access(self, repository: Repository) -> None:
+        """Refuse the files of a gated repository to those who have not accepted its conditions."""
+        if repository.settings.get("gated") and self._token != WRITE_TOKEN:
+            raise Refusal(403 if self._token else 401, "GatedRepo", "Access to this dataset is restricted.")
 
     # -- pushing -----------------------------------------------------------------------------------------------------
 
@@ -276,26 +333,40 @@ class _Handler(BaseHTTPRequestHandler):
         self._require((WRITE_TOKEN, READ_TOKEN))
         return {"type": "user", "name": "me", "orgs": []}, {}
 
+    def list_datasets(self) -> tuple[object, dict]:
+        author = parse_qs(urlsplit(self.path).query).get("author", [""])[0]
+        names = (name for kind, name in self.hub.repositories if kind == "datasets" and name.startswith(f"{author}/"))
+        return [{"id": name, "tags": []} for name in names], {}
+
     def describe(self, kind: str, name: str, revision: str | None) -> tuple[object, dict]:
         repository = self._repository(kind, name)
         files = repository.files(revision or "main")
-        commit = repository.head if revision in (None, "main") else revision
+        commit = repository.commit(revision or "main")
         return {"id": name, "sha": commit, "tags": [], "siblings": [{"rfilename": path} for path in files]}, {}
 
     def list_files(self, kind: str, name: str, revision: str, folder: str | None) -> tuple[object, dict]:
         prefix = f"{folder}/" if folder else ""
-        files = {p: data for p, data in self._repository(kind, name).files(revision).items() if p.startswith(prefix)}
+        repository = self._repository(kind, name)
+        files = {p: data for p, data in repository.files(revision).items() if p.startswith(prefix)}
         if folder and not files:
             raise Refusal(404, "EntryNotFound", f"no folder {folder}")
-        return [
-            {"type": "file", "path": path, "size": len(data), "oid": hashlib.sha1(data).hexdigest()}
-            for path, data in files.items()
-        ], {}
+        is_recursive = "recursive=true" in urlsplit(self.path).query.lower()
+        folders = {prefix + part for p in files for part in _parents(p.removeprefix(prefix))}
+        paths = [p for p in [*files, *sorted(folders)] if is_recursive or "/" not in p.removeprefix(prefix)]
+        return [_entry(repository, revision, path) for path in paths], {}
+
+    def describe_files(self, kind: str, name: str, revision: str) -> tuple[object, dict]:
+        repository = self._repository(kind, name)
+        files = repository.files(revision)
+        asked = [path.strip("/") for path in parse_qs(self.body.decode()).get("paths", [])]
+        existing = [path for path in asked if path in files or any(p.startswith(f"{path}/") for p in files)]
+        return [_entry(repository, revision, path) for path in existing], {}
 
     def download(self, kind: str | None, name: str, revision: str, path: str) -> tuple[object, dict]:
         repository = self._repository(kind, name)
+        self._require_access(repository)
         files = repository.files(revision)
         if path not in files:
             raise Refusal(404, "EntryNotFound", f"no file {path}")
-        commit = repository.head if revision == "main" else revision
+        commit = repository.commit(revision)
         return files[path], {"X-Repo-Commit": commit, "ETag": f'"{hashlib.sha256(files[path]).hexdigest()}"'}

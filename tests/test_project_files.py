@@ -1,6 +1,5 @@
 """Continuous integration, templates, hooks and metadata agree with pyproject.toml, constraints.txt and the Makefile."""
 
-import os
 import re
 import subprocess
 import sys
@@ -119,19 +118,19 @@ def test_the_makefile_lists_its_commands() -> None:
     assert {line.split()[0] for line in done.stdout.splitlines()} == {*phony.split()}
 
 
-@pytest.mark.parametrize(
-    ("variables", "problem"),
-    [([], "ORIGINALS is not set"), (["ORIGINALS=absent"], "ORIGINALS=absent is not a folder")],
-)
-def test_a_report_without_data_names_the_remedy(variables: list[str], problem: str, tmp_path: Path) -> None:
-    for file in ("pyproject.toml", "constraints.txt", ".venv/.installed"):  # an environment that is up to date
-        (tmp_path / file).parent.mkdir(exist_ok=True)
-        (tmp_path / file).touch()
-    environment = {name: value for name, value in os.environ.items() if name != "ORIGINALS"}
-    done = subprocess.run(
-        ["make", "-f", ROOT / "Makefile", "report", *variables],
-        cwd=tmp_path, env=environment, capture_output=True, text=True,
-    )  # fmt: skip
-    assert done.returncode == 2
-    (line,) = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-    assert line.startswith(f"error: data/reddit does not exist, and {problem}; run make report ORIGINALS=folder")
+def recipe(*words: str) -> list[str]:
+    """The last two commands that a target would run, without what it prints; building the environment comes before."""
+    done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if not line.startswith("echo")][-2:]
+
+
+def test_the_report_builds_its_datasets_by_name() -> None:
+    download, report = recipe("report", "PLAN=my.yaml", "ORIGINALS=local copies")
+    assert download.endswith("download reddit books snli stsb sts cqa my.yaml --originals 'local copies'")
+    assert report.endswith("trainer.report --plan my.yaml --jobs 2 -o report")
+
+
+def test_the_best_model_is_trained_on_the_datasets_of_its_preset() -> None:
+    download, train = recipe("best", "OPTIONS=--resume true")
+    assert download.rstrip().endswith("download trainer/presets/best_dan.yaml sts")
+    assert train.endswith("trainer/run.py trainer/presets/best_dan.yaml --sts data/sts --resume true")

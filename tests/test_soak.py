@@ -1,15 +1,13 @@
 """The soak command counts what it injects, and fails if something is lost; its published table is that of a run."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
 import pytest
 
+from tests.forking import CONTEXT
 from tests.soak import __main__ as soak
 from tests.soak import registry, runner
 from tests.soak.registry import Fault, Scenario, load_scenarios
@@ -19,11 +17,9 @@ ROOT = Path(__file__).resolve().parents[1]
 RESULTS = HERE / "results.json"
 
 
-def test_the_smoke_run_loses_nothing(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "tests.soak", "--smoke", "--output", str(tmp_path)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
-    assert done.returncode == 0, done.stdout + done.stderr[-2000:]
+def test_the_smoke_run_loses_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soak, "get_context", lambda method: CONTEXT)
+    assert soak.main(["--smoke", "--output", str(tmp_path)]) == 0
     entries = json.loads((tmp_path / "results.json").read_text())["scenarios"]
     assert set(entries) == {name for name, one in load_scenarios().items() if one.smoke}
     for name, entry in entries.items():

@@ -1,6 +1,7 @@
 """The hardware of a run: device, precision, number of threads, and encoding speed."""
 
 import copy
+import functools
 import itertools
 import logging
 import os
@@ -176,6 +177,7 @@ def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> 
     return {"sentences_per_second": round(rate, 1), "speed_threads": torch.get_num_threads()}
 
 
+@functools.cache
 def _speed_sentences() -> list[str]:
     blocks, slots = read_premises()
     texts: list[str] = []

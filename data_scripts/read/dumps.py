@@ -39,7 +39,8 @@ def holds_submissions(dump: Path) -> bool:
     return dump.name.startswith("RS_") or bool(re.search(r"_(submissions|posts)\b", dump.name))
 
 
-def _text_names(submissions: bool) -> tuple[str, ...]:
+def text_names(submissions: bool) -> tuple[str, ...]:
+    """The fields of a submission, or of a comment, that are texts."""
     return SUBMISSION_TEXTS if submissions else COMMENT_TEXTS
 
 
@@ -50,7 +51,7 @@ def parse_comment(line: bytes, submissions: bool, filters: Filters) -> tuple:
         BrokenLineError: the line is not a comment (or submission).
     """
     fields = _json_object(line)
-    names = _text_names(submissions)
+    names = text_names(submissions)
     missing = [name for name in (*names, "created_utc") if name not in fields]
     if missing:
         raise BrokenLineError("missing field", ", ".join(missing))
@@ -134,7 +135,7 @@ class BlockParser:
     def parse(self, block: memoryview, lines: int) -> pa.Table | None:
         """The comments of a block with the columns of `comment_schema`; None if a line must be parsed by itself."""
         columns = self.columns(block, lines)
-        return columns and self._measure(*columns)
+        return columns and self.measure(*columns)
 
     def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.Int64Array] | None:
         """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
@@ -146,10 +147,11 @@ class BlockParser:
             return None
         if len(rows) != lines or not _separated_by_newlines(block, lines) or pc.min(created).as_py() < 0:
             return None
-        names = _text_names(self.submissions)
+        names = text_names(self.submissions)
         return {name: pa.array(list(map(attrgetter(name), rows)), pa.string()) for name in names}, created
 
-    def _measure(self, texts: dict[str, pa.StringArray], created: pa.Int64Array) -> pa.Table:
+    def measure(self, texts: dict[str, pa.StringArray], created: pa.Int64Array) -> pa.Table:
+        """The texts of `columns` as a table with the columns of `comment_schema`."""
         if self.submissions:
             blank = pa.array([""] * len(created), pa.string())
             link = pc.binary_join_element_wise("t3_", texts["id"], "")

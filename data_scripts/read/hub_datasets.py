@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-import errno
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from data_scripts.errors import InputError
+from data_scripts.public_datasets import how_to_build
 from data_scripts.read.checksums import verify_dataset
-from data_scripts.read.hub_client import limit_waiting
+from data_scripts.read.hub import HubDataset, assign_splits
+from data_scripts.read.hub_errors import disk_error
+from data_scripts.read.hub_names import is_path
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
-_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)
 _SHARD = re.compile(r"(.+)-\d{5}-of-\d{5}\.parquet")  # of a split, as `datasets` and our commands name them
 
 
@@ -29,13 +30,9 @@ def existing_folder(source: str | Path) -> Path:
     """
     folder = Path(source)
     if not folder.is_dir():
-        raise InputError(f"{source}: {'a file, expected a folder' if folder.exists() else 'no such folder'}")
+        problem = "a file, expected a folder" if folder.exists() else f"no such folder{how_to_build(folder)}"
+        raise InputError(f"{source}: {problem}")
     return folder
-
-
-def is_path(source: str) -> bool:
-    """Whether a source is a path and not a Hub id: it looks like a path, or its first folder exists."""
-    return source.startswith(("/", ".", "~")) or Path(source.partition("/")[0]).exists()
 
 
 def check_parquet(files: Iterable[Path]) -> None:
@@ -61,6 +58,8 @@ def check_parquet(files: Iterable[Path]) -> None:
 def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     """Load a folder of Parquet, JSON lines or CSV, a Parquet file, or a dataset on the Hub, and check its columns.
 
+    A column `split` assigns the rows of a dataset with one split to splits.
+
     Args:
         source: a path; or OWNER/NAME on the Hub, with `:CONFIG` or `@REVISION` after it if needed. Files named
             `SPLIT-00000-of-00001.parquet`, as our commands name them, are that split; other names are read as
@@ -70,41 +69,43 @@ def load_columns(source: str, columns: tuple[str, ...]) -> DatasetDict:
     Raises:
         InputError: the source is neither a folder nor a dataset on the Hub, or a column is missing.
     """
+    if is_path(source):
+        splits = assign_splits(_load_folder(source, columns))
+    else:
+        dataset = HubDataset(source)
+        _check_columns(dataset.features, columns, source)  # before it is downloaded
+        splits = dataset.load()
+    for name, split in splits.items():
+        _check_columns(split.column_names, columns, f"{source}: split {name}")
+    return splits
+
+
+def _check_columns(available: Iterable[str], columns: tuple[str, ...], location: str) -> None:
+    missing = [column for column in columns if column not in available]
+    if missing:
+        raise InputError(
+            f"{location} has no column {', '.join(missing)}; expected {', '.join(columns)}, "
+            f"found {', '.join(available)}"
+        )
+
+
+def _load_folder(source: str, columns: tuple[str, ...]) -> DatasetDict:
     import datasets
     from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
 
     path = Path(source)
-    if is_path(source) and not path.is_file():
+    if not path.is_file():
         existing_folder(source)
-    arguments: list[Any] = [source]
-    options: dict[str, Any] = {}
-    if is_path(source):
-        verify_dataset(path)
-        check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
-        reason = "nothing in it can be read as a dataset" + (f" with {', '.join(columns)}" if columns else "")
-        if files := _parquet_files(path):
-            arguments, options = ["parquet"], {"data_files": files}
-    else:
-        limit_waiting()
-        reason = "no such folder here, and the Hub has no dataset of this name"
-        name, _, revision = source.partition("@")
-        arguments = name.split(":", 1)
-        options = {"revision": revision} if revision else {}
+    verify_dataset(path)
+    check_parquet([path] if path.is_file() else sorted(path.rglob("*.parquet")))
+    files = _parquet_files(path)
     try:
-        splits = datasets.load_dataset(*arguments, **options)
-    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
-        if "scripts are no longer supported" in str(error):
-            reason = f"it needs a loading script; try the Hub's own Parquet copy: {source}@refs/convert/parquet"
-        raise InputError(f"{source}: {reason} ({error})") from error
-    for name, split in splits.items():
-        missing = [column for column in columns if column not in split.column_names]
-        if missing:
-            raise InputError(
-                f"{source}: split {name} has no column {', '.join(missing)}; expected {', '.join(columns)}, "
-                f"found {', '.join(split.column_names)}"
-            )
-    return splits
+        return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        if reason := disk_error(error):
+            raise InputError(reason) from error
+        needed = f" with {', '.join(columns)}" if columns else ""
+        raise InputError(f"{source}: nothing in it can be read as a dataset{needed} ({error})") from error
 
 
 def _parquet_files(path: Path) -> dict[str, list[str]]:
@@ -129,41 +130,34 @@ def load_pairs(source: str) -> DatasetDict:
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    import datasets
-    from datasets.exceptions import DatasetsError
-    from huggingface_hub.errors import HTTPError
-
     from data_scripts.features import PAIR_FEATURES
 
-    folder = Path(source)
-    if is_path(source):
-        existing_folder(source)
-    try:
-        if folder.is_dir():
-            verify_dataset(folder)
-            check_parquet(sorted(folder.glob("*.parquet")))
-            pairs = datasets.load_dataset("parquet", data_files=_pair_files(folder))
-        else:
-            limit_waiting()
-            pairs = datasets.load_dataset(source)
-    except (HTTPError, OSError, ValueError, RuntimeError, DatasetsError) as error:
-        reason = error.__cause__ or error  # `datasets` wraps the original error
-        if isinstance(reason, OSError) and reason.errno in _CANNOT_WRITE:
-            raise InputError(
-                f"{datasets.config.HF_DATASETS_CACHE}: cannot be written ({reason.strerror}); free some disk space, or "
-                "set HF_DATASETS_CACHE to another folder"
-            ) from error
-        raise InputError(f"{source}: neither a readable folder of pairs nor a dataset on the Hub ({reason})") from error
+    pairs = _load_pair_files(existing_folder(source)) if is_path(source) else HubDataset(source).load()
     for name, split in pairs.items():
         if set(PAIR_SCHEMA.names) - set(split.column_names):
             raise InputError(
                 f"{source}: split {name} has the columns {', '.join(split.column_names)}; "
-                f"expected {', '.join(PAIR_SCHEMA.names)}"
+                f"expected {', '.join(PAIR_SCHEMA.names)}; `python -m data_scripts conversations` makes pairs of others"
             )
     pairs = pairs.select_columns(PAIR_SCHEMA.names)
     # A cast writes every row again, and what our commands wrote needs none.
     same = all(split.features == PAIR_FEATURES for split in pairs.values())
     return pairs if same else pairs.cast(PAIR_FEATURES)
+
+
+def _load_pair_files(folder: Path) -> DatasetDict:
+    import datasets
+    from datasets.exceptions import DatasetsError
+
+    try:
+        verify_dataset(folder)
+        check_parquet(sorted(folder.glob("*.parquet")))
+        return datasets.load_dataset("parquet", data_files=_pair_files(folder))
+    except (OSError, ValueError, RuntimeError, DatasetsError) as error:
+        if reason := disk_error(error):
+            raise InputError(reason) from error
+        cause = error.__cause__ or error  # `datasets` wraps the original error
+        raise InputError(f"{folder}: not a readable folder of pairs ({cause})") from error
 
 
 def _pair_files(folder: Path) -> dict[str, list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,17 +12,23 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.hub import HubDataset
 from data_scripts.read.hub_datasets import load_columns
+from data_scripts.read.hub_errors import hub_errors
+from data_scripts.read.hub_names import is_path
 from data_scripts.read.records import Records, Rows, check_records, form_of, read_records
 from data_scripts.read.text_files import split_from_name, text_lines
 
 if TYPE_CHECKING:
-    from datasets import Dataset
+    from datasets import Dataset, IterableDataset
 
 TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
+HUB_HELP = (
+    "a Hub id: OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME:PATTERN for some of its "
+    "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
+)
 SOURCE_HELP = (
-    "a folder of .parquet, .jsonl, .csv or .tsv, or one such file (also .txt; text compressed or not); or a Hub id: "
-    "OWNER/NAME, OWNER/NAME:CONFIG if it has several configurations, OWNER/NAME@REVISION"
+    "a folder of .parquet, .jsonl, .csv or .tsv, or one such file (also .txt; text compressed or not); or " + HUB_HELP
 )
 ColumnNames = dict[str, tuple[str, ...]]
 
@@ -33,6 +40,7 @@ def read_rows(
     *,
     optional: tuple[str, ...] = (),
     label_names: bool = False,
+    cached: bool = False,
 ) -> dict[str, Rows]:
     """The rows of each split of a file, of the files in a folder, or of a dataset on the Hub; each can be read once.
 
@@ -45,6 +53,8 @@ def read_rows(
         broken: counts the lines that cannot be read.
         optional: roles that need no column; their value is then None.
         label_names: return the values of a ClassLabel column by name; -1 stays.
+        cached: whether to keep a copy of a dataset on the Hub in the cache of `datasets`, for datasets that are read
+            often; otherwise, only the columns that are needed are downloaded.
 
     Returns:
         Split -> rows: (location, role -> value).
@@ -54,8 +64,21 @@ def read_rows(
     """
     files = _text_tables(source)
     if not files:
-        splits = load_columns(source, ())
-        return {name: _dataset_rows(source, name, splits[name], names, optional, label_names) for name in splits}
+        splits: Mapping[str, Dataset | IterableDataset]
+        features = None
+        if is_path(source):
+            splits = load_columns(source, ())
+        elif cached:
+            splits = HubDataset(source).load()
+        else:
+            dataset = HubDataset(source)
+            features = dataset.features
+            chosen = _choose_columns(features, source, names, optional)
+            splits = dataset.stream(name for columns in chosen.values() for name in columns)
+        return {
+            name: _dataset_rows(source, name, split, split.features or features, names, optional, label_names)
+            for name, split in splits.items()
+        }
     rows: dict[str, Rows] = {}
     for file in files:
         split = split_from_name(file.name)
@@ -74,6 +97,21 @@ def _text_tables(source: str) -> list[Path]:
     files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
     complete = any(file.name.startswith("snli_1.0_train.") for file in files)
     return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
+
+
+def hub_records(source: str) -> Records:
+    """The records of all splits of a dataset on the Hub, which are streamed."""
+    dataset = HubDataset(source)
+    columns = list(dataset.features)
+
+    def rows(columns_needed: set[str]) -> Rows:
+        streams = dataset.stream(name for name in columns if name in columns_needed)
+        for split, stream in streams.items():
+            with hub_errors(source), tqdm(stream, delay=1, unit="row", unit_scale=True, desc=split) as bar:
+                for number, row in enumerate(bar, start=1):
+                    yield f"{source}, split {split}, row {number}", row
+
+    return Records(source, columns, True, rows)
 
 
 def _choose_columns(
@@ -152,16 +190,23 @@ def _tab_separated(path: Path, broken: BrokenLines) -> Records:
 
 
 def _dataset_rows(
-    source: str, split: str, rows: Dataset, names: ColumnNames, optional: tuple[str, ...], label_names: bool
+    source: str,
+    split: str,
+    rows: Dataset | IterableDataset,
+    features: Any,
+    names: ColumnNames,
+    optional: tuple[str, ...],
+    label_names: bool,
 ) -> Rows:
-    from datasets import ClassLabel
+    from datasets import ClassLabel, Dataset
 
     location = f"{source}, split {split}"
-    chosen = _choose_columns(rows.column_names, location, names, optional)
+    chosen = _choose_columns(features, location, names, optional)
     columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
-    labels = {name: rows.features[name] for name in columns if isinstance(rows.features[name], ClassLabel)}
-    number = 0
-    with tqdm(total=len(rows), delay=1, unit="row", unit_scale=True, desc=split) as bar:
+    labels = {name: features[name] for name in columns if isinstance(features[name], ClassLabel)}
+    number, size = 0, len(rows) if isinstance(rows, Dataset) else None
+    reading = hub_errors(source) if size is None else nullcontext()  # a stream may end with an error of the Hub
+    with reading, tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=split) as bar:
         for batch in _batches(rows.select_columns(columns), location):
             for values in zip(*(batch[name] for name in columns), strict=True):
                 number += 1
@@ -174,7 +219,7 @@ def _dataset_rows(
             bar.update(len(batch[columns[0]]))
 
 
-def _batches(rows: Dataset, location: str) -> Iterator[dict[str, list[Any]]]:
+def _batches(rows: Dataset | IterableDataset, location: str) -> Iterator[dict[str, list[Any]]]:
     """The rows in batches.
 
     Raises:

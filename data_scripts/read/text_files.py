@@ -38,3 +38,11 @@ def split_from_name(name: str) -> str:
     """The split in the name of a file: train, validation (also `_matched`, `_mismatched`) or test; train if none is."""
     match = _SPLIT.search(name)
     return _SPLIT_NAMES.get(match[1].lower(), "validation") + (match[2] or "").lower() if match else "train"
+
+
+def split_from_value(value: object) -> str | None:
+    """The split that a value of a column names, such as val; None if it names none."""
+    name = str(value).lower()
+    if name == "restval":  # of Karpathy's splits of COCO: images of the validation set that may be trained on
+        return "train"
+    return split_from_name(name) if _SPLIT.fullmatch(name) else None

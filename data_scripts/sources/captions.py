@@ -7,11 +7,16 @@ SOURCE is one of
   a table         a file, a folder or a dataset on the Hub (for example nlphuji/flickr30k@refs/convert/parquet) with a
                   column captions, caption or sentences: a list of texts, one row per image; or one text per row, in any
                   order, with a column group, image_id, img_id, imgid, filename or file_name that identifies its image
+  pairs           a table with the columns caption1 and caption2 (sentence-transformers/coco-captions): a row whose
+                  first caption is the second one of the row before describes the same image
 Empty captions and repeated captions of an image are left out and counted. Captions are grouped in up to 1 GiB of
 memory; the rest spills to disk, next to OUTPUT.
 
-Example: python -m data_scripts captions multi30k -o data/multi30k
+Examples: python -m data_scripts captions multi30k -o data/multi30k
+          python -m data_scripts captions sentence-transformers/coco-captions -o data/coco
 """
+
+from __future__ import annotations
 
 import argparse
 import re
@@ -19,7 +24,8 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,21 +33,29 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.hub_datasets import load_columns
+from data_scripts.read.hub_names import is_path
 from data_scripts.read.json_streams import NotJsonError, array_elements
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import split_from_name, text_lines
-from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, split_file
+from data_scripts.schemas import CAPTION_SCHEMA
+from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, split_file, splits_in_memory
 from data_scripts.write.parquet import write_rows
 from data_scripts.write.report import Report, add_broken_lines, print_report, write_report
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
 
 COMMANDS = ("captions",)
 
 READ_SCHEMA = pa.schema([("group", pa.string()), ("caption", pa.string()), ("row", pa.int64())])
 COLUMN_NAMES: ColumnNames = {
     "group": ("group", "image_id", "img_id", "imgid", "filename", "file_name"),
-    "captions": ("captions", "caption", "sentences"),
+    "captions": ("captions", "caption", "sentences", "caption1"),
+    "partner": ("caption2",),
 }
+OPTIONAL = ("group", "partner")
 EMPTY, REPEATED, SINGLE = "empty, left out", "repeated for their image, left out", "images with one caption"
 _PARALLEL = re.compile(r"(.+)\.(\d+)\.en(?:\.(?:gz|xz|bz2|zst))?")
 _COCO = re.compile(r"captions_.+\.json")
@@ -89,8 +103,12 @@ def _coco_caption(annotation: Any, location: str) -> Caption:
 
 
 def _row_captions(rows: Rows) -> Iterator[Caption]:
+    chain = _PairChain()
     for location, row in rows:
         image, captions = row["group"], row["captions"]
+        if row["partner"] is not None and image is None:
+            yield from chain.add(location, captions, row["partner"])
+            continue
         if isinstance(captions, str):
             if image is None:
                 expected = ", ".join(COLUMN_NAMES["group"])
@@ -104,7 +122,31 @@ def _row_captions(rows: Rows) -> Iterator[Caption]:
             yield location if image is None else str(image), caption
 
 
-def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
+class _PairChain:
+    """Finds the images of pairs of captions without a name of their image, of which each image has consecutive rows.
+
+    The pairs of an image are a cycle: its first and second caption, the second and third, …, the last and first. Images
+    with the same caption stay separate, unlike in connected components: "A man surfs a wave" would join hundreds.
+    """
+
+    def __init__(self) -> None:
+        self._image = self._last = ""
+        self._captions: set[str] = set()
+
+    def add(self, location: str, first: Any, second: Any) -> Iterator[Caption]:
+        """The captions of the next pair that are new for its image."""
+        if not isinstance(first, str) or not isinstance(second, str):
+            raise InputError(f"{location}: caption1 and caption2 must be texts; found {first!r} and {second!r}")
+        if first != self._last:
+            self._image, self._captions = location, set()
+        self._last = second
+        for caption in (first, second):
+            if caption not in self._captions:
+                self._captions.add(caption)
+                yield self._image, caption
+
+
+def _read(source: str, broken: BrokenLines, cached: bool) -> dict[str, Iterator[Caption]]:
     path = Path(source)
     parts: dict[str, Iterator[Caption]] = {}
     files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
@@ -121,7 +163,7 @@ def _read(source: str, broken: BrokenLines) -> dict[str, Iterator[Caption]]:
                 split = split_from_name(file.name)
                 parts[split] = chain(parts.get(split, ()), _coco_captions(file))
     if not parts:
-        rows = read_rows(source, COLUMN_NAMES, broken, optional=("group",))
+        rows = read_rows(source, COLUMN_NAMES, broken, optional=OPTIONAL, cached=cached)
         parts = {split: _row_captions(rows[split]) for split in rows}
     return parts
 
@@ -162,6 +204,29 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) 
     }
 
 
+def load_captions(source: str) -> DatasetDict:
+    """Load the output of the command, or a dataset on the Hub as the command reads it: group, captions.
+
+    The captions of a dataset on the Hub are held in memory.
+
+    Raises:
+        InputError: there is nothing to read, or a column is missing.
+    """
+    if is_path(source):
+        return load_columns(source, tuple(CAPTION_SCHEMA.names))
+    with TemporaryDirectory() as folder:
+        _write_splits(source, Path(folder), Path(folder), BrokenLines(), cached=True)
+        return splits_in_memory(Path(folder))
+
+
+def _write_splits(source: str, folder: Path, scratch: Path, broken: BrokenLines, cached: bool = False) -> Report:
+    report: Report = {}
+    for split, captions in _read(source, broken, cached).items():
+        counts = _write(captions, split_file(folder, split), scratch, f"{source}, split {split}")
+        report[split] = {"from": source, **counts}
+    return report
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_dataset_arguments(parser, f"a folder of parallel files; COCO's JSON; or {SOURCE_HELP}")
@@ -170,11 +235,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
     broken = BrokenLines()
-    report: Report = {}
     with dataset_folder(args) as (folder, scratch):
-        for split, captions in _read(args.source, broken).items():
-            counts = _write(captions, split_file(folder, split), scratch, f"{args.source}, split {split}")
-            report[split] = {"from": args.source, **counts}
+        report = _write_splits(args.source, folder, scratch, broken)
         add_broken_lines(report, broken)
         write_report(report, folder)
     print_report(report, args.output)

@@ -1,11 +1,13 @@
 """Turn chat logs (tables, or exports of chat programs) into a filtered dataset of pairs with splits.
 
 A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Its columns (in JSON, the fields of the first record) determine which of three shapes it has; --columns tells
-which column has which role if the names differ:
+.zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG, OWNER/NAME@REVISION), all splits of which are read,
+without a copy on the disk. Its columns (in JSON, the fields of the first record) determine which of three shapes it
+has; --columns tells which column has which role if the names differ:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
+      python -m data_scripts conversations sentence-transformers/gooaq --columns input=question response=answer -o gooaq
   reply links         id, parent (the id of the message answered), text
       python -m data_scripts conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
   threads in order    thread, text
@@ -45,9 +47,10 @@ from data_scripts.clean.filters import (
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.errors import InputError
 from data_scripts.join.options import add_memory_argument
-from data_scripts.read.chat_logs import check_log, read_log
+from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.messages import ChatLog, Pair
+from data_scripts.read.rows import HUB_HELP
 from data_scripts.read.tables import COLUMN_NAMES
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
@@ -66,7 +69,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     group = parser.add_argument_group("input")
     group.add_argument(
-        "files", nargs="+", type=Path, metavar="FILE", help="tables, exports, or the folder of a Slack export"
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
     )
     group.add_argument(
         "--columns",
@@ -108,11 +115,17 @@ def _parse_gap(given: str | None) -> float | None:
     return float(match[1]) * SECONDS[match[2]]
 
 
+def _stem(file: Path) -> str:
+    if is_on_hub(file):
+        return str(file).partition("@")[0]
+    return (file.with_suffix("") if file.suffix in UNPACK else file).stem
+
+
 def _source_names(files: list[Path]) -> list[str]:
-    """A source name for each file: its name, preceded by that of its folder if several files have the same name."""
-    stems = [(file.with_suffix("") if file.suffix in UNPACK else file).stem for file in files]
+    """A name for each source: that of the file, after that of its folder if several files have the same; or Hub id."""
+    stems = [_stem(file) for file in files]
     names = [
-        f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 else stem
+        f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 and not is_on_hub(file) else stem
         for file, stem in zip(files, stems, strict=True)
     ]
     for file, name in zip(files, names, strict=True):
@@ -147,7 +160,9 @@ def run(args: argparse.Namespace) -> None:
             raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
         settings = {"split": args.split, **filter_settings(filters)}
         settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
-        report = start_report("conversations", [path.name for path in args.files], settings, broken)
+        report = start_report(
+            "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
+        )
         report["messages left out"] = dict(left_out)
         pairs = []
         if messages.added or not ready.added:

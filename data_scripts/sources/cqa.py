@@ -120,7 +120,7 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
     else:
         optional = ("label", "query_id", "candidate_id", "rank")
         try:
-            rows = read_rows(source, COLUMN_NAMES, broken, optional=optional, label_names=True)
+            rows = read_rows(source, COLUMN_NAMES, broken, optional=optional, label_names=True, cached=True)
         except InputError as error:
             if not folder.is_dir():
                 raise

@@ -8,6 +8,7 @@ label (-, -1) and rows with other labels, such as not_entailment, are left out a
 
 Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
+          python -m data_scripts nli sentence-transformers/all-nli:pair-class -o data/all_nli
           python -m data_scripts nli anli_v1.0/R1 -o data/anli_r1
 """
 
@@ -79,7 +80,7 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
     broken = BrokenLines()
     parts: dict[str, Dataset] = {}
     counts: dict[str, Counter[str]] = {}
-    rows = read_rows(source, COLUMN_NAMES, broken, label_names=True)
+    rows = read_rows(source, COLUMN_NAMES, broken, label_names=True, cached=True)
     joined: dict[str, list[Rows]] = {}
     for name, part in rows.items():
         split = re.sub(r"^(dev|val|valid)(?![a-z])", "validation", name)

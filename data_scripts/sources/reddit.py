@@ -6,12 +6,14 @@ not deleted. The comments that each rule removes are counted; the counts are pri
 
 Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
 converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
-Parquet files may also be named in place of dumps.
+Parquet files may also be named in place of dumps, and so may a dataset of comments on the Hub, or some of its files; it
+is streamed, and needs the columns id, parent_id, link_id, author, body, subreddit and created_utc.
 
 Examples:
   python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
   python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
   python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
+  python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
   python -m data_scripts reddit fh-bigquery.reddit_comments.2015_05 --engine bigquery --explain
 """
 
@@ -19,6 +21,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,9 +33,11 @@ from data_scripts.join.options import MEMORY_LIMIT, add_engine_arguments, memory
 from data_scripts.read.checksums import CHECKSUMS, verify_dataset
 from data_scripts.read.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.read.files import UNPACK, BrokenLines, check_file
+from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.parquet_files import UNREADABLE
+from data_scripts.read.rows import HUB_HELP
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
-from data_scripts.write.comments import convert_dumps
+from data_scripts.write.comments import convert_datasets, convert_dumps
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.report import start_report
@@ -55,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE_OR_FOLDER",
         help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
-        "with --engine bigquery, PROJECT.DATASET.TABLE",
+        f"or {HUB_HELP}; with --engine bigquery, PROJECT.DATASET.TABLE",
     )
     group.add_argument(
         "--comments",
@@ -82,6 +87,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     engine = add_engine_arguments(parser)
     engine.add_argument("--explain", action="store_true", help="print the SQL that computes the pairs, and exit")
     add_output_arguments(parser, required=False)
+
+
+def is_on_hub(source: str) -> bool:
+    """Whether a source is a dataset on the Hub, and not a file or a folder."""
+    return is_hub_name(source, (*DUMP_FORMS[1:], ".parquet", *UNPACK))
 
 
 def find_files(sources: list[str], submissions: bool) -> list[Path]:
@@ -135,8 +145,12 @@ def _check_comments(file: Path) -> None:
         )
 
 
-def comments_name(dump: Path) -> str:
-    """The name of the Parquet file that a dump is converted to."""
+def comments_name(dump: Path | str) -> str:
+    """The name of the Parquet file that a dump, or a dataset on the Hub, is converted to."""
+    if isinstance(dump, str):
+        return (
+            re.sub(r"[^\w.-]+", "--", dump.removesuffix("*.parquet").removesuffix(".parquet")).strip("-") + ".parquet"
+        )
     plain = dump.with_suffix("") if dump.suffix in UNPACK else dump
     return (plain.stem if plain.suffix in (*DUMP_FORMS, ".parquet") else plain.name) + ".parquet"
 
@@ -151,21 +165,23 @@ def run(args: argparse.Namespace) -> None:
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
-    files = [] if args.engine == "bigquery" else find_files(args.sources, args.submissions)
+    datasets = [source for source in args.sources if args.engine != "bigquery" and is_on_hub(source)]
+    others = [source for source in args.sources if source not in datasets]
+    files = [] if args.engine == "bigquery" or not others else find_files(others, args.submissions)
     _check_conversion(files, filters)
-    if files and all(file.suffix == ".parquet" for file in files):
+    if files and not datasets and all(file.suffix == ".parquet" for file in files):
         refuse_options(
             {"--comments": args.comments, "--workers": args.workers != CORES},
             "only for dumps, but all sources are Parquet files of comments; leave it out",
         )
     broken = BrokenLines()
     if args.output is None:
-        _read(files, args, args.comments, broken, filters)
-        print(f"comments of {len(files)} files are in {args.comments}")
+        _read(files, datasets, args, args.comments, broken, filters)
+        print(f"comments of {len(files) + len(datasets)} files are in {args.comments}")
         for name, number in broken.counts.items():
             print(f"  left out: {name:<30} {number:>12,}")
     else:
-        _write(files, args, broken, filters)
+        _write(files, datasets, args, broken, filters)
 
 
 def _refuse_ignored_options(args: argparse.Namespace) -> None:
@@ -212,7 +228,9 @@ def _refuse_ignored_options(args: argparse.Namespace) -> None:
         refuse_options(joining | writing, "needs --output, because without it the dumps are only read, not joined")
 
 
-def _write(files: list[Path], args: argparse.Namespace, broken: BrokenLines, filters: Filters) -> None:
+def _write(
+    files: list[Path], datasets: list[str], args: argparse.Namespace, broken: BrokenLines, filters: Filters
+) -> None:
     """Join the comments to pairs, write them, and publish them if the user asks for it."""
     # Imported here, so that --help does not wait for them.
     from data_scripts.join.engines import bigquery_tables, connect, materialize, read_parquet
@@ -223,11 +241,13 @@ def _write(files: list[Path], args: argparse.Namespace, broken: BrokenLines, fil
         if args.engine == "bigquery":
             comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS, database))
         else:
-            comments = read_parquet(database, _read(files, args, args.comments or scratch, broken, filters))
+            paths = _read(files, datasets, args, args.comments or scratch, broken, filters)
+            comments = read_parquet(database, paths)
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
         if args.submissions:
             settings["submissions"] = "inputs too"
-        report = start_report("reddit", [file.name for file in files] or args.sources, settings, broken)
+        names = [*(file.name for file in files), *datasets] or args.sources
+        report = start_report("reddit", names, settings, broken)
         replies = join_replies(
             comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
         )
@@ -238,9 +258,14 @@ def _write(files: list[Path], args: argparse.Namespace, broken: BrokenLines, fil
 
 
 def _read(
-    files: list[Path], args: argparse.Namespace, folder: Path, broken: BrokenLines, filters: Filters
+    files: list[Path],
+    datasets: list[str],
+    args: argparse.Namespace,
+    folder: Path,
+    broken: BrokenLines,
+    filters: Filters,
 ) -> list[Path]:
-    """The Parquet files of comments: those among `files`, and those that the dumps are converted to."""
+    """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -248,9 +273,13 @@ def _read(
     dumps = [file for file in files if file.suffix != ".parquet"]
     workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
     converted = [folder / comments_name(dump) for dump in dumps]
-    if reused := convert_dumps(dumps, converted, broken, workers, filters):
-        print(f"{reused} of {len(dumps)} dumps were read by an earlier run: their files in {folder} are used")
-    return [*(file for file in files if file.suffix == ".parquet"), *converted]
+    streamed = [folder / comments_name(dataset) for dataset in datasets]
+    reused = convert_dumps(dumps, converted, broken, workers, filters)
+    reused += convert_datasets(datasets, streamed, broken, filters, args.submissions)
+    if reused:
+        total = len(dumps) + len(datasets)
+        print(f"{reused} of {total} dumps were read by an earlier run: their files in {folder} are used")
+    return [*(file for file in files if file.suffix == ".parquet"), *converted, *streamed]
 
 
 def _count_workers(dumps: list[Path], workers: int, memory: int) -> int:

@@ -49,7 +49,8 @@ EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 TEXT_COLUMNS = (
     *("input", "response", "premise", "hypothesis", "sentence1", "sentence2", "query", "candidate", "captions"),
     *("sentence", "caption", "sentences", "text", "text1", "text2", "question", "question1", "question2", "related"),
-    *("anchor", "positive", "negative", "answer", "caption1", "caption2"),
+    *("anchor", "positive", "negative", "answer", "caption1", "caption2", "title1", "title2", "body1", "body2"),
+    *("post1", "post2", "simplified", "english", "non_english"),
 )
 
 

@@ -70,7 +70,8 @@ def train_tokenizer(
         model_max_length=max_length,
         padding_side="right",
         truncation_side="right",
-        model_input_names=["input_ids", "attention_mask"],
+        # With token types, `AutoModelForSequenceClassification` tells the two sentences of a pair apart.
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
         # "[PAD]" in a text is three ordinary tokens, never padding.
         split_special_tokens=True,
     )

@@ -1,4 +1,4 @@
-"""Converts dumps of Reddit to Parquet files of comments, several dumps at a time.
+"""Converts dumps of Reddit, several at a time, and datasets on the Hub to Parquet files of comments.
 
 Memory does not grow with the dump: each process holds a few times 32 MiB of text, the dump's longest line and the
 window of Zstandard (2 GiB in Pushshift's dumps).
@@ -11,13 +11,14 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from tqdm import tqdm
@@ -25,15 +26,19 @@ from tqdm import tqdm
 from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.errors import InputError
 from data_scripts.read.checksums import digest_of, read_checksums
-from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, holds_submissions, parse_lines
+from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, holds_submissions, parse_lines, text_names
 from data_scripts.read.files import BrokenLines, read_blocks
+from data_scripts.read.hub import HubDataset
+from data_scripts.read.hub_errors import hub_errors
 from data_scripts.write.checksums import replace_checksums
 from data_scripts.write.files import remove_temporary_files
 from data_scripts.write.locks import lock_inside, locked
-from data_scripts.write.parquet import parquet_writer
+from data_scripts.write.parquet import BatchWriter, parquet_writer
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB
+REPEATING = ["link_id", "author", "subreddit"]  # columns with repeated values, which get dictionaries
+HUB_BATCH = 10_000  # rows of a dataset on the Hub that are converted together
 FORMAT = 3  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
@@ -60,8 +65,7 @@ def write_comments(
     own, parser = BrokenLines(), BlockParser(submissions, filters)
     # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
     # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
-    repeating = ["link_id", "author", "subreddit"]
-    with parquet_writer(output, comment_schema(filters), "lz4", repeating) as writer:
+    with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
         for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
             table = parser.parse(block, lines)
             if table is not None:
@@ -73,10 +77,100 @@ def write_comments(
             example = "; ".join(["", *own.examples[:1]])
             kind = "submission" if submissions else "comment"
             raise InputError(f"{dump}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
-        made_from = {"dump": _fingerprint(dump, filters), "left out": own.counts, "first left out": own.first}
-        writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
+        _note_origin(writer, _fingerprint(dump, filters), own)
     broken.join(own)
     return writer.added
+
+
+def convert_datasets(
+    sources: list[str], outputs: list[Path], broken: BrokenLines, filters: Filters = PAPER, submissions: bool = False
+) -> int:
+    """Convert datasets of comments (or also of submissions) on the Hub; they are streamed one after another.
+
+    Existing files of the same datasets are reused. The outputs are as for `convert_dumps`.
+
+    Returns:
+        The number of reused files.
+
+    Raises:
+        InputError: a dataset cannot be read to its end, or lacks a column. Finished files stay.
+    """
+    if not outputs:
+        return 0
+    folder, reused = outputs[0].parent, 0
+    with locked(folder, lock_inside(folder)):
+        for output in outputs:
+            _check_own(output)
+        remove_temporary_files(folder)
+        for source, output in zip(sources, outputs, strict=True):
+            dataset = HubDataset(source)
+            _check_columns(dataset, submissions)
+            fingerprint = f"{FORMAT} {source} {dataset.commit} {_cleaning(filters)}"
+            own = _finished(source, output, fingerprint, read_checksums(folder).get(output.name))
+            reused += own is not None
+            if own is None:
+                own = BrokenLines()
+                _write_dataset(dataset, output, own, filters, fingerprint)
+                _add_checksum(output)
+            broken.join(own)
+    return reused
+
+
+def _write_dataset(dataset: HubDataset, output: Path, broken: BrokenLines, filters: Filters, fingerprint: str) -> None:
+    submissions = _holds_submissions(dataset)
+    names = [*text_names(submissions), "created_utc"]
+    parser = BlockParser(submissions, filters)
+    with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
+        for split, rows in dataset.stream(names).items():
+            read = 0
+            with hub_errors(dataset.source), tqdm(delay=1, unit="row", unit_scale=True, desc=output.stem) as bar:
+                for batch in rows.select_columns(names).with_format("arrow").iter(HUB_BATCH):
+                    complete = batch.drop_null()
+                    if len(complete) < len(batch):
+                        for row, name in _empty_fields(batch):
+                            broken.add("missing field", f"{dataset.source}, split {split}, row {read + row + 1}", name)
+                    texts = {name: complete[name].cast(pa.string()).combine_chunks() for name in names[:-1]}
+                    if len(complete):
+                        created = complete["created_utc"].cast(pa.int64()).combine_chunks()
+                        writer.add_table(parser.measure(texts, created))
+                    read += len(batch)
+                    bar.update(len(batch))
+        if not writer.added:
+            raise InputError(f"{dataset.source}: contains no {'submission' if submissions else 'comment'}")
+        _note_origin(writer, fingerprint, broken)
+
+
+def _empty_fields(table: pa.Table) -> Iterator[tuple[int, str]]:
+    """The rows with a null, each with the name of the first such column."""
+    empty = {name: table[name].is_null().to_numpy() for name in table.column_names}
+    for row in np.flatnonzero(np.logical_or.reduce(list(empty.values()))).tolist():
+        yield row, next(name for name in empty if empty[name][row])
+
+
+def _holds_submissions(dataset: HubDataset) -> bool:
+    return "title" in dataset.features and "body" not in dataset.features
+
+
+def _check_columns(dataset: HubDataset, submissions: bool) -> None:
+    if _holds_submissions(dataset) and not submissions:
+        raise InputError(f"{dataset.source}: submissions, not comments; --submissions reads them")
+    names = [*text_names(_holds_submissions(dataset)), "created_utc"]
+    if missing := [name for name in names if name not in dataset.features]:
+        link = "; without parent_id, nothing tells which comment a reply answers" if "parent_id" in missing else ""
+        raise InputError(
+            f"{dataset.source}: no column {', '.join(missing)}; expected {', '.join(names)}; "
+            f"found {', '.join(dataset.features)}{link}"
+        )
+
+
+def _cleaning(filters: Filters) -> str:
+    # The language of the filter does not matter, because the column holds the language of each text.
+    return f"{filters.markdown:d} {bool(filters.language):d}"
+
+
+def _note_origin(writer: BatchWriter, fingerprint: str, broken: BrokenLines) -> None:
+    made_from = {"dump": fingerprint, "left out": broken.counts, "first left out": broken.first}
+    writer.file.add_key_value_metadata({MADE_FROM: json.dumps(made_from)})
 
 
 def _fingerprint(dump: Path, filters: Filters) -> str:
@@ -86,25 +180,24 @@ def _fingerprint(dump: Path, filters: Filters) -> str:
         digest = hashlib.sha256(file.read(end))
         file.seek(max(size - end, 0))
         digest.update(file.read(end))
-    # The language of the filter does not matter, because the column holds the language of each text.
-    return f"{FORMAT} {size} {digest.hexdigest()} {filters.markdown:d} {bool(filters.language):d}"
+    return f"{FORMAT} {size} {digest.hexdigest()} {_cleaning(filters)}"
 
 
-def _finished(dump: Path, output: Path, filters: Filters, digest: str | None) -> BrokenLines | None:
-    """The lines that were left out when this file was written; None if it cannot be used for this dump.
+def _finished(source: Path | str, output: Path, fingerprint: str, digest: str | None) -> BrokenLines | None:
+    """The lines that were left out when this file was written; None if it cannot be used for this source.
 
     `digest` is the SHA-256 of the file when it was written, None if it was never complete.
     """
     if digest is None or not output.is_file():
         return None
     if digest_of(output) != digest:
-        print(f"{output} has changed since it was written: {dump} is converted again", file=sys.stderr)
+        print(f"{output} has changed since it was written: {source} is converted again", file=sys.stderr)
         return None
     try:
         made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
         return None
-    if made_from["dump"] != _fingerprint(dump, filters):
+    if made_from["dump"] != fingerprint:
         return None
     return BrokenLines(made_from["left out"], made_from["first left out"])
 
@@ -153,7 +246,7 @@ def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, worker
     folder = outputs[0].parent
     digests = read_checksums(folder)
     left_out = {
-        dump: _finished(dump, output, filters, digests.get(output.name))
+        dump: _finished(dump, output, _fingerprint(dump, filters), digests.get(output.name))
         for dump, output in zip(dumps, outputs, strict=True)
     }
     todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]

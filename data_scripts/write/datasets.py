@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_scripts.read.hub_datasets import is_path
+from data_scripts.read.hub_names import is_path
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import Report, write_report
 
@@ -68,6 +68,15 @@ def write_splits(splits: DatasetDict, report: Report, folder: Path) -> None:
     if not hidden:
         datasets.enable_progress_bars()
     write_report(report, folder)
+
+
+def splits_in_memory(folder: Path) -> DatasetDict:
+    """Read the files of a folder that is about to be deleted."""
+    import pyarrow.parquet as pq
+    from datasets import Dataset, DatasetDict
+
+    files = sorted(folder.glob("*.parquet"))
+    return DatasetDict({file.name.partition("-")[0]: Dataset(pq.read_table(file)) for file in files})
 
 
 def split_file(folder: Path, split: str) -> Path:

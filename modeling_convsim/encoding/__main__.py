@@ -24,7 +24,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         description="Encode texts with a saved model.",
         epilog="example: python -m modeling_convsim.encoding runs/quickstart/model questions.txt -o questions.npy",
     )
-    parser.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
+    parser.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
     parser.add_argument("file", help="texts: one per line, UTF-8; - for standard input; or a .parquet file")
     _add_input_and_output(parser)
     _add_hardware(parser)

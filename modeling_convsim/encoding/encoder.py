@@ -25,11 +25,12 @@ from transformers.tokenization_utils_base import LARGE_INTEGER
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
-from modeling_convsim.encoding.hub_client import limit_waiting
+from modeling_convsim.encoding.hub_models import download_model, parse_model_id
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
 from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
-from modeling_convsim.modeling_base import ConvSimEncoder, ConvSimForMultitask, normalize
+from modeling_convsim.modeling_base import ConvSimEncoder, normalize
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
 # padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
@@ -91,41 +92,56 @@ class Encoder:
         dtype: Dtype = "float32",
         truncate_dim: int | None = None,
         trust_remote_code: bool = False,
+        *,
+        revision: str | None = None,
+        token: str | bool | None = None,
+        cache_dir: str | os.PathLike | None = None,
+        local_files_only: bool = False,
     ) -> "Encoder":
         """Opens a saved folder, or a repository of the Hub.
 
         Args:
-            folder_or_id: Folder or repository id of the model and its tokenizer.
+            folder_or_id: Folder of the model and its tokenizer; or, on the Hub, OWNER/NAME or OWNER/NAME@REVISION.
             device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
             dtype: Precision of the model: "float32", "bfloat16" (whose vectors have a cosine above 0.999 with those of
                 float32), or "auto", which is bfloat16 if the device has instructions for it (`has_fast_bfloat16`).
                 Vectors are always returned as float32.
             truncate_dim: Truncate vectors to this many dimensions, from 1 to the model's `embedding_size`.
             trust_remote_code: Run the code of a folder or repository whose encoder is not registered here.
+            revision: On the Hub: a branch, a tag or a commit; by default the branch main.
+            token: On the Hub: a token, or False for none; by default the one that `hf auth login` saved.
+            cache_dir: Folder for downloads; by default that of `huggingface_hub`.
+            local_files_only: Use the downloads that exist, without a connection.
 
         Raises:
-            ValueError: The model is not a ConvSim model, a part of it is missing or broken, it needs code that is not
-                trusted, its tokenizer does not match, or an option is out of range.
+            ValueError: The model cannot be downloaded, is not a ConvSim model, a part of it is missing or broken, it
+                needs code that is not trusted, its tokenizer does not match, or an option is out of range.
         """
         name = os.fspath(folder_or_id)
         if dtype not in get_args(Dtype):
             raise ValueError(f"dtype is {dtype!r}, expected 'float32', 'bfloat16' or 'auto'")
-        if Path(name).is_dir():
-            _require_files(Path(name))
-            _refuse_damage(Path(name))
-        else:
-            limit_waiting()
+        folder = Path(name)
+        if not folder.is_dir():
+            model_id, named_revision = parse_model_id(name)
+            try:
+                folder = download_model(
+                    model_id, revision or named_revision, token, cast(Path | None, cache_dir), local_files_only
+                )
+            except ValueError as error:
+                raise ValueError(f"cannot open the model {name}: {error}") from error
+            if revision:
+                name = f"{model_id}@{revision}"
+        _check_files(folder, name)
         try:
-            model, tokenizer = cls._load(name, trust_remote_code)
+            model, tokenizer = cls._load(str(folder), trust_remote_code)
+            model.config.name_or_path = model.name_or_path = name
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
             if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
                 model.to(torch.bfloat16)  # type: ignore[arg-type]
             return cls(model, tokenizer, truncate_dim)
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
-            is_missing = isinstance(error, OSError) and not Path(name).is_dir()
-            source = "the folder does not exist, and the Hub reports: " if is_missing else ""
-            raise ValueError(f"cannot open the model {name}: {source}{' '.join(str(error).split())}") from error
+            raise ValueError(f"cannot open the model {name}: {' '.join(str(error).split())}") from error
 
     @staticmethod
     def _load(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
@@ -169,9 +185,9 @@ class Encoder:
 
         Args:
             texts: Any number of texts, each truncated to the tokenizer's `model_max_length` tokens.
-            side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses; "query" for
-                the vectors whose dot product with those is the score of a response: the same as "input" unless the
-                model has an `input_network`.
+            side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses, which are
+                L2-normalized too if the model has `normalize_response`; "query" for the vectors whose dot product with
+                those is the score of a response: the same as "input" unless the model has an `input_network`.
             batch_size: Texts per batch; by default 128 if the encoder pads batches, otherwise 1024. It affects rounding
                 only.
             show_progress: Show texts per second and the remaining time.
@@ -332,8 +348,7 @@ class Encoder:
         vectors = vectors.float()
         if not is_half or not (side == "input" or self.model.config.normalize_response):
             return vectors
-        vectors = normalize(vectors)
-        return vectors * self.model.response_head.logit_scale.float().exp() if side == "response" else vectors
+        return normalize(vectors)
 
     def _truncate(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
         """Truncates vectors to (batch, embedding_size), as the Matryoshka loss of `trainer.tasks` does."""
@@ -353,18 +368,19 @@ def _length(texts: Iterable[str]) -> int | None:
         return None
 
 
-def _refuse_damage(folder: Path) -> None:
-    """Raises ValueError if a file of a folder is damaged. A missing one is not: other readers may need it."""
-    damage = find_damage(folder, [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()])
-    if damage:
-        raise ValueError(
-            f"cannot open the model {folder}: {damage}; restore it, or, if you changed it yourself, delete "
-            f"{folder / CHECKSUMS}"
-        )
+def _check_files(folder: Path, name: str) -> None:
+    """Raises ValueError unless a folder holds a model and its tokenizer, undamaged; weights may be sharded.
 
-
-def _require_files(folder: Path) -> None:
-    """Raises ValueError unless a folder holds a model and its tokenizer; weights may be sharded."""
-    for name in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not ((folder / name).is_file() or (folder / f"{name}.index.json").is_file()):
-            raise ValueError(f"{folder} holds no {name}: expected the folder of a saved model and its tokenizer")
+    A file that has a checksum may be missing: other readers may need it.
+    """
+    try:
+        files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
+        next(folder.iterdir(), None)  # which fails if the folder cannot be read; rglob does not
+    except OSError as error:
+        raise ValueError(f"cannot open the model {name}: {error.filename} cannot be read ({error.strerror})") from error
+    for required in ("config.json", "model.safetensors", "tokenizer.json"):
+        if not {required, f"{required}.index.json"} & set(files):
+            raise ValueError(f"{name} holds no {required}: expected the folder of a saved model and its tokenizer")
+    if damage := find_damage(folder, files):
+        remedy = f"restore it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
+        raise ValueError(f"cannot open the model {name}: {damage}; {remedy}")

@@ -71,7 +71,7 @@ def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser
 
 def _add_build(commands: Any) -> None:
     build = _add_command(commands, "build", "Build an index of replies, or of questions, and save it.")
-    build.add_argument("model", help="folder of a saved model and its tokenizer, or its name on the Hub")
+    build.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
     build.add_argument("files", nargs="+", metavar="FILE", help="texts: one per line, UTF-8, or a .parquet file")
     group = build.add_argument_group("input and output")
     group.add_argument("--column", help="column of .parquet files with the texts (default: the value of --side)")

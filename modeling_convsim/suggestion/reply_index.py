@@ -5,7 +5,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -338,6 +338,10 @@ class ReplyIndex:
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
         trust_remote_code: bool = False,
+        *,
+        token: str | bool | None = None,
+        cache_dir: str | os.PathLike | None = None,
+        local_files_only: bool = False,
     ) -> "ReplyIndex":
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
@@ -349,6 +353,9 @@ class ReplyIndex:
             device: As in `Encoder.from_pretrained`, for the model that the index names.
             dtype: As in `Encoder.from_pretrained`, for the model that the index names.
             trust_remote_code: As in `Encoder.from_pretrained`, for the model that the index names.
+            token: As in `Encoder.from_pretrained`, for the model that the index names.
+            cache_dir: As in `Encoder.from_pretrained`, for the model that the index names.
+            local_files_only: As in `Encoder.from_pretrained`, for the model that the index names.
 
         Raises:
             ValueError: A file is missing or broken, the model's weights differ from those that built the index, or
@@ -356,17 +363,26 @@ class ReplyIndex:
         """
         folder = Path(folder)
         settings, replies, vectors, quantized = read_index(folder)
-        encoder = encoder or _open_encoder(folder, settings, device, dtype, trust_remote_code)
+        if encoder is None:
+            options = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
+            encoder = _open_encoder(folder, settings, device, dtype, trust_remote_code, options)
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
         return cls(encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, quantized)
 
 
 def _open_encoder(
-    folder: Path, settings: IndexSettings, device: str | torch.device | None, dtype: Dtype, trust_remote_code: bool
+    folder: Path,
+    settings: IndexSettings,
+    device: str | torch.device | None,
+    dtype: Dtype,
+    trust_remote_code: bool,
+    hub_options: dict[str, Any],
 ) -> Encoder:
     """Opens the model that an index names."""
     try:
-        return Encoder.from_pretrained(settings.model, device, dtype, settings.truncate_dim, trust_remote_code)
+        return Encoder.from_pretrained(
+            settings.model, device, dtype, settings.truncate_dim, trust_remote_code, **hub_options
+        )
     except ValueError as error:
         raise ValueError(f"{error} ({folder} was built with it; if it has been moved, give its new folder)") from error
 

@@ -45,7 +45,7 @@ class Material:
     texts: int = 100_000
     slow_texts: int = 2_000  # for models that take milliseconds per text
     sts_pairs: int = 16_858  # synthetic pairs, used without the STS datasets
-    gpu_batch: int = 2_048
+    largest_batch: int = 2_048  # pairs in a training step; larger batches are reduced to it
     replies: int = 1_000_000  # to suggest from
     queries: int = 1_000
     dumped: int = 2_000_000  # comments in synthetic dumps
@@ -126,7 +126,7 @@ SIZES = {
         texts=500,
         slow_texts=20,
         sts_pairs=50,
-        gpu_batch=64,
+        largest_batch=64,
         replies=1_000,
         queries=50,
         dumped=2_000,

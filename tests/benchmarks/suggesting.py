@@ -99,6 +99,7 @@ def _train(material: Material, output: Path) -> Path:
     options = {"pairs": material.pairs, "output_dir": output, "overwrite": "true", "trackers": "none"}
     if not material.real:
         options |= {"max_steps": 20, "eval_every": 20, "vocab_size": material.words}
+        options |= {"batch_size": material.largest_batch}
     words = [str(word) for name, value in options.items() for word in (f"--{name}", value)]
     sys.argv = ["trainer/run.py", str(ROOT / "trainer/presets/reddit_dan.yaml"), *words]
     run.main()

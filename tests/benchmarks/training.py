@@ -13,7 +13,7 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer.command_line import build_arguments
@@ -35,6 +35,7 @@ def dan(
     material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
 ) -> dict[str, float]:
     """Measure our DAN with the paper's layers over word and bigram embeddings; `words`: share of the vocabulary."""
+    batch_size = min(batch_size, material.largest_batch)
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
     loop, _ = _start(
         material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
@@ -45,6 +46,7 @@ def dan(
 
 def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
     """Measure a StaticEmbedding in the sentence-transformers trainer, with AdamW (its default) or `sparse`."""
+    batch_size = min(batch_size, material.largest_batch)
     module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
     model = SentenceTransformer(modules=[module], device="cpu")
     settings: dict[str, Any] = {}
@@ -58,6 +60,7 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
 
 def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
     """Measure our Transformer at the paper's size, with AdamW."""
+    batch_size = min(batch_size, material.largest_batch)
     loop, _ = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
         mixed_precision=mixed_precision,
@@ -67,6 +70,7 @@ def transformer(material: Material, batch_size: int, mixed_precision: str = "aut
 
 def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
     """Measure the same model and loss in the sentence-transformers trainer: padded, tokenized during training."""
+    batch_size = min(batch_size, material.largest_batch)
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
     settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
@@ -75,7 +79,7 @@ def transformer_peer(material: Material, batch_size: int, bf16: bool = False) ->
 
 def gpu_transformer(material: Material) -> dict[str, float]:
     """Measure operations per second at the paper's size in bf16, counting only dense layers and scores."""
-    batch_size = material.gpu_batch
+    batch_size = material.largest_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
     loop, model = _start(
         material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,

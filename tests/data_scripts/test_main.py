@@ -22,7 +22,9 @@ HEAVY = (
 
 
 def test_every_command_is_found_and_has_a_docstring_add_arguments_and_run():
-    expected = "books captions conversations cqa leakage nli paraphrases reddit sample sts stsb tokenizer".split()
+    expected = (
+        "books captions conversations cqa download leakage nli paraphrases reddit sample sts stsb tokenizer".split()
+    )
     assert expected == MAIN_NAMES and set(COMMANDS) - {*expected} == {"snli"}
     for command in COMMANDS.values():
         module = command.load()

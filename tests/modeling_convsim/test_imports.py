@@ -1,4 +1,4 @@
-"""When torch and transformers are imported and the models registered; each test starts a new Python process."""
+"""When torch and transformers are imported and the models registered, in new processes."""
 
 import json
 import os
@@ -58,14 +58,45 @@ def test_help_imports_no_heavy_package(command):
     assert "argparse" in packages and not packages & HEAVY
 
 
-STATEMENTS = (
-    "import modeling_convsim",
-    "from modeling_convsim.modeling_base import ConvSimConfig",
-    "from modeling_convsim.encoding import Encoder",
-)
-# Imports the libraries once, then runs each statement in a fork, and at last imports every module of the project.
+# Each runs in a process of its own; what it prints is the test's result.
+PROGRAMS = {
+    statement: f"{statement}; {REGISTERED}"
+    for statement in (
+        "import modeling_convsim",
+        "from modeling_convsim.modeling_base import ConvSimConfig",
+        "from modeling_convsim.encoding import Encoder",
+    )
+}
+# `python -m tool modeling_convsim`, as the interpreter runs it.
+PROGRAMS["dash_m"] = """
+import runpy, sys
+sys.orig_argv, sys.argv = ["python", "-m", "tool", "modeling_convsim"], ["-m", "modeling_convsim"]
+sys.path.insert(0, "")
+runpy._run_module_as_main("tool")
+"""
+PROGRAMS["spawn"] = """
+import runpy, sys
+sys.argv = ["script.py"]
+runpy.run_path("script.py", run_name="__main__")
+"""
+# What `python -m modeling_convsim.encoding` sees: nothing is registered until a name is used.
+PROGRAMS["command"] = """
+import sys
+sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]
+import modeling_convsim
+sys.argv = ["encoding/__main__.py"]
+assert "modeling_convsim.registry" not in sys.modules
+assert "Encoder" in dir(modeling_convsim) and "modeling_convsim.registry" not in sys.modules
+from modeling_convsim import ENCODERS, ConvSimDanConfig, Encoder
+assert ConvSimDanConfig is ENCODERS["dan"].config_class and "ConvSimDanConfig" in modeling_convsim.__all__
+try:
+    modeling_convsim.missing
+except AttributeError as error:
+    print(error)
+"""
+# Imports the libraries once, then runs each program in a fork, and at last imports every module of the project.
 IMPORTS = """
-import json, os, pkgutil, sys
+import json, os, pkgutil, sys, tempfile, traceback
 from importlib import import_module
 
 connections = []
@@ -75,21 +106,26 @@ def watch(event, arguments):
         connections.append(f"{event} {arguments[1:]}")
 
 sys.addaudithook(watch)
-import torch, transformers
+import torch
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, PreTrainedModel
 assert "modeling_convsim" not in sys.modules
 
-def run(statement):
-    read, write = os.pipe()
-    if os.fork() == 0:
-        exec(statement)
-        from transformers import AutoConfig
-        os.write(write, AutoConfig.for_model("convsim_dan").label.encode())
-        os._exit(0)
-    os.wait()
-    os.close(write)
-    return os.read(read, 100).decode()
+def run(program):
+    with tempfile.TemporaryFile("w+") as output:
+        if os.fork() == 0:
+            os.dup2(output.fileno(), 1)
+            os.dup2(output.fileno(), 2)
+            try:
+                exec(program, {"__name__": "__main__"})
+            except BaseException:
+                traceback.print_exc()
+            sys.stdout.flush()
+            os._exit(0)
+        os.wait()
+        output.seek(0)
+        return output.read()
 
-labels = {statement: run(statement) for statement in sys.argv[1:]}
+printed = {name: run(program) for name, program in json.loads(sys.argv[1]).items()}
 import trainer.evaluation.__main__, trainer.data.teacher
 has_gensim = "gensim" in sys.modules
 modules = [
@@ -100,18 +136,25 @@ modules = [
 ]
 for module in modules:
     import_module(module)
-print(json.dumps({"labels": labels, "modules": len(modules), "has_gensim": has_gensim, "connections": connections}))
+print(json.dumps({"printed": printed, "modules": len(modules), "has_gensim": has_gensim, "connections": connections}))
 """
 
 
 @pytest.fixture(scope="module")
-def imports() -> dict:
-    return json.loads(python("-c", IMPORTS, *STATEMENTS, HF_HUB_OFFLINE="0").stdout.splitlines()[-1])
+def imports(tmp_path_factory: pytest.TempPathFactory) -> dict:
+    folder = tmp_path_factory.mktemp("imports")
+    (folder / "script.py").write_text(SPAWN)
+    # Python imports the package `tool` while sys.argv[0] is "-m", like the package of our own commands.
+    (folder / "tool").mkdir()
+    (folder / "tool" / "__init__.py").write_text("import modeling_convsim")
+    (folder / "tool" / "__main__.py").write_text(REGISTERED)
+    printed = python("-c", IMPORTS, json.dumps(PROGRAMS), cwd=folder, HF_HUB_OFFLINE="0").stdout
+    return json.loads(printed.splitlines()[-1])
 
 
-@pytest.mark.parametrize("statement", STATEMENTS)
-def test_import_registers_the_models(imports, statement):
-    assert imports["labels"][statement] == "DAN"
+@pytest.mark.parametrize("program", [name for name in PROGRAMS if name != "command"])
+def test_import_registers_the_models(imports, program):
+    assert imports["printed"][program] == "DAN\n"
 
 
 def test_only_encoders_of_gensim_import_it(imports):
@@ -122,33 +165,5 @@ def test_no_import_uses_the_network(imports):
     assert imports["modules"] > 150 and imports["connections"] == []
 
 
-def test_import_in_a_module_run_with_dash_m_registers_the_models(tmp_path):
-    # Python imports the package `tool` while sys.argv[0] is "-m", like the package of our own commands.
-    (tmp_path / "tool").mkdir()
-    (tmp_path / "tool" / "__init__.py").write_text("import modeling_convsim")
-    (tmp_path / "tool" / "__main__.py").write_text(REGISTERED)
-    assert python("-m", "tool", "modeling_convsim", cwd=tmp_path).stdout == "DAN\n"
-
-
-def test_import_in_a_spawned_process_registers_the_models(tmp_path):
-    (tmp_path / "script.py").write_text(SPAWN)
-    assert python(tmp_path / "script.py").stdout == "DAN\n"
-
-
-def test_public_names_are_imported_while_python_starts_one_of_our_commands():
-    # What `python -m modeling_convsim.encoding` sees: nothing is registered until a name is used.
-    code = """
-import sys
-sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]
-import modeling_convsim
-sys.argv = ["encoding/__main__.py"]
-assert "torch" not in sys.modules
-assert "Encoder" in dir(modeling_convsim) and "torch" not in sys.modules
-from modeling_convsim import ENCODERS, ConvSimDanConfig, Encoder
-assert ConvSimDanConfig is ENCODERS["dan"].config_class and "ConvSimDanConfig" in modeling_convsim.__all__
-try:
-    modeling_convsim.missing
-except AttributeError as error:
-    print(error)
-"""
-    assert python("-c", code).stdout == "module 'modeling_convsim' has no attribute 'missing'\n"
+def test_public_names_are_imported_while_python_starts_one_of_our_commands(imports):
+    assert imports["printed"]["command"] == "module 'modeling_convsim' has no attribute 'missing'\n"

@@ -14,6 +14,7 @@ from modeling_convsim import (
     ConvSimForMultitask,
     NliHead,
     ResponseHead,
+    modeling_base,
 )
 from modeling_convsim.modeling_base import normalize
 from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
@@ -145,6 +146,21 @@ def test_half_precision_normalizes_in_float32(multitask):
     torch.testing.assert_close(vectors.double().norm(dim=1), torch.ones(len(vectors)).double(), rtol=0, atol=2**-9)
 
 
+@pytest.mark.parametrize("private", [True, False])
+def test_gradient_of_weights_without_the_private_function_of_torch(private, monkeypatch):
+    torch.manual_seed(0)
+    offsets = torch.tensor([0, 0, 1500, 2600])
+    bags = torch.repeat_interleave(torch.tensor([1, 2, 3]), torch.tensor([1500, 1100, 400]))
+    ids, table = torch.randint(9, (3000,)), torch.randn(9, 5, dtype=torch.float64)
+    weights = torch.randn(3000, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(4, 5, dtype=torch.float64)
+    sums = torch.zeros(4, 5, dtype=torch.float64).index_add(0, bags, weights[:, None] * table[ids])
+    (expected,) = torch.autograd.grad(sums, weights, gradient)
+    if not private:
+        monkeypatch.setattr(torch.ops, "aten", None)
+    torch.testing.assert_close(modeling_base.weight_gradients(gradient, table, ids, offsets, bags), expected)
+
+
 def test_sparse_gradient_equals_dense_gradient(multitask):
     tables = multitask.embedding_tables()
     assert sum(table.numel() for table in tables) == sum(
@@ -205,10 +221,17 @@ def test_residual_response_head_starts_at_the_identity():
     assert torch.equal(head(x), x)
 
 
-def test_normalized_response_has_the_learned_scale_as_its_norm():
+@torch.no_grad()
+def test_normalized_responses_are_scaled_in_the_loss_only():
     config = ConvSimDanConfig(**DAN, embedding_size=12, normalize_response=True, logit_scale_init=7.0)
-    response = ConvSimDanForMultitask(config).response_head(torch.randn(5, 12))
-    torch.testing.assert_close(response.norm(dim=1), torch.full((5,), 7.0))
+    model = ConvSimDanForMultitask(config)
+    torch.testing.assert_close(model.response_head(torch.randn(5, 12)).norm(dim=1), torch.ones(5))
+    responses = {f"response_{name}": value for name, value in pack(SENTENCES[:3]).items()}
+    output = model(**pack(SENTENCES[:3]), **responses, return_loss=True)
+    torch.testing.assert_close(output.response_scale, torch.tensor([7.0]))
+    logits = 7 * output.pooler_output.double() @ output.response_embeds.double().T
+    expected = (logits.logsumexp(1) - logits.diagonal()).mean()
+    torch.testing.assert_close(output.loss.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @torch.no_grad()
@@ -227,7 +250,7 @@ def test_score_with_an_input_network_is_a_product_of_two_networks(normalize):
             vectors = vectors @ linear.weight.T + linear.bias
             vectors = vectors if layer == 2 else torch.tanh(vectors)
         sides.append(F.normalize(vectors, dim=1) if normalize else vectors)
-    expected = (7.0 if normalize else 1.0) * sides[0] @ sides[1].T
+    expected = sides[0] @ sides[1].T
     scores = output.query_embeds @ output.response_embeds.T
     torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(output.pooler_output, embed(model, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
@@ -255,15 +278,14 @@ def test_dense_layers_of_the_response_head_compute_the_same_function(residual, n
     head = ConvSimDanForMultitask(config).response_head
     nn.init.normal_(head.layers[-1].weight)
     x = torch.randn(6, 12)
-    layers, scale = head.as_dense_layers()
     vectors = x
-    for weight, bias, activation in layers:
+    for weight, bias, activation in head.as_dense_layers():
         vectors = {"relu": F.relu, "tanh": torch.tanh, "identity": nn.Identity()}[activation](
             F.linear(vectors, weight, bias)
         )
-    assert (scale is not None) == normalize
-    if scale is not None:
-        vectors = scale * F.normalize(vectors, dim=1)
+    assert head.normalized == normalize
+    if normalize:
+        vectors = F.normalize(vectors, dim=1)
     torch.testing.assert_close(vectors, head(x), rtol=1e-5, atol=1e-5)
 
 

@@ -53,8 +53,9 @@ def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_p
         "AutoConfig": f"{prefix}Config",
         "AutoModel": f"{prefix}Model",
         "AutoModelForPreTraining": f"{prefix}ForMultitask",
+        "AutoModelForSequenceClassification": f"{prefix}ForSequenceClassification",
     }
-    assert {path.name for path in tmp_path.glob("*.py")} == {"modeling_base.py", f"{module}.py"}
+    assert {path.name for path in tmp_path.glob("*.py")} == {"modeling_base.py", "modeling_heads.py", f"{module}.py"}
 
 
 def test_resaved_bare_encoder_does_not_name_the_multitask_model(multitask, tmp_path):
@@ -77,30 +78,27 @@ def test_saved_tokenizer_gives_the_models_input(tiny_tokenizer, tmp_path):
     assert model.encoder(**tokenizer("", return_tensors="pt")).pooler_output.isfinite().all()
 
 
-def test_sentence_transformers_reads_the_dimension_and_the_embeddings(tiny_tokenizer, tmp_path):
+@pytest.mark.parametrize("part", ["multitask", "encoder"])
+def test_sentence_transformers_opens_a_saved_folder(multitask, part, tiny_tokenizer, tmp_path):
+    from sentence_transformers import SentenceTransformer
     from sentence_transformers.base.modules import Transformer
 
     texts = ["hello you", "how old are you?"]
-    for kind in KINDS:
-        folder = tmp_path / kind
-        model = build(kind)
-        model.save_pretrained(folder)
-        tiny_tokenizer.save_pretrained(folder)
-        text = {"method": "forward", "method_output_name": "pooler_output"}
-        (folder / "sentence_bert_config.json").write_text(
-            json.dumps(
-                {
-                    "transformer_task": "feature-extraction",
-                    "modality_config": {"text": text},
-                    "module_output_name": "sentence_embedding",
-                }
-            )
-        )
-        module = Transformer.load(str(folder))
-        assert module.get_embedding_dimension() == model.config.embedding_size
-        features = module(module.preprocess(texts))
-        expected = model.encoder(**pack(tiny_tokenizer(texts)["input_ids"])).pooler_output
-        torch.testing.assert_close(features["sentence_embedding"], expected, rtol=0, atol=1e-6)
+    saved = multitask if part == "multitask" else multitask.encoder
+    saved.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    (module,) = json.loads((tmp_path / "modules.json").read_text())
+    assert module["type"] == f"{Transformer.__module__}.{Transformer.__name__}"
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    assert model.get_embedding_dimension() == multitask.config.embedding_size
+    expected = multitask.encoder(**pack(tiny_tokenizer(texts)["input_ids"])).pooler_output
+    torch.testing.assert_close(model.encode(texts, convert_to_tensor=True), expected, rtol=0, atol=1e-6)
+
+
+def test_files_of_sentence_transformers_that_exist_are_kept(tmp_path):
+    (tmp_path / "modules.json").write_text("[1]")
+    build("dan").save_pretrained(tmp_path)
+    assert (tmp_path / "modules.json").read_text() == "[1]"
 
 
 # Runs where `modeling_convsim` cannot be imported, so that the folder's code is used.

@@ -12,8 +12,11 @@ from datasets import Dataset, DatasetDict, concatenate_datasets
 
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_columns, load_pairs
+from data_scripts.read.hub_names import is_path, parse_hub_name
+from data_scripts.sources.captions import load_captions
 from data_scripts.sources.cqa import load_cqa
 from data_scripts.sources.nli import load_nli
+from data_scripts.sources.paraphrases import load_paraphrases
 from data_scripts.sources.sts import load_sts_sets
 from data_scripts.sources.stsb import load_stsb
 from data_scripts.tools.leakage import remove_leaked, text_columns
@@ -104,16 +107,12 @@ DATASET_KINDS: dict[str, DatasetKind] = {
         DatasetKind("nli", load_nli, ("premise", "hypothesis")),
         DatasetKind(
             "captions",
-            lambda source: load_columns(source, ("group", "captions")),
+            load_captions,
             ("caption",),
             group_column="group",
             prepare=_one_caption_a_row,
         ),
-        DatasetKind(
-            "paraphrases",
-            lambda source: load_columns(source, ("sentence1", "sentence2", "score")),
-            ("sentence1", "sentence2"),
-        ),
+        DatasetKind("paraphrases", load_paraphrases, ("sentence1", "sentence2")),
         DatasetKind("documents", lambda source: load_columns(source, ()), ()),
         DatasetKind("texts", lambda source: load_columns(source, ()), ()),
         DatasetKind("stsb", load_stsb, is_joined=True, evaluation_columns=("sentence1", "sentence2")),
@@ -184,9 +183,9 @@ def training_texts(data: RunData) -> Iterator[str]:
 
 
 def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
-    """Return `KIND/SOURCE` -> training split; SOURCE is the last part of the source's name."""
+    """Return `KIND/SOURCE` -> training split; SOURCE is the last part of the source's name, without a revision."""
     training: dict[str, Dataset] = {}
-    names = [source.rstrip("/").rpartition("/")[2] for source in sources]
+    names = [_short_name(source) for source in sources]
     for name, source in zip(names, sources, strict=True):
         if names.count(name) > 1:
             raise InputError(f"{kind.name} has two datasets named {name}: rename one of the folders")
@@ -195,6 +194,14 @@ def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
             raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
         training[f"{kind.name}/{name}"] = splits["train"]
     return training
+
+
+def _short_name(source: str) -> str:
+    if is_path(source):
+        return source.rstrip("/").rpartition("/")[2]
+    repository, config, _ = parse_hub_name(source)
+    name = repository.rpartition("/")[2]
+    return f"{name}:{config}" if config else name
 
 
 def _join_splits(parts: list[Any]) -> Any:

@@ -11,6 +11,7 @@ from transformers import PreTrainedConfig
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.hub_models import parse_model_id
 from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side
 
 
@@ -66,14 +67,15 @@ def load_encoder(model: str) -> SentenceEncoder:
             return PvDbowEncoder.from_pretrained(model)
         if Path(model).is_dir() and not any(Path(model, name).is_file() for name in ("config.json", "modules.json")):
             raise ValueError("the folder has neither config.json nor modules.json")
-        config, _ = PreTrainedConfig.get_config_dict(model)
+        name, revision = (model, None) if Path(model).is_dir() else parse_model_id(model)
+        config, _ = PreTrainedConfig.get_config_dict(name, revision=revision)
         if config.get("model_type", "").startswith("convsim_"):
             return ProgressEncoder.from_pretrained(model)
-        return SentenceTransformerEncoder(SentenceTransformer(model, trust_remote_code=False))
+        return SentenceTransformerEncoder(SentenceTransformer(name, revision=revision, trust_remote_code=False))
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:  # damaged configs raise any of these
         raise InputError(
             f"{model}: the model cannot be loaded ({' '.join(str(error).split())}). Expected the folder of a model "
-            "(a run's is runs/NAME/model) or the id of a model on the Hugging Face Hub"
+            "(a run's is runs/NAME/model), or a model of the Hugging Face Hub: OWNER/NAME or OWNER/NAME@REVISION"
         ) from error
 
 

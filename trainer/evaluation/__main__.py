@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
@@ -150,11 +151,12 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
         raise InputError(expected)
     if args.data is None:
         raise InputError(f"{expected}, or with --data FOLDER, a folder with the subfolder {name}")
-    if not (args.data / name).is_dir():
+    folder = args.data / name
+    if not folder.is_dir():
         raise InputError(
-            f"{args.data / name}: no such folder; name the dataset with --{name}, or its parent with --data"
+            f"{folder}: no such folder{how_to_build(folder)}; name the dataset with --{name}, or its parent with --data"
         )
-    return str(args.data / name)
+    return str(folder)
 
 
 def _validate(args: Namespace) -> None:

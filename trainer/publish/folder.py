@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from data_scripts.write.folders import staged_folder
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files, record_model_files, share_weights
@@ -84,13 +84,13 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
     two routes is not the score of a reply.
     """
-    layers, scale = model.response_head.as_dense_layers()
+    layers = model.response_head.as_dense_layers()
     activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
     document: list[Module] = [
         Dense(weight.shape[1], weight.shape[0], True, activations[activation], weight.contiguous(), bias)
         for weight, bias, activation in layers
     ]
-    if scale is not None:
+    if model.response_head.normalized:
         document.append(Normalize())
     routes: dict[str, list[Module]] = {"query": [Normalize()], "document": document}
     if sts_matrix is not None:

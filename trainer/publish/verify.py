@@ -11,7 +11,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.evaluation.checksums import check_folder
 from trainer.evaluation.sts_matrix import ROUTE, read_matrix
 
@@ -102,14 +102,10 @@ def _read_in_every_way(
         pooled = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
     yield Comparison("AutoModel", pooled.numpy(), expected.inputs)
 
-    # sentence-transformers has no module for a learned scale, so its response vectors only keep the direction.
-    documents = expected.responses
-    if multitask.config.normalize_response:
-        documents = _normalize(documents)
     for method, correct in (
         ("encode", expected.inputs),
         ("encode_query", expected.inputs),
-        ("encode_document", documents),
+        ("encode_document", expected.responses),
     ):
         vectors = getattr(sentence_transformer, method)(list(texts), show_progress_bar=False)
         yield Comparison(f"SentenceTransformer.{method}", vectors, correct)

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from modeling_convsim.modeling_base import ConvSimMultitaskOutput
+from modeling_convsim.modeling_heads import ConvSimMultitaskOutput
 from trainer.data.token_cache import TokenColumn
 
 
@@ -30,7 +30,8 @@ def encode_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: in
     if mini_batch_size is None or rows <= mini_batch_size:
         return model(**batch)
     outputs = [checkpoint(partial(model, **part), use_reentrant=False) for part in _parts(batch, mini_batch_size)]
-    return ConvSimMultitaskOutput(**{key: torch.cat([output[key] for output in outputs]) for key in outputs[0]})
+    joined = {key: torch.cat([output[key] for output in outputs]) for key in outputs[0] if key != "response_scale"}
+    return ConvSimMultitaskOutput(**joined, response_scale=outputs[0].response_scale)
 
 
 def embed_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:

@@ -91,6 +91,7 @@ class ResponsePrediction(Task):
         """Return InfoNCE over the responses of all processes; `accuracy` is P@1 within the batch."""
         import torch
 
+        from modeling_convsim.modeling_heads import scale_responses
         from trainer.distributed import gather_rows, rank
         from trainer.tasks.encoding import encode_batch
         from trainer.tasks.losses import accuracy, false_negatives, in_batch_softmax, sum_over_dims, truncate
@@ -98,8 +99,8 @@ class ResponsePrediction(Task):
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
         output = encode_batch(model, batch, self._mini_batch_size)
         inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
-        responses = output.response_embeds  # (batch, embedding_size)
-        assert inputs is not None and responses is not None
+        assert inputs is not None
+        responses = scale_responses(output)  # (batch, embedding_size)
         all_responses = gather_rows(responses)  # (processes x batch, embedding_size)
         all_inputs = gather_rows(inputs) if self._symmetric else inputs
         first = len(inputs) * rank()

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.evaluation.checksums import record_files
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed

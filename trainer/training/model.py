@@ -8,7 +8,7 @@ from transformers import AutoConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.training.loading import load_pretrained
 

@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
 from trainer.evaluation.results import flatten

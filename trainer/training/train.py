@@ -14,7 +14,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
 from trainer.hardware import start_accelerator

@@ -9,7 +9,7 @@ from safetensors.torch import save_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from modeling_convsim.modeling_base import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.distributed import average_table_gradients, exclude_from_ddp, sum_by_row
 from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient

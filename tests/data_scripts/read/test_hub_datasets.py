@@ -7,7 +7,7 @@ import pytest
 
 from data_scripts.errors import InputError
 from data_scripts.features import PAIR_FEATURES
-from data_scripts.read.hub_datasets import load_pairs
+from data_scripts.read.hub_datasets import load_columns, load_pairs
 
 
 def write_folder(folder, text="how are you") -> None:
@@ -58,7 +58,7 @@ def test_load_pairs_refuses_a_folder_without_pairs(tmp_path):
 
 def test_load_pairs_refuses_a_file_that_is_not_parquet(tmp_path):
     (tmp_path / "train-00000-of-00001.parquet").write_text("not Parquet")
-    with pytest.raises(InputError, match="neither a readable folder of pairs nor"):
+    with pytest.raises(InputError, match="not a readable folder of pairs"):
         load_pairs(str(tmp_path))
 
 
@@ -66,3 +66,15 @@ def test_load_pairs_refuses_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_p
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="no such folder"):
         load_pairs(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ("premise",))])
+@pytest.mark.parametrize("has_data", [True, False])
+def test_the_folder_of_a_public_dataset_is_built_by_its_name(load, has_data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if has_data:  # without data/, the source could be a Hub id
+        (tmp_path / "data").mkdir()
+    with pytest.raises(InputError) as raised:
+        load("data/captions/coco")
+    remedy = "no such folder; build it: python -m data_scripts download captions/coco"
+    assert str(raised.value) == f"data/captions/coco: {remedy}"

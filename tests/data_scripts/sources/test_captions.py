@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import datasets
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -106,7 +107,10 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
         ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
         ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
         ({"scenes.jsonl": '{"captions": ["A dog.", 5]}\n'}, "scenes.jsonl:1: captions are ['A dog.', 5]"),
-        ({"scenes.tsv": "image\ttitle\n1\tA dog.\n"}, "no column captions; expected captions (or caption, sentences)"),
+        (
+            {"scenes.tsv": "image\ttitle\n1\tA dog.\n"},
+            "no column captions; expected captions (or caption, sentences, caption1)",
+        ),
         ({"scenes.tsv": "image_id\tcaption\n1\t \n"}, "split train: contains no caption"),
     ],
 )
@@ -132,3 +136,12 @@ def test_real_parallel_files_give_every_line(data_dir: Path, tmp_path: Path) -> 
     texts = [gzip.decompress((folder / f"val.{i}.en.gz").read_bytes()).decode().splitlines() for i in range(1, 6)]
     plain = [list(dict.fromkeys(line.strip() for line in lines)) for lines in zip(*texts, strict=True)]
     assert [captions for _, captions in splits["validation"]] == plain
+
+
+def test_pairs_of_captions_in_a_row_are_of_one_image(tmp_path):
+    rows = ["a\tb", "b\tc", "c\ta", "a man\ta boy", "a boy\ta man", "b\ta"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["caption1\tcaption2", *rows, ""]))
+    assert main(["captions", str(tmp_path / "pairs.tsv"), "--output", str(tmp_path / "out")]) == 0
+    table = pq.read_table(tmp_path / "out" / "train-00000-of-00001.parquet")
+    # The last pair has captions of the first image, but does not follow its pairs.
+    assert table["captions"].to_pylist() == [["a", "b", "c"], ["a man", "a boy"], ["b", "a"]]

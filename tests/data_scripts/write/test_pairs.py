@@ -5,7 +5,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from html import escape
@@ -32,8 +31,10 @@ from data_scripts.write import shards
 from data_scripts.write.masked_pairs import _without_values
 from data_scripts.write.options import add_output_arguments
 from data_scripts.write.pairs import write_pairs
+from data_scripts.write.plots import draw_plots
 from data_scripts.write.splits import hash_splits
 from data_scripts.write.statistics import PairStatistics, RunLengths, quantile
+from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
 Pair = tuple[str, str, str, str]
@@ -347,7 +348,8 @@ def card(folder: Path) -> tuple[dict, str]:
     return yaml.safe_load(front), text
 
 
-def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path):
+def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path, monkeypatch):
+    monkeypatch.setattr(output, "draw_plots", draw_plots)
     report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
     metadata, text = card(tmp_path / "out")
     assert metadata["license"] == "cc-by-4.0"
@@ -457,23 +459,27 @@ def test_a_push_that_would_fail_is_refused_before_anything_is_read(chats, capsys
 
 
 def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
-    command = [sys.executable, "-m", "data_scripts", "conversations", str(chats), "--output", str(tmp_path / "out")]
+    code = "import sys; from data_scripts.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    command = ["conversations", str(chats), "--output", str(tmp_path / "out")]
     command += ["--push_to_hub", "me/chats", "--license", "cc0-1.0"]
     read = (
         "import datasets, json; d = datasets.load_dataset('me/chats');"
         "print(json.dumps({k: [dict(r) for r in v] for k, v in d.items()}))"
     )
-    with LoopbackHub() as hub:
-        environment = os.environ | hub.environment(tmp_path / "home")
-        refused = subprocess.run(command, env=environment | {"HF_TOKEN": "hf_unknown"}, capture_output=True, text=True)
+    libraries = ["datasets", "data_scripts.join.engines", "data_scripts.sources.conversations"]
+    with LoopbackHub() as hub, Interpreter(libraries, os.environ | hub.environment(tmp_path / "home")) as interpreter:
+
+        def python(code: str, *arguments: str, token: str) -> subprocess.CompletedProcess[str]:
+            return interpreter.run(code, *arguments, cwd=tmp_path, path=tmp_path, HF_TOKEN=token)
+
+        refused = python(code, *command, token="hf_unknown")
         assert refused.returncode == 2
         assert f"hf upload me/chats {tmp_path / 'out'} --repo-type dataset" in refused.stderr
         assert load_pairs(str(tmp_path / "out"))  # the computed pairs are not lost
-        environment["HF_TOKEN"] = WRITE_TOKEN
-        subprocess.run([*command, "--overwrite"], env=environment, check=True, capture_output=True)
-        loaded = subprocess.run(
-            [sys.executable, "-c", read], env=environment, check=True, capture_output=True, text=True
-        )
+        pushed = python(code, *command, "--overwrite", token=WRITE_TOKEN)
+        assert pushed.returncode == 0, pushed.stderr
+        loaded = python(read, token=WRITE_TOKEN)
+        assert loaded.returncode == 0, loaded.stderr
     splits = json.loads(loaded.stdout.splitlines()[-1])
     found = {name: [tuple(row.values()) for row in part] for name, part in splits.items()}
     assert found == {name: part for name, part in rows(tmp_path / "out").items() if part}

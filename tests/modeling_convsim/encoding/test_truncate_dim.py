@@ -11,6 +11,7 @@ from modeling_convsim.encoding import Encoder, Side
 from modeling_convsim.encoding import __main__ as encoding
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion import __main__ as suggestion
+from tests.forking import CONTEXT
 from tests.modeling_convsim.encoding.test_encoding import TEXTS
 from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts, save_model
 from tests.modeling_convsim.tiny_models import DAN, build
@@ -91,7 +92,8 @@ def test_truncation_to_all_dimensions_keeps_the_vectors(folder, untruncated):
     assert untruncated.embedding_size == encoder.embedding_size == 8
 
 
-def test_threads_and_processes_truncate_alike(tiny_tokenizer):
+def test_threads_and_processes_truncate_alike(tiny_tokenizer, monkeypatch):
+    monkeypatch.setattr(torch.multiprocessing, "get_context", lambda method: CONTEXT)
     encoder = Encoder(build("transformer"), tiny_tokenizer, truncate_dim=5)
     expected = np.tile(encoder.encode(TEXTS, "response"), (60, 1))
     before = torch.get_num_threads()

@@ -4,8 +4,6 @@ import importlib.util
 import json
 import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,6 +31,7 @@ from modeling_convsim import (
 )
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.checksums import CHECKSUMS
+from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
@@ -336,6 +335,9 @@ command("network down", "hf_write", "--metric", "precision_at_n", "--space_id", 
 print(json.dumps(answers))
 """
 
+# What the three programs import; not our packages, because some run without them.
+LIBRARIES = ("torch", "transformers.modeling_utils", "sentence_transformers", "evaluate", "datasets")
+
 # Everything but the last reader runs without modeling_convsim: the code comes out of the repositories.
 PULL = """
 import json, sys
@@ -397,25 +399,24 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
     run = make_run(folder / "tiny", tiny_tokenizer)
     printed = []
     with LoopbackHub() as server:
+        environment = {**os.environ, **server.environment(folder / "home"), "PYTHONPATH": ""}
+        with Interpreter(LIBRARIES, environment) as interpreter:
 
-        def python(code: str, *arguments: str, cwd: Path, **variables: str) -> Any:
-            environment = {**os.environ, **server.environment(folder / "home"), "PYTHONPATH": str(ROOT), **variables}
-            done = subprocess.run(
-                [sys.executable, "-c", code, *arguments], cwd=cwd, env=environment, capture_output=True, text=True
-            )
-            assert done.returncode == 0, done.stderr
-            printed.append(done.stdout + done.stderr)
-            return json.loads(done.stdout.splitlines()[-1])
+            def python(code: str, *arguments: str, cwd: Path, path: Path = ROOT, **variables: str) -> Any:
+                done = interpreter.run(code, *arguments, cwd=cwd, path=path, **variables)
+                assert done.returncode == 0, done.stderr
+                printed.append(done.stdout + done.stderr)
+                return json.loads(done.stdout.splitlines()[-1])
 
-        pushed = python(PUSH, str(run), json.dumps(TEXTS[:3]), cwd=ROOT)
-        server.repositories["models", "me/borrowed"] = borrow_code(server.repositories["models", "me/talker"])
-        pulled = python(PULL, json.dumps(TEXTS), cwd=folder, HF_TOKEN=WRITE_TOKEN)
-        for path, data in server.repositories["spaces", "me/page"].files().items():
-            (folder / "space" / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / "space" / path).write_bytes(data)
-        shutil.rmtree(folder / "tiny-replies")
-        has_gradio = importlib.util.find_spec("gradio") is not None
-        page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", PYTHONPATH=str(folder / "space"))
+            pushed = python(PUSH, str(run), json.dumps(TEXTS[:3]), cwd=ROOT)
+            server.repositories["models", "me/borrowed"] = borrow_code(server.repositories["models", "me/talker"])
+            pulled = python(PULL, json.dumps(TEXTS), cwd=folder, HF_TOKEN=WRITE_TOKEN)
+            for path, data in server.repositories["spaces", "me/page"].files().items():
+                (folder / "space" / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / "space" / path).write_bytes(data)
+            shutil.rmtree(folder / "tiny-replies")
+            has_gradio = importlib.util.find_spec("gradio") is not None
+            page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", path=folder / "space")
     vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
     written = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for (_, name), repository in server.repositories.items():

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from tests.forking import ForkedJob
 from tests.trainer.report.data import write_data
 from tests.trainer.report.reading import table_with
 from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
+from trainer.sweep import process_pool
 
 PLAN = Path(__file__).with_name("tiny.yaml")
 COMMAND = ["--plan", str(PLAN), "-o", "report", "--data", "data", "--pairs", "data/pairs"]
@@ -23,6 +25,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     write_data(folder / "data")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
+        patch.setattr(process_pool, "_start", ForkedJob)
         code = command.main(COMMAND)
         logs = "".join(path.read_text(errors="replace") for path in sorted((folder / "runs").glob("*.log")))
         assert code == 0, logs

@@ -16,9 +16,10 @@ import yaml
 from datasets import Dataset
 from scipy import stats
 
+from tests.forking import ForkedJob
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.sweep import __main__ as sweep
-from trainer.sweep import comparison
+from trainer.sweep import comparison, process_pool
 from trainer.sweep.planned_runs import PlannedRun
 from trainer.sweep.scoring import score_items
 from trainer.sweep.table import format_table
@@ -26,7 +27,7 @@ from trainer.sweep.variations import expand_variations, parse_variation
 
 # Prepares the folder as the trainer does. The seed decides how it ends: 13 fails, 99 takes a minute.
 STAND_IN = """
-import atexit, contextlib, json, os, sys, time
+import atexit, contextlib, json, os, sys, time, types
 from pathlib import Path
 import numpy as np
 from trainer import command_line
@@ -35,6 +36,8 @@ from trainer.training.run_folder import begin_run, open_folder
 
 command_line.config_fields = lambda model_type: {"token_dropout", "hidden_sizes"}  # reading them imports torch
 arguments = parse_arguments(sys.argv[1:])
+package = sys.modules["modeling_convsim"] = types.ModuleType("modeling_convsim")  # the real one imports torch
+package.__path__ = [str(Path(command_line.__file__).parents[1] / "modeling_convsim")]
 folder = Path(arguments.output_dir)
 opened = contextlib.ExitStack()
 opened.enter_context(open_folder(folder, arguments))
@@ -300,6 +303,8 @@ def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, numbe
     # A program that runs the tests in the background may have made its children ignore Ctrl-C.
     program = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
     program += f"from trainer.sweep import __main__ as sweep; sweep.TRAINER = {str(stand_in)!r}; "
+    program += "from trainer import command_line; fields = {'token_dropout', 'hidden_sizes'}; "
+    program += "command_line.config_fields = lambda model_type: fields; "  # reading them imports torch
     argv = [preset, "--vary", "seed=98", "--seed", "99", "-o", str(folder)]
     process = subprocess.Popen(
         [sys.executable, "-c", f"{program}sys.exit(sweep.main({argv!r}))"], stderr=subprocess.PIPE, text=True
@@ -448,7 +453,8 @@ def tiny_preset(tmp_path) -> str:
     return str(path)
 
 
-def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys):
+def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(process_pool, "_start", ForkedJob)
     folder, threads = tmp_path / "sweep", torch.get_num_threads()
     argv = [tiny_preset, "--vary", "learning_rate=0.1", "--log_every", "1", "-o", str(folder), "--jobs", "2"]
     assert sweep.main(argv) == 0

@@ -72,7 +72,7 @@ def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, in
     expected = 0.0
     for size in (12, *SIZES):
         u, v = inputs[:, :size], responses[:, :size]
-        # u is L2-normalized; the outputs of the networks are, times the scale, only with normalize_response.
+        # u is L2-normalized; the networks' outputs are only with normalize_response, which also scales scores.
         u = unit(u) if normalize or not input_network else u
         v = 7.0 * unit(v) if normalize else v
         scores = u @ v.T
@@ -173,7 +173,7 @@ def test_truncated_vectors_of_the_encoder_have_the_scores_of_the_loss(normalize,
             for task in (ResponsePrediction(*columns, matryoshka_dims=sizes) for sizes in ([], [7]))
         )
     encoder = Encoder(model, tiny_tokenizer, truncate_dim=7)
-    scores = encoder.encode(inputs, "query") @ encoder.encode(responses, "response").T
+    scores = encoder.encode(inputs, "query") @ encoder.encode(responses, "response").T * (7.0 if normalize else 1.0)
     np.testing.assert_allclose(cross_entropy(scores, np.zeros_like(scores, bool)), matryoshka - plain, rtol=1e-5)
 
 
@@ -184,6 +184,5 @@ def test_sentence_transformers_truncates_to_the_same_vectors(normalize, tiny_tok
     encoder = Encoder.from_pretrained(folder, "cpu", truncate_dim=7)
     peer = SentenceTransformer(str(folder), device="cpu", truncate_dim=7)
     np.testing.assert_allclose(encoder.encode(texts), peer.encode(texts, normalize_embeddings=True), atol=1e-6)
-    # The published model has no learned scale: sentence-transformers returns vectors of unit length.
-    responses = peer.encode_document(texts, normalize_embeddings=normalize) * (7.0 if normalize else 1.0)
+    responses = peer.encode_document(texts, normalize_embeddings=normalize)
     np.testing.assert_allclose(encoder.encode(texts, "response"), responses, rtol=1e-5, atol=1e-6)

@@ -7,13 +7,14 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from data_scripts.errors import InputError
 from data_scripts.write.records import RECORD, write_record
 from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.killing import kill_at_each_call
 from trainer.arguments import Arguments
-from trainer.training import checkpoints
+from trainer.training import checkpoints, run_folder
 from trainer.training.run_folder import NEW, begin_run, list_checkpoints, open_folder
 
 RUN_FILES = [
@@ -87,6 +88,48 @@ def test_the_record_of_another_folder_is_not_that_of_a_run(tmp_path):
     write_record(tmp_path, "dataset", ["results.json"])
     with pytest.raises(InputError, match="does not look like a run's folder"):
         start(tmp_path, overwrite=True)
+
+
+def test_the_settings_are_written_in_the_order_of_the_options_without_those_of_a_single_start(tmp_path):
+    start(tmp_path / "run", overwrite=True, language=["de"], license="cc-by-4.0")
+    text = (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
+    expected = {name: value for name, value in asdict(arguments(tmp_path / "run")).items()}
+    del expected["resume"], expected["overwrite"]
+    expected |= {"language": ["de"], "license": "cc-by-4.0"}
+    assert yaml.safe_load(text) == expected and list(yaml.safe_load(text)) == list(expected)
+
+
+def test_settings_may_hold_any_letters(tmp_path):
+    start(tmp_path / "run", word_vectors="größe/日本")
+    assert "word_vectors: größe/日本\n" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["model/config.json", "results.json", "checkpoint-4/model.safetensors"])
+def test_a_run_that_left_anything_of_worth_is_not_replaced_unasked(tmp_path, name):
+    start(tmp_path / "run")
+    add(tmp_path / "run", name)
+    with pytest.raises(InputError, match="is not empty: resume the run with --resume true, delete and replace it"):
+        start(tmp_path / "run")
+    start(tmp_path / "run", overwrite=True)
+    assert files(tmp_path / "run") == [RECORD, CHECKSUMS, "config.yaml"]
+
+
+def test_all_settings_that_differ_are_named(run):
+    settings = arguments(run, resume=True, seed=5, batch_size=7)
+    defaults = arguments(run)
+    with pytest.raises(InputError) as refused, open_folder(run, settings):
+        pass
+    seed, size = f"seed was {defaults.seed}, is 5", f"batch_size was {defaults.batch_size}, is 7"
+    assert f"({seed}; {size})" in str(refused.value) or f"({size}; {seed})" in str(refused.value)
+
+
+def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path, monkeypatch):
+    def fail(folder: Path, kind: str) -> None:
+        raise PermissionError(13, "Permission denied", str(folder / RECORD))
+
+    monkeypatch.setattr(run_folder, "write_record", fail)
+    with pytest.raises(InputError, match=r"run: cannot be written \(Permission denied\)"):
+        start(tmp_path / "run")
 
 
 def test_what_the_run_did_not_write_stays(run):
