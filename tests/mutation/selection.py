@@ -3,11 +3,11 @@
 import os
 import sys
 import threading
-import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from time import process_time  # a test may replace `time.process_time`
 from types import FrameType
 from typing import Any
 
@@ -106,14 +106,14 @@ class BaselinePlugin:
         yield from self._record(item, self._lines[item.nodeid])
 
     def _record(self, item: pytest.Item, lines: Any) -> Any:
-        outside, started = self._current, time.process_time()
+        outside, started = self._current, process_time()
         self._current = lines
         sys.settrace(self._trace)
         try:
             return (yield)
         finally:
             self._current = outside
-            self._seconds[item.nodeid] += time.process_time() - started
+            self._seconds[item.nodeid] += process_time() - started
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
