@@ -67,6 +67,25 @@ def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeyp
     }
 
 
+def test_a_negative_is_a_pair_with_the_first_sentence_of_score_0(tmp_path: Path) -> None:
+    file = tmp_path / "triplets.jsonl"
+    rows = [
+        {"anchor": "One.", "positive": "1.", "negative": "2."},
+        {"anchor": "Three.", "positive": "3.", "negative": " "},
+        {"anchor": "Four.", "positive": "4.", "negative": None, "score": None},
+        {"anchor": "Five.", "positive": "", "negative": "6."},
+    ]
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert run(tmp_path, file) == {
+        "train": [
+            ("One.", "1.", 1.0), ("One.", "2.", 0.0), ("Three.", "3.", 1.0),
+            ("Four.", "4.", None), ("Five.", "6.", 0.0),
+        ]
+    }  # fmt: skip
+    report = json.loads((tmp_path / "out" / "report.json").read_text())["train"]
+    assert (report["pairs"], report["with a score"], report["with an empty sentence, left out"]) == (5, 4, 2)
+
+
 def test_empty_sentences_and_broken_lines_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "pairs.jsonl"
     lines = ['{"a": "One.", "b": "1."}', '{"a": " ", "b": "2."}', '{"a": "Three.", "b": null}', "{"]

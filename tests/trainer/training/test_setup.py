@@ -5,10 +5,12 @@ from datasets import Dataset
 
 from data_scripts.errors import InputError
 from data_scripts.tools.tokenizer import train_tokenizer
+from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
 from trainer.data import skip_gram
 from trainer.data.datasets import RunData
-from trainer.tasks import sampling_weights
+from trainer.tasks import TASKS, sampling_weights
+from trainer.training import setup
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.model import build_model
 from trainer.training.setup import build_tasks
@@ -87,6 +89,33 @@ def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, 
     path.write_text("cat 3 0 0\n")
     with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
         initialized(model_type, tmp_path, monkeypatch, word_vectors=str(path))
+
+
+@pytest.mark.parametrize("show_progress", [True, False])
+def test_tasks_are_built_with_the_datasets_the_tokenizer_and_the_options_of_the_run(
+    tmp_path, monkeypatch, show_progress
+):
+    calls, built = [], []
+
+    class Toy:
+        datasets = ("pairs", "nli")
+
+        @classmethod
+        def build(cls, options, inputs):
+            tokens = inputs.tokenize("rows", ["input", "response"])
+            built.append((options, inputs.data, inputs.tokenizer, tokens))
+            return {"toy/a": "first", "toy/b": "second"}
+
+    monkeypatch.setattr(setup, "token_columns", lambda *arguments: calls.append(arguments) or "tokens")
+    monkeypatch.setattr(setup, "trained_tasks", lambda arguments: ["toy"])
+    monkeypatch.setitem(TASKS, "toy", Toy)
+    arguments = Arguments(cache_dir=str(tmp_path), max_tokens=17)
+    data = RunData(training={"pairs": Dataset.from_dict({"input": ["a"]})})
+    assert build_tasks(arguments, data, "tokenizer", show_progress) == {"toy/a": "first", "toy/b": "second"}
+    assert built == [(arguments, data, "tokenizer", "tokens")]
+    assert calls == [("rows", ["input", "response"], "tokenizer", tmp_path, 17, show_progress)]
+    with pytest.raises(InputError, match=r"^pairs: no training split, which the task toy needs$"):
+        build_tasks(arguments, RunData(), "tokenizer", show_progress)
 
 
 def test_sampling_weights_are_divided_by_the_root_of_the_examples():
