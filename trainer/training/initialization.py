@@ -70,7 +70,8 @@ def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int,
     if given == width:
         return
     options = ("word_embedding_size", "hidden_size", "embedding_size")
-    option = next(name for name in options if hasattr(model.config, name))
+    values = model.config.to_dict()  # without the names that other libraries use, such as hidden_size of all models
+    option = next(name for name in options if name in values)
     raise InputError(
         f"word_vectors: {arguments.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
         f"have {width}: set {option} to {given} in model_config"
