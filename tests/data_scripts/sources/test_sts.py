@@ -191,6 +191,11 @@ def test_command_writes_all_datasets_counts_blank_lines_and_names_missing_datase
     report = json.loads((output / "report.json").read_text())
     assert report["test 2015 belief"] == {"from": source, "pairs": 3, "not scored": 2}
     assert report["train 2012 MSRpar"]["pairs"] == 5
+    for folder in (source, str(output)):  # the training set of 2012 is no test set
+        assert {year: list(names) for year, names in load_sts_sets(folder).items()} == {
+            "2012": ["MSRvid"],
+            "2015": ["belief"],
+        }
     assert "2013 SMT (may not be redistributed: needs your own copy)" in report["missing"]
     assert len(report["missing"]) == 25 - 2
     assert "test 2015 belief: from" in capsys.readouterr().out

@@ -23,17 +23,14 @@ from huggingface_hub.utils import close_session
 from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
 from data_scripts.clean.masking_recall import read_recall
-from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_pairs
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from data_scripts.write import pairs as output
 from data_scripts.write import shards
-from data_scripts.write.masked_pairs import _without_values
 from data_scripts.write.options import add_output_arguments
 from data_scripts.write.pairs import write_pairs
 from data_scripts.write.plots import draw_plots
 from data_scripts.write.splits import hash_splits
-from data_scripts.write.statistics import PairStatistics, RunLengths, quantile
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 
@@ -137,92 +134,6 @@ def test_statistics_equal_a_plain_count_for_any_batch_size(tmp_path, monkeypatch
         for column, side in enumerate(("input", "response"))
         for name, share in (("median", 0.5), ("95th percentile", 0.95))
     }
-
-
-def test_runs_are_counted_across_tables_and_long_ones_together():
-    random = np.random.default_rng(0)
-    lengths = [1, 2, 1, 3000, 999, 1000, 1001, *random.integers(1, 9, 200).tolist()]
-    starts = np.concatenate([np.arange(length) == 0 for length in lengths])
-    for parts in (1, 7, 300):
-        runs = RunLengths()
-        for part in np.array_split(starts, parts):
-            runs.add(part)
-        counts = Counter(min(length, 1000) for length in lengths)
-        assert runs.finish().tolist() == [counts[length] for length in range(1001)] and runs.largest == 3000
-
-
-def test_texts_of_more_than_2000_characters_are_counted_as_that_long():
-    statistics = PairStatistics()
-    texts = {"input": ["a" * 2500, "a" * 2000, "é" * 1999], "response": ["b"] * 3, "source": ["x", "y", "x"]}
-    statistics.add(pa.table(texts), np.array([True, False, True]), np.ones(3, bool))
-    statistics.add(pa.table(texts).slice(0, 1), np.array([False]), np.array([False]))
-    assert np.flatnonzero(statistics.characters["input"]).tolist() == [1999, 2000]
-    assert statistics.characters["input"][[1999, 2000]].tolist() == [1, 3]
-    assert len(statistics.characters["input"]) == 2001 and statistics.characters["response"][1] == 4
-    assert statistics.sources == {"x": 3, "y": 1} and statistics.pairs == 4
-    assert statistics.finish()["threads"] == {
-        "threads": 2, "pairs in the largest": 2, "share of the largest": 0.5, "pairs per input": 1.33,
-    }  # fmt: skip
-
-
-def test_quantiles_of_counted_values_equal_those_of_numpy():
-    random = np.random.default_rng(0)
-    for size in (1, 2, 3, 10, 999):
-        values = random.integers(0, 30, size)
-        for share in (0.5, 0.95):
-            expected = int(np.quantile(values, share, method="inverted_cdf"))
-            assert quantile(np.bincount(values, minlength=40), share) == expected
-
-
-def test_files_are_compressed_with_checksums_and_names_as_dictionaries(tmp_path, monkeypatch):
-    options, writer = [], pq.ParquetWriter
-    monkeypatch.setattr(
-        shards.pq, "ParquetWriter", lambda *args, **given: options.append(given) or writer(*args, **given)
-    )
-    monkeypatch.setattr(shards, "BATCH_ROWS", 20)
-    written(tmp_path / "out", draw_pairs(100))
-    assert options and all(given["write_page_checksum"] is True for given in options)
-    groups = []
-    for path in (tmp_path / "out").glob("*.parquet"):
-        metadata = pq.read_metadata(path)
-        groups += [metadata.row_group(number) for number in range(metadata.num_row_groups)]
-    for group in groups:
-        columns = [group.column(number) for number in range(4)]
-        assert {column.compression for column in columns} == {"ZSTD"}
-        has_dictionary = [column.path_in_schema for column in columns if column.has_dictionary_page]
-        assert has_dictionary == ["thread", "source"]
-    assert max(group.num_rows for group in groups) == 20  # not one for the whole file
-
-
-def test_sizes_of_files_row_groups_and_splits_are_as_documented():
-    assert (shards.BATCH_ROWS, shards.SHARD_BYTES, shards.OFFSET_BYTES) == (100_000, 512 * 2**20, 4)
-
-
-def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):
-    pq.write_table(PAIR_SCHEMA.empty_table(), tmp_path / "empty.parquet")
-    empty = ibis.duckdb.connect().read_parquet(tmp_path / "empty.parquet")
-    parser = argparse.ArgumentParser()
-    add_filter_arguments(parser)
-    add_output_arguments(parser)
-    args = parser.parse_args(["--output", str(tmp_path)])
-    (tmp_path / "out").mkdir()
-    with pytest.raises(InputError, match=r"(?s)no pair is left to write; these are the counts:.*removed by a rule +7"):
-        write_pairs(empty, tmp_path / "out", tmp_path, args, {"texts": {"removed by a rule": 7}})
-    assert not list((tmp_path / "out").glob("*.parquet"))
-
-
-@pytest.mark.parametrize("name", [None, "me/chats"])
-def test_the_folder_is_pushed_on_request_as_a_private_dataset(monkeypatch, capsys, name):
-    calls: list = []
-    monkeypatch.setattr(output, "upload", lambda *args, **options: calls.append((args, options)) or "https://hub/me")
-    output.push(argparse.Namespace(push_to_hub=name, output=Path("some") / "out"))
-    later = "The pairs are in some/out; push them later with: hf upload me/chats some/out --repo-type dataset"
-    options = {
-        "failed": later, "private": True, "repo_type": "dataset", "delete_patterns": "*.parquet",
-        "commit_message": "Pairs of an input and a response",
-    }  # fmt: skip
-    assert calls == ([((Path("some") / "out", "me/chats"), options)] if name else [])
-    assert capsys.readouterr().out == ("published: https://hub/me\n" if name else "")
 
 
 def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
@@ -406,19 +317,6 @@ def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path
     )
     recall = read_recall()["phone numbers"]
     assert f"| phone numbers | 0 | {recall['masked']} of {recall['forms']} (" in text
-
-
-@pytest.mark.parametrize(
-    ("counts", "shown"),
-    [
-        ({"role system": 1, "role tool": 2, "role jane": 3, "role bob": 4},
-         {"role system": 1, "role tool": 2, "role (withheld)": 7}),
-        ({"type x": 1, "subtype y": 2, "type": 5}, {"type (withheld)": 6, "subtype (withheld)": 2}),
-        ({"empty text": 3, "role function": 1, "role developer": 2}, None),
-    ],
-)  # fmt: skip
-def test_values_of_messages_left_out_are_withheld(counts, shown):
-    assert _without_values(counts) == (shown or counts)
 
 
 @pytest.fixture

@@ -1,0 +1,69 @@
+"""How many texts and candidates an index reads at a time, and the defaults of its calibration."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.search import Int8Vectors, quantize
+from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts
+from tests.modeling_convsim.tiny_models import build
+
+
+@pytest.fixture
+def encoder(tiny_tokenizer):
+    return Encoder(build("dan_input_network"), tiny_tokenizer)
+
+
+def test_calibration_requires_a_precision_of_90_percent_among_100_candidates_by_default(encoder):
+    texts = make_texts(60)
+    index = ReplyIndex.build(encoder, texts, duplicate_cosine=1)
+    seen = []
+    index.encoder = SimpleNamespace(
+        encode=lambda texts, side, **_: seen.append(side) or np.eye(60, 8)[: len(texts)] * 9
+    )
+    calibration = index.calibrate(texts[:8] * 3, texts[:8] * 3)
+    assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (0.9, 100, 24)
+    assert index.calibration is calibration and seen == ["query", "response"]
+    for inputs, candidates, message in (
+        (1, 100, "1 inputs and 2 expected texts, expected the same"),
+        (2, 1, "is 1, exp"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            index.calibrate(texts[:inputs], texts[:2], candidates=candidates)
+
+
+def test_queries_are_searched_in_blocks(encoder, monkeypatch):
+    many = ReplyIndex.build(encoder, make_texts(60), duplicate_cosine=1)
+    monkeypatch.setattr("modeling_convsim.suggestion.reply_index.BLOCK", 3)
+    sizes, encode = [], encoder.encode
+    monkeypatch.setattr(
+        encoder, "encode", lambda texts, *args, **named: sizes.append(len(texts)) or encode(texts, *args, **named)
+    )
+    expected = [[one.text for one in many.suggest(query, 2)] for query in QUERIES]
+    sizes.clear()
+    found = many.suggest_many(QUERIES, 2)
+    assert [[one.text for one in suggestions] for suggestions in found] == expected and sizes == [3, 1]
+
+
+def test_more_candidates_are_searched_only_if_duplicates_leave_too_few(encoder, monkeypatch):
+    index = ReplyIndex.build(encoder, make_texts(300), duplicate_cosine=0.8)
+    counts, search_all = [], index.search
+    monkeypatch.setattr(index, "search", lambda queries, k: counts.append((len(queries), k)) or search_all(queries, k))
+    index.duplicate_cosine = 1
+    index.suggest_many(QUERIES, 2)
+    assert counts == [(4, 8)]
+    counts.clear()
+    index.duplicate_cosine = 1e-9  # all are near-duplicates of the best
+    index.suggest_many(QUERIES, 2)
+    assert counts == [(4, 8), (4, 128)]
+
+
+def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():
+    vectors = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float16)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, np.zeros((1, 4), np.float32), 3)
+    assert scores.tolist() == [[0, 0, 0]] and len(set(rows[0].tolist())) == 3
+    zeros = np.zeros_like(vectors)
+    assert Int8Vectors(quantize(zeros)).search(zeros, np.ones((1, 4), np.float32), 3)[0].tolist() == [[0, 0, 0]]
