@@ -48,7 +48,7 @@ def mask_personal_data(
     """
     counts = dict.fromkeys((kind.name for kind in KINDS), 0)
     # Most texts cannot hold any of these and are skipped.
-    suspects = pc.match_substring_regex(texts, _SUSPECT).fill_null(False)
+    suspects = pc.match_substring_regex(texts, _SUSPECT)
     if not suspects.true_count:
         return texts, counts
     suspected = texts.filter(suspects)

@@ -5,6 +5,7 @@ import gzip
 import json
 import logging
 from collections import Counter
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +302,32 @@ def test_a_column_of_texts_is_refused_as_labels(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(lines)
     with pytest.raises(InputError, match="more than 100 different ones: is this the column of labels"):
         load_nli(str(tmp_path))
+
+
+@pytest.mark.parametrize(("others", "is_refused"), [(100, False), (101, True)])
+def test_a_hundred_other_labels_are_left_out(tmp_path: Path, others: int, is_refused: bool) -> None:
+    labels = ["neutral", *(f"label {number}" for number in range(others))]
+    (tmp_path / "dev.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(f"a\tb\t{name}\n" for name in labels))
+    with pytest.raises(InputError, match="more than 100") if is_refused else nullcontext():
+        assert len(load_nli(str(tmp_path / "dev.tsv"))["validation"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "number"),
+    [("entails", 0), ("Entailment", 0), (" neutral ", 1), ("N", 1), ("1", 1), ("c", 2), ("2", 2), ("CONTRADICTION", 2)],
+)
+def test_labels_in_any_spelling_are_numbers(tmp_path: Path, label: str, number: int) -> None:
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"premise": "a", "hypothesis": "b", "label": label}))
+    assert load_nli(str(tmp_path / "dev.jsonl"))["validation"]["label"][:] == [number]
+
+
+def test_rows_without_a_gold_label_in_any_spelling_are_counted(tmp_path: Path) -> None:
+    labels = ["neutral", "-", "-1", "", " - "]
+    lines = [json.dumps({"premise": "a", "hypothesis": "b", "label": label}) for label in labels]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    run_command(str(tmp_path / "test.jsonl"), "--output", str(tmp_path / "out"))
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["test"] == {"from": str(tmp_path / "test.jsonl"), "rows": 1, "without a gold label": 4}
 
 
 def test_rounds_of_a_train_split_are_joined_and_a_configuration_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -137,6 +137,11 @@ def test_command_writes_splits_that_load_back_and_reports_the_genres(
     assert "train: 4 pairs (captions 1, forums 2, news 1)" in capsys.readouterr().out
 
 
+def test_pairs_without_a_genre_are_counted() -> None:
+    rows = Dataset.from_dict({"genre": [None, "news", None]})
+    assert sts._count_genres(rows) == {"news": 1, "no genre": 2}
+
+
 def test_real_stsb_has_the_published_sizes_by_split_and_genre(data_dir: Path) -> None:
     splits = load_stsb(str(data_dir / "stsb"))
     # The benchmark's readme, its sums by source (its row for captions says 525 where 250 + 250 + 125 are 625).

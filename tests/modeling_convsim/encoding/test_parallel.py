@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from modeling_convsim.encoding import Encoder, parallel
+from modeling_convsim.encoding import encoder as encoder_module
 from modeling_convsim.encoding.__main__ import main
 from tests.modeling_convsim.tiny_models import build
 
@@ -138,6 +139,22 @@ def test_a_process_joins_the_parts_of_its_window(monkeypatch):
     monkeypatch.setattr(parallel, "_process_encoder", SimpleNamespace(stream=stream), raising=False)
     assert parallel._encode_in_process(["a", "bcd"], ("input", 7)).tolist() == [[1], [3]]
     assert calls == [(["a", "bcd"], ("input", 7))]
+
+
+def test_progress_is_shown_on_request(monkeypatch, tiny_tokenizer):
+    shown, bar = [], encoder_module.tqdm
+    monkeypatch.setattr(
+        encoder_module,
+        "tqdm",
+        lambda **options: shown.append((options["total"], not options["disable"])) or bar(disable=True),
+    )
+    encoder = Encoder(build("dan_best"), tiny_tokenizer)
+    for texts, count in ((["the dog", "hello"], 2), (iter(["the dog"]), None)):
+        encoder.encode(texts)
+        encoder.encode(["a", "b", "c"], show_progress=True)
+        assert list(encoder.stream(["a"], show_progress=True)) and list(encoder.stream(["a"]))
+        assert shown == [(count, False), (3, True), (1, True), (1, False)]
+        shown.clear()
 
 
 @pytest.mark.parametrize(
