@@ -134,6 +134,49 @@ def test_normalized_texts_have_ascii_digits_spaces_and_dashes_in_their_places():
     assert plain("٣۴५") == "345" and plain("½²") == "½²" and plain("é") == "é"
 
 
+@pytest.mark.parametrize(
+    ("parameter", "is_secret"),
+    [
+        ("token=abcd", True), ("token=abc", False), ("API_KEY=abcd", True), ("my-Session-id=1234", True),
+        ("KEY=abcdefghijkl", True), ("key=abcdefghijk", False), ("sid=123456789012", True),
+        ("monkey=abcdefghijkl", False), ("page=abcdefghijklmnop", False),
+    ],
+)  # fmt: skip
+def test_long_values_of_parameters_that_hold_secrets_are_masked_in_any_case(parameter, is_secret):
+    url = f"https://example.org/x?a=1&{parameter}"
+    assert mask_text(f"see {url}.") == ("see [URL]." if is_secret else f"see {url}.")
+
+
+@pytest.mark.parametrize(
+    "profile", ["LinkedIn.com/in/", "Twitter.com/", "INSTAGRAM.com/", "Reddit.com/user/", "/Home/", "C:\\USERS\\"]
+)
+def test_names_in_addresses_of_profiles_are_masked_in_any_case(profile):
+    assert mask_text(f"see {profile}jane_doe") == f"see {profile}[USER]"
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("firmware: 203.0.113.77", "firmware: 203.0.113.77"),
+        ("a firmware at 203.0.113.77", "a firmware at [IP]"),
+        ("19.19.19.19", "19.19.19.19"),
+        ("19.19.19.20", "[IP]"),
+        ("fe80::1", "[IP]"),
+        ("12:34", "12:34"),
+        ("::1 and ::", "::1 and ::"),
+        ("dead:beef::", "dead:beef::"),
+        ("0.0.0.0 or 256.1.1.1", "0.0.0.0 or 256.1.1.1"),
+    ],
+)
+def test_addresses_of_other_machines_are_masked_and_versions_and_times_are_not(text, masked):
+    assert mask_text(text) == masked
+
+
+def test_a_phone_number_after_a_url_or_a_long_word_is_masked_in_its_place():
+    for before in ("see http://a.org/2025550199?x=1, or", "aaaaa" * 6, "http://a.org http://b.org/c and", "b" * 24):
+        assert mask_text(f"{before} call 202-555-0143 now") == f"{before} call [PHONE] now"
+
+
 def test_digits_in_a_word_of_25_characters_are_no_phone_number():
     assert mask_text("я" * 14 + "2025550143") == "я" * 14 + "[PHONE]"
     assert mask_text("я" * 15 + "2025550143") == "я" * 15 + "2025550143"

@@ -172,7 +172,7 @@ def test_intervals_are_added_to_unchanged_scores(data: dict[str, Any]) -> None:
                 numbers[key] = value
         return numbers, places
 
-    tasks = ["response_prediction", "snli", "stsb", "stsb_tuned", "cqa"]
+    tasks = ["response_prediction", "snli", "stsb", "stsb_tuned", "cqa", "sts"]
     numbers, places = split_off(evaluate_encoder(Multitask(), data, "both", tasks, intervals=True))
     assert numbers == evaluate_encoder(Multitask(), data, "both", tasks)
     assert places["response_prediction"] == {f"p_at_{n}_interval": True for n in (1, 3, 10)}
@@ -180,6 +180,8 @@ def test_intervals_are_added_to_unchanged_scores(data: dict[str, Any]) -> None:
     by_genre = {genre: {"pearson_interval": True} for genre in GENRES}
     assert places["stsb"] == places["stsb_tuned"] == {"dev": by_genre, "test": by_genre}
     assert set(places["cqa"]["dev"]) == set(places["cqa"]["test2017"]) == {"map_interval"}
+    interval = {"pearson_interval": True}
+    assert places["sts"] == {"2012": {"MSRpar": interval, "OnWN": interval}, "2014": {"OnWN": interval}}
 
 
 def test_dev_skips_tuning_and_never_reads_test(data: dict[str, Any]) -> None:

@@ -85,6 +85,8 @@ def test_an_interval_contains_its_correlation() -> None:
 def test_a_dataset_of_one_pair_is_refused() -> None:
     with pytest.raises(InputError, match="STS 2012 MSRpar: has only one pair; a correlation needs two"):
         evaluate_sts_sets(FakeEncoder(), {"2012": {"MSRpar": sts()["2012"]["MSRpar"].select([0])}})
+    two = evaluate_sts_sets(FakeEncoder(), {"2012": {"MSRpar": sts()["2012"]["MSRpar"].select([0, 1])}})
+    assert abs(two["2012"]["MSRpar"]["pearson"]) == pytest.approx(1)
 
 
 def test_training_rows_with_an_evaluation_sentence_are_removed_and_counted(tmp_path: Path) -> None:
