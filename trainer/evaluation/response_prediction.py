@@ -51,9 +51,9 @@ def build_queries(
     """
     # RandomState instead of default_rng: its stream is frozen, so every version of NumPy gives the same list.
     random = np.random.RandomState(seed)
-    selected = np.arange(len(inputs))
+    selected = range(len(inputs))
     if len(inputs) > max_queries:
-        selected = np.sort(random.permutation(len(inputs))[:max_queries])
+        selected = np.sort(random.permutation(len(inputs))[:max_queries]).tolist()
     true_responses = [responses[index] for index in selected]
     position = {text: index for index, text in enumerate(dict.fromkeys(true_responses))}
     if len(position) < 2:
