@@ -35,10 +35,10 @@ def test_a_killed_process_is_a_clear_exception_and_one_line(tiny_tokenizer, tmp_
 
 
 class Executor:
-    """Computes what is submitted at once; records it, and what is cancelled."""
+    """Computes what is submitted at once; records it, and what is canceled."""
 
     def __init__(self, *options: Any) -> None:
-        self.options, self.submitted, self.cancelled = options, [], []
+        self.options, self.submitted, self.canceled = options, [], []
 
     def __enter__(self) -> "Executor":
         return self
@@ -48,21 +48,21 @@ class Executor:
 
     def submit(self, function: Any, window: list[str]) -> Future:
         self.submitted.append(window)
-        future: Any = SimpleNamespace(result=lambda: function(window), cancel=lambda: self.cancelled.append(window))
+        future: Any = SimpleNamespace(result=lambda: function(window), cancel=lambda: self.canceled.append(window))
         return future
 
 
-def test_windows_are_submitted_a_few_ahead_and_cancelled_if_the_caller_stops():
+def test_windows_are_submitted_a_few_ahead_and_canceled_if_the_caller_stops():
     windows = [[str(number)] for number in range(7)]
     executor = Executor()
     found = parallel._map_in_order(executor, lambda window: np.array(window), iter(windows), 2)
     assert next(found).tolist() == ["0"] and executor.submitted == windows[:3]
     assert next(found).tolist() == ["1"] and executor.submitted == windows[:4]
     found.close()
-    assert executor.cancelled == windows[2:4]
+    assert executor.canceled == windows[2:4]
     executor = Executor()
     assert [part.tolist() for part in parallel._map_in_order(executor, np.array, iter(windows), 2)] == windows
-    assert executor.cancelled == []
+    assert executor.canceled == []
 
 
 @pytest.mark.parametrize(
