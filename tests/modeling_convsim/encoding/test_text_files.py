@@ -48,6 +48,8 @@ def test_texts_of_a_column_are_read_and_a_value_that_is_none_is_named_by_its_row
         next(read_texts(file, "number"))
     with pytest.raises(ValueError, match=r"has no column 'x', only text, gaps, number: choose one with --column$"):
         next(read_texts(file, "x", ": choose one with --column"))
+    with pytest.raises(ValueError, match=r"has no column 'x', only text, gaps, number$"):
+        next(read_texts(file, "x"))
 
 
 def test_files_without_texts_and_missing_files_are_refused(tmp_path: Path) -> None:
@@ -89,3 +91,14 @@ def test_vectors_are_written_with_their_texts_part_by_part(tmp_path: Path, suffi
         assert table.column_names == ["text", "embedding"] and table["text"].to_pylist() == texts
         assert table["embedding"].to_pylist() == expected
     assert [path.name for path in tmp_path.iterdir()] == [output.name]
+
+
+def test_a_parquet_file_is_written_with_checksums(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, writer = [], parquet.ParquetWriter
+    monkeypatch.setattr(
+        parquet, "ParquetWriter", lambda *args, **given: options.append(given) or writer(*args, **given)
+    )
+    assert (
+        write_vectors(tmp_path / "out.parquet", iter(["a"]), lambda texts: iter([np.ones((len(list(texts)), 2))])) == 1
+    )
+    assert options == [{"write_page_checksum": True}]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.search import Int8Vectors, quantize
 from tests.modeling_convsim.suggestion.test_suggestion import QUERIES, make_texts
 from tests.modeling_convsim.tiny_models import build
@@ -67,3 +67,19 @@ def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():
     assert scores.tolist() == [[0, 0, 0]] and len(set(rows[0].tolist())) == 3
     zeros = np.zeros_like(vectors)
     assert Int8Vectors(quantize(zeros)).search(zeros, np.ones((1, 4), np.float32), 3)[0].tolist() == [[0, 0, 0]]
+
+
+def test_the_int8_search_compares_the_exact_scores_of_the_2_k_plus_16_best(monkeypatch):
+    numbers, merge = [], search._merge
+    monkeypatch.setattr(search, "_merge", lambda parts, k: numbers.append((parts[0][0].shape[1], k)) or merge(parts, k))
+    vectors = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float16)
+    Int8Vectors(quantize(vectors)).search(vectors, np.ones((1, 4), np.float32), 3)
+    assert numbers == [(22, 22), (22, 3)]
+
+
+def test_single_strings_are_refused_with_the_right_call(encoder):
+    index = ReplyIndex.build(encoder, make_texts(5))
+    with pytest.raises(TypeError, match=r"(?<!X)suggest_many\(\[text\]\)"):
+        index.suggest_many("a text")
+    with pytest.raises(TypeError, match=r"(?<!X)build\(encoder, \[text\], answers=\[answer\]\)"):
+        ReplyIndex.build(encoder, ["a"], "input", "answer")
