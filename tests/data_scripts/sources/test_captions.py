@@ -145,3 +145,15 @@ def test_pairs_of_captions_in_a_row_are_of_one_image(tmp_path):
     table = pq.read_table(tmp_path / "out" / "train-00000-of-00001.parquet")
     # The last pair has captions of the first image, but does not follow its pairs.
     assert table["captions"].to_pylist() == [["a", "b", "c"], ["a man", "a boy"], ["b", "a"]]
+
+
+def test_images_with_one_caption_are_counted_and_other_files_are_not_parallel(tmp_path):
+    folder = tmp_path / "source"
+    folder.mkdir()
+    (folder / "train.1.en").write_text("A dog.\nA cat.\nA cow.\n")
+    (folder / "train.2.en").write_text("A hound.\nA cat.\nA cow.\n")
+    (folder / "train.3.en.bak").write_text("A file of another kind.\n")
+    captions = [("train:1", ["A dog.", "A hound."]), ("train:2", ["A cat."]), ("train:3", ["A cow."])]
+    assert run(tmp_path, folder) == {"train": captions}
+    report = json.loads((tmp_path / "out" / "report.json").read_text())["train"]
+    assert report["images with one caption"] == 2 and report["repeated for their image, left out"] == 2
