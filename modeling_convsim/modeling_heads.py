@@ -244,6 +244,8 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
     """
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
+    # If gradients are accumulated, the Trainer divides the loss: only the cross-entropy reads `num_items_in_batch`.
+    accepts_loss_kwargs = False
     # A folder saved from a multitask model opens as a classifier, too.
     _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
 
@@ -265,7 +267,6 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
         **kwargs: Unpack[TransformersKwargs],
     ) -> SequenceClassifierOutput:
         """Classifies pairs of sentences.
@@ -276,8 +277,8 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
             token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
             labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy, unless
                 `config.problem_type` or `num_labels` request another one, as in transformers' classifiers.
-            num_items_in_batch: what the sum of losses is divided by, if gradients are accumulated; otherwise `batch`.
-            **kwargs: the encoder's options, such as `output_hidden_states`.
+            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, by which the sum of
+                cross-entropies is divided instead of `batch`.
 
         Returns:
             `logits` (batch, num_labels), in the order of `config.id2label`. The hidden states and attentions of a token
@@ -300,7 +301,8 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         logits = self.nli_head(first.pooler_output, second.pooler_output)
         output = SequenceClassifierOutput(logits=logits)
         if labels is not None:
-            output.loss = self.loss_function(labels, logits, self.config, num_items_in_batch=num_items_in_batch)
+            items = kwargs.get("num_items_in_batch")
+            output.loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
         for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None])):
             if first.get(name) is not None:
                 output[name] = tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
