@@ -9,9 +9,11 @@ multitask class with `modeling_convsim.register_encoder`. Files named `modeling_
 automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
 """
 
+import functools
+import inspect
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -25,11 +27,8 @@ from transformers import initialization as init
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
-# What `forward` accepts beside the input. The Trainer passes the number of items; tokenizers may add token types, which
-# are 0 in single texts.
-FORWARD_OPTIONS = frozenset(
-    ("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict", "token_type_ids")
-)
+# What `forward` accepts beside the input. The Trainer passes the number of items.
+FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
 # How sentence-transformers loads a saved encoder.
 SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
     "modules.json": [
@@ -158,6 +157,23 @@ def normalize(vectors: Tensor) -> Tensor:
     return vectors / torch.where(norms > 1e-12, norms, 1.0)
 
 
+def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
+    """The gradient (ids,) of the weights of bag sums: of each id, gradient (bags, dimensions) of its bag . its row.
+
+    PyTorch's function for this is not public, but copies no rows (the benchmark kernel_bag_gradient has its gain).
+    """
+    compute = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", None)
+    if compute is not None:
+        return compute(gradient, table, ids, offsets, bags, 0)
+    return multiply_rows(gradient, table, ids, bags)
+
+
+def multiply_rows(gradient: Tensor, table: Tensor, ids: Tensor, bags: Tensor, size: int = 1024) -> Tensor:
+    """As `weight_gradients`, with public functions; `size` rows are copied at a time."""
+    parts = zip(bags.split(size), ids.split(size), strict=True)
+    return torch.cat([torch.linalg.vecdot(gradient[bag], table[row]) for bag, row in parts])
+
+
 class _SparseBagSums(torch.autograd.Function):
     """`F.embedding_bag` in sum mode with a coalesced sparse gradient, computed without one row per token.
 
@@ -189,10 +205,17 @@ class _SparseBagSums(torch.autograd.Function):
         )
         weight_gradient = None
         if ctx.needs_input_grad[3]:
-            weight_gradient = torch.ops.aten._embedding_bag_per_sample_weights_backward(
-                gradient, table, ids, offsets, bags, 0
-            )
+            weight_gradient = weight_gradients(gradient, table, ids, offsets, bags)
         return table_gradient, None, None, weight_gradient
+
+
+def _without_token_types(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("token_type_ids", None)
+        return forward(*args, **kwargs)
+
+    return call
 
 
 class ConvSimPreTrainedModel(PreTrainedModel):
@@ -201,6 +224,12 @@ class ConvSimPreTrainedModel(PreTrainedModel):
     config: ConvSimConfig
     config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
     base_model_prefix = "encoder"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `forward` ignore the `token_type_ids` that tokenizers give, unless it reads them."""
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls) and "token_type_ids" not in inspect.signature(cls.forward).parameters:
+            cls.forward = _without_token_types(cls.forward)
 
     def _init_weights(self, module: nn.Module) -> None:
         if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:

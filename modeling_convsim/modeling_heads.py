@@ -176,7 +176,7 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
     ) -> ConvSimMultitaskOutput:
         """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches.
 
-        `transformers.Trainer` trains with the returned loss. The project's own trainer does more: it masks false
+        `transformers.Trainer` trains with the returned loss. The trainer of this project does more: it masks false
         negatives, gathers the responses of all processes, and mixes batches of several tasks.
 
         Args:

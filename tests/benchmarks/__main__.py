@@ -77,7 +77,7 @@ def run_benchmarks(
 
 def _run_smoke(names: Sequence[str], output: Path) -> None:
     """Run benchmarks at tiny sizes, in forks of this process, on newly generated files."""
-    for module in ("encoding", "extracting", "suggesting", "training"):
+    for module in ("encoding", "extracting", "kernels", "suggesting", "training"):
         import_module(f"tests.benchmarks.{module}")
     import_module("data_scripts.sources.reddit")
     tqdm.monitor_interval = 0  # forking is unsafe with a second thread

@@ -138,6 +138,18 @@ BENCHMARKS = {
             Contender("the peer in bfloat16", "training.transformer_peer", {"batch_size": 128, "bf16": True}),
         ),
     ),
+    "kernel_bag_gradient": Benchmark(
+        "gradient of token weights, 1,024 texts of 20 tokens, width 300", "ms", 1,
+        Contender("torch.ops.aten._embedding_bag_per_sample_weights_backward", "kernels.bag_gradient",
+                  {"public": False}),
+        Contender("public functions of torch", "kernels.bag_gradient", {"public": True}), better="lower",
+    ),
+    "kernel_linear": Benchmark(
+        "linear layer in inference mode, 2,560 tokens, 512 to 2,048 dimensions, float32; used on AMD processors only",
+        "ms", 1,
+        Contender("torch.ops.mkldnn._linear_pointwise", "kernels.linear_layer", {"public": False}),
+        Contender("torch.nn.Linear", "kernels.linear_layer", {"public": True}), better="lower",
+    ),
     "encode_cbow_sets": Benchmark(
         "Siamese CBOW on the raw pairs of the 19 STS datasets, without loading", "pairs/s", 20,
         Contender("ours", "encoding.cbow_sets"),

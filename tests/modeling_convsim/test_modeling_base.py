@@ -14,6 +14,7 @@ from modeling_convsim import (
     ConvSimForMultitask,
     NliHead,
     ResponseHead,
+    modeling_base,
 )
 from modeling_convsim.modeling_base import normalize
 from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
@@ -143,6 +144,21 @@ def test_half_precision_normalizes_in_float32(multitask):
     assert vectors.dtype == torch.bfloat16
     # Rounding moves each value by at most 2**-9 of itself, in either direction, and so the norm by less.
     torch.testing.assert_close(vectors.double().norm(dim=1), torch.ones(len(vectors)).double(), rtol=0, atol=2**-9)
+
+
+@pytest.mark.parametrize("private", [True, False])
+def test_gradient_of_weights_without_the_private_function_of_torch(private, monkeypatch):
+    torch.manual_seed(0)
+    offsets = torch.tensor([0, 0, 1500, 2600])
+    bags = torch.repeat_interleave(torch.tensor([1, 2, 3]), torch.tensor([1500, 1100, 400]))
+    ids, table = torch.randint(9, (3000,)), torch.randn(9, 5, dtype=torch.float64)
+    weights = torch.randn(3000, dtype=torch.float64, requires_grad=True)
+    gradient = torch.randn(4, 5, dtype=torch.float64)
+    sums = torch.zeros(4, 5, dtype=torch.float64).index_add(0, bags, weights[:, None] * table[ids])
+    (expected,) = torch.autograd.grad(sums, weights, gradient)
+    if not private:
+        monkeypatch.setattr(torch.ops, "aten", None)
+    torch.testing.assert_close(modeling_base.weight_gradients(gradient, table, ids, offsets, bags), expected)
 
 
 def test_sparse_gradient_equals_dense_gradient(multitask):

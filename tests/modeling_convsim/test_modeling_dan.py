@@ -101,6 +101,10 @@ def test_relu_activation_gives_nonnegative_embeddings():
     assert (model(**pack([[5, 6]])).pooler_output >= 0).all()
 
 
+def sum_padded(model: ConvSimDanModel, ids: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    return model._sum_padded(ids, model.embed_tokens(ids), torch.ones(ids.shape, dtype=torch.bool))
+
+
 @pytest.mark.parametrize("packed", [True, False])
 def test_token_dropout_drops_tokens_and_preserves_the_expected_sums(packed):
     config = ConvSimDanConfig(**DAN | {"bigram_buckets": 0}, embedding_size=8, residual=True, token_dropout=0.25)
@@ -111,10 +115,7 @@ def test_token_dropout_drops_tokens_and_preserves_the_expected_sums(packed):
     samples = []
     for seed in range(400):
         torch.manual_seed(seed)
-        if packed:
-            sums = model._sum_packed(ids, torch.tensor([0, 6]))[0]
-        else:
-            sums = model._sum_padded(ids[None], torch.ones(1, 6, dtype=torch.bool))[0][0]
+        sums = model._sum_packed(ids, torch.tensor([0, 6]))[0] if packed else sum_padded(model, ids[None])[0][0]
         samples.append(sums.detach()[2:] * 6**0.5)
     values = torch.stack(samples)
     assert torch.isclose(values, torch.tensor(0.0)).logical_or(torch.isclose(values, torch.tensor(4 / 3))).all()
@@ -130,10 +131,7 @@ def test_token_dropout_drops_bigrams_too_and_independently_of_words(packed):
     ids, counts = torch.arange(2, 7), []
     for seed in range(200):
         torch.manual_seed(seed)
-        if packed:
-            sums = model._sum_packed(ids, torch.tensor([0, 5]))[0]
-        else:
-            sums = model._sum_padded(ids[None], torch.ones(1, 5, dtype=torch.bool))[0][0]
+        sums = model._sum_packed(ids, torch.tensor([0, 5]))[0] if packed else sum_padded(model, ids[None])[0][0]
         counts.append(sums[0].item() * 4**0.5 / 2)  # each of the four bigrams counts 0 or 2
     assert {round(count, 4) for count in counts} == {0, 1, 2, 3, 4}
     assert sum(counts) / 200 == pytest.approx(2, abs=0.3)
@@ -149,10 +147,7 @@ def test_learned_weights_are_applied_with_token_dropout():
         model.token_weights.weight.fill_(3.0)
     torch.manual_seed(0)
     sums = [model._sum_packed(torch.arange(2, 6), torch.tensor([0, 4]))[0, 0].item() * 4**0.5 for _ in range(50)]
-    padded = [
-        model._sum_padded(torch.arange(2, 6)[None], torch.ones(1, 4, dtype=torch.bool))[0][0, 0].item() * 4**0.5
-        for _ in range(50)
-    ]
+    padded = [sum_padded(model, torch.arange(2, 6)[None])[0][0, 0].item() * 4**0.5 for _ in range(50)]
     for values in (sums, padded):
         assert {round(value, 3) for value in values} == {0, 6, 12, 18, 24}  # 2 times 3 for each token that is left
 

@@ -16,7 +16,7 @@ from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 def test_every_modeling_file_is_registered():
     paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
-    names = {path.stem.removeprefix("modeling_") for path in paths} - {"base"}
+    names = {path.stem.removeprefix("modeling_") for path in paths} - {"base", "heads"}
     assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
 
 
@@ -91,4 +91,5 @@ def test_a_saved_model_names_the_classes_of_its_code(multitask, tmp_path):
         names = {"AutoConfig": f"{module}.{config}", "AutoModel": f"{module}.{encoder}"}
         if folder == "multitask":
             names["AutoModelForPreTraining"] = f"{module}.{type(multitask).__name__}"
+            names["AutoModelForSequenceClassification"] = f"{module}.{multitask.classifier_class.__name__}"
         assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == names

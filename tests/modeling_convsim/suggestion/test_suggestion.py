@@ -405,7 +405,7 @@ def wrong_commands(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple
     text.write_text("hello\nzebra\n")
     parquet.write_table(pyarrow.table({"text": ["hello"]}), text.with_suffix(".parquet"))
     return {
-        "no model": (["build", tmp_path / "nowhere", pairs, "-o", tmp_path / "i"], "the folder does not exist"),
+        "no model": (["build", tmp_path / "nowhere", pairs, "-o", tmp_path / "i"], "no such folder"),
         "no file": (["build", folder, tmp_path / "no.txt", "-o", tmp_path / "i"], "no.txt: file not found"),
         "column": (["build", folder, pairs, "--column", "x", "-o", tmp_path / "i"], "no column 'x', only input"),
         "answers column": (

@@ -72,7 +72,7 @@ def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, in
     expected = 0.0
     for size in (12, *SIZES):
         u, v = inputs[:, :size], responses[:, :size]
-        # u is L2-normalized; the outputs of the networks are only with normalize_response, and scores then have a scale.
+        # u is L2-normalized; the networks' outputs are only with normalize_response, which also scales scores.
         u = unit(u) if normalize or not input_network else u
         v = 7.0 * unit(v) if normalize else v
         scores = u @ v.T
