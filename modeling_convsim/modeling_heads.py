@@ -219,8 +219,8 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
             if labels is not None:
                 losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
-        output.loss = torch.stack(losses).sum() if losses else None
-        return output
+        # The loss comes first in the tuple of an output.
+        return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
         """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
@@ -277,8 +277,8 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
             token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
             labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy, unless
                 `config.problem_type` or `num_labels` request another one, as in transformers' classifiers.
-            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, by which the sum of
-                cross-entropies is divided instead of `batch`.
+            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, which divides the
+                sum of cross-entropies, instead of `batch`.
 
         Returns:
             `logits` (batch, num_labels), in the order of `config.id2label`. The hidden states and attentions of a token
@@ -294,19 +294,21 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
             )
         input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
         is_second = token_type_ids == 1
+        items = kwargs.pop("num_items_in_batch", None)
         first, second = (
             self.encoder(input_ids, mask & part, return_dict=True, **kwargs)
             for part in (token_type_ids == 0, is_second)
         )
         logits = self.nli_head(first.pooler_output, second.pooler_output)
-        output = SequenceClassifierOutput(logits=logits)
+        loss = None
         if labels is not None:
-            items = kwargs.get("num_items_in_batch")
-            output.loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
-        for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None])):
-            if first.get(name) is not None:
-                output[name] = tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
-        return output
+            loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
+        states = {
+            name: tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
+            for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None]))
+            if first.get(name) is not None
+        }
+        return SequenceClassifierOutput(loss=loss, logits=logits, **states)
 
 
 ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")
