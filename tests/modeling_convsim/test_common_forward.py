@@ -49,7 +49,7 @@ def test_outputs_are_deterministic_and_the_same_as_a_tuple(kind, part, model):
     assert isinstance(values, tuple) and len(values) >= 2
     torch.testing.assert_close(first.to_tuple(), second.to_tuple(), rtol=0, atol=0)
     torch.testing.assert_close(values, first.to_tuple(), rtol=0, atol=0)
-    assert part == "encoder" or values[0] is not None and values[0].shape == () and torch.equal(values[0], first.loss)
+    assert part == "encoder" or (values[0] is not None and values[0].shape == () and torch.equal(values[0], first.loss))
     assert {name for name in ("hidden_states", "attentions") if name in first} == {
         name.removeprefix("output_") for name in everything(kind, part)
     }
