@@ -1,5 +1,6 @@
 """Initial word embeddings and token weights of a new encoder."""
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -69,8 +70,8 @@ def _further_texts(
 def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int, width: int) -> None:
     if given == width:
         return
-    options = ("word_embedding_size", "hidden_size", "embedding_size")
-    option = next(name for name in options if hasattr(model.config, name))
+    names = {field.name for field in dataclasses.fields(model.config)}  # without the aliases of `attribute_map`
+    option = next(name for name in ("word_embedding_size", "hidden_size", "embedding_size") if name in names)
     raise InputError(
         f"word_vectors: {arguments.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
         f"have {width}: set {option} to {given} in model_config"
