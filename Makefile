@@ -88,10 +88,11 @@ mutants: $(CHECKS)  ## change the code in small ways and print which changes the
 DOWNLOAD := $(BIN)/python -m data_scripts download
 LOCAL = $(if $(ORIGINALS),--originals '$(ORIGINALS)')
 
-PLAN ?= trainer/report/small.yaml
-report: $(INSTALLED)  ## reproduce the tables and figures of both papers on public data (our run: 75 minutes on two cores)
-	$(DOWNLOAD) reddit books snli stsb sts cqa $(PLAN) $(LOCAL)
-	$(BIN)/python -m trainer.report --plan $(PLAN) --jobs 2 -o report
+PLAN ?= small
+PLAN_FILE = $(if $(filter %.yaml %.yml,$(PLAN)),$(PLAN),trainer/report/$(PLAN).yaml)
+report: $(INSTALLED)  ## reproduce the tables and figures of both papers on public data (75 minutes on two cores; PLAN=tiny: minutes)
+	$(DOWNLOAD) reddit books snli stsb sts cqa $(PLAN_FILE) $(LOCAL)
+	$(BIN)/python -m trainer.report --plan $(PLAN_FILE) --jobs 2 -o report
 
 BEST := trainer/presets/best_dan.yaml
 best: $(INSTALLED)  ## train the best small encoder on public data and evaluate it (OPTIONS="--resume true" continues)

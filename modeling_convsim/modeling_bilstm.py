@@ -161,13 +161,16 @@ class ConvSimBilstmModel(ConvSimEncoder):
             embeddings, mask = F.pad(embeddings, (0, 0, 0, 1)), F.pad(mask, (0, 1))
         # Move the tokens before the padding, wherever it is.
         order = mask.byte().argsort(dim=1, descending=True, stable=True)
-        words = self.dropout(embeddings.take_along_dim(order.unsqueeze(-1), dim=1))
-        words = words.transpose(0, 1)  # (width, batch, word_embedding_size)
-        states, vectors = self._read(words, mask.sum(1))
+        words = self.dropout(embeddings)
+        # (width, batch, word_embedding_size)
+        sorted_words = words.take_along_dim(order.unsqueeze(-1), dim=1).transpose(0, 1)
+        (_, *outputs), vectors = self._read(sorted_words, mask.sum(1))
         original_order = order.argsort(dim=1).unsqueeze(-1)
-        states = [state.transpose(0, 1) for state in (states if all_states else states[-1:])]
-        states = [state.take_along_dim(original_order, dim=1) * mask.unsqueeze(-1) for state in states]
-        return [state[:, :tokens] for state in states], vectors
+        outputs = [state.transpose(0, 1) for state in (outputs if all_states else outputs[-1:])]
+        outputs = [state.take_along_dim(original_order, dim=1) * mask.unsqueeze(-1) for state in outputs]
+        # The words are those that the LSTM reads, not a copy: the embedding has a gradient with respect to them.
+        states = [words, *outputs] if all_states else outputs
+        return states if tokens else [state[:, :0] for state in states], vectors
 
     def _read_packed(self, words: Tensor, cu_seqlens: Tensor) -> Tensor:
         """`_read`'s sentence vectors for packed words (total_tokens, word_embedding_size); in small groups on a CPU."""

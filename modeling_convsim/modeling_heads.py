@@ -11,7 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import initialization as init
 from transformers.modeling_outputs import SequenceClassifierOutput
-from transformers.utils import ModelOutput, can_return_tuple
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
 
@@ -185,8 +186,12 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
 
         Raises:
-            ValueError: A loss is requested without the texts that it needs, or a shape is wrong.
+            ValueError: A loss is requested without the texts that it needs, a shape is wrong, or the config requests
+                hidden states or attentions, which only the `encoder` returns.
         """
+        for name in ("output_hidden_states", "output_attentions"):
+            if getattr(self.config, name):
+                raise ValueError(f"{name}: a multitask model does not return them; call its encoder, model.encoder")
         if labels is not None and hypothesis_input_ids is None:
             raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
         if return_loss and response_input_ids is None:
@@ -214,8 +219,8 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
             output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
             if labels is not None:
                 losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
-        output.loss = torch.stack(losses).sum() if losses else None
-        return output
+        # The loss comes first in the tuple of an output.
+        return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
         """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
@@ -239,6 +244,8 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
     """
 
     encoder_class: ClassVar[type[ConvSimEncoder]]
+    # If gradients are accumulated, the Trainer divides the loss: only the cross-entropy reads `num_items_in_batch`.
+    accepts_loss_kwargs = False
     # A folder saved from a multitask model opens as a classifier, too.
     _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
 
@@ -260,7 +267,7 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
         labels: Tensor | None = None,
-        num_items_in_batch: Tensor | int | None = None,
+        **kwargs: Unpack[TransformersKwargs],
     ) -> SequenceClassifierOutput:
         """Classifies pairs of sentences.
 
@@ -268,11 +275,14 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
             input_ids: (batch, tokens), the tokens of both sentences, one after the other.
             attention_mask: (batch, tokens), 0 at padding.
             token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
-            labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy.
-            num_items_in_batch: what the sum of losses is divided by, if gradients are accumulated; otherwise `batch`.
+            labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy, unless
+                `config.problem_type` or `num_labels` request another one, as in transformers' classifiers.
+            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, which divides the
+                sum of cross-entropies, instead of `batch`.
 
         Returns:
-            `logits` (batch, num_labels), in the order of `config.id2label`.
+            `logits` (batch, num_labels), in the order of `config.id2label`. The hidden states and attentions of a token
+            are those of its own sentence, which the encoder reads without the other one.
 
         Raises:
             ValueError: There are no `token_type_ids`, or a shape is wrong.
@@ -283,13 +293,22 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
                 "tokenizer(first, second, return_token_type_ids=True)"
             )
         input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
-        sentences = [
-            self.encoder(input_ids, mask & (token_type_ids == number), return_dict=True).pooler_output
-            for number in (0, 1)
-        ]
-        logits = self.nli_head(*sentences)
-        loss = None if labels is None else cross_entropy(logits, labels, num_items_in_batch)
-        return SequenceClassifierOutput(loss=loss, logits=logits)
+        is_second = token_type_ids == 1
+        items = kwargs.pop("num_items_in_batch", None)
+        first, second = (
+            self.encoder(input_ids, mask & part, return_dict=True, **kwargs)
+            for part in (token_type_ids == 0, is_second)
+        )
+        logits = self.nli_head(first.pooler_output, second.pooler_output)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
+        states = {
+            name: tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
+            for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None]))
+            if first.get(name) is not None
+        }
+        return SequenceClassifierOutput(loss=loss, logits=logits, **states)
 
 
 ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")

@@ -1,11 +1,11 @@
-"""A tiny model of every registered encoder, variants of the DAN, and the two forms of a batch."""
+"""A tiny model of every registered encoder, variants of the DAN, its classes, and the two forms of a batch."""
 
 from dataclasses import fields
 from typing import Any
 
 import torch
 
-from modeling_convsim import ENCODERS, ConvSimForMultitask
+from modeling_convsim import ENCODERS, ConvSimForMultitask, ConvSimPreTrainedModel
 
 # Small values for the fields that a config may have.
 HEADS: dict[str, Any] = {"vocab_size": 60, "response_hidden_sizes": [10, 14], "nli_hidden_size": 8}
@@ -27,6 +27,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_words": ("dan", {"bigram_buckets": 0}),
 }
 KINDS = [*ENCODERS, "dan_best"]  # the parameters of most tests
+PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
 # Ids 0 and 1 are the padding and the unknown token. Empty sentences come first, last and in between.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]
 
@@ -46,6 +47,35 @@ def build(kind: str) -> ConvSimForMultitask:
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
     return model
+
+
+def build_part(kind: str, part: str) -> ConvSimPreTrainedModel:
+    """Builds one of the `PARTS` of an encoder, all with the same weights."""
+    model = build(kind)
+    if part == "encoder":
+        return model.encoder
+    if part == "multitask":
+        return model
+    assert model.classifier_class is not None
+    classifier = model.classifier_class(model.config).eval()
+    classifier.encoder, classifier.nli_head = model.encoder, model.nli_head
+    return classifier
+
+
+def part_inputs(part: str, labels: bool = True) -> dict[str, Any]:
+    """A padded batch for one of the `PARTS`; `labels` request every loss that it has."""
+    batch: dict[str, Any] = pad(SENTENCES)
+    if part == "classifier":
+        # The second sentence starts in the middle.
+        batch["token_type_ids"] = (torch.arange(7) >= 3).long().expand(7, 7)
+    elif part == "multitask":
+        for prefix, sentences in (("response", SENTENCES[::-1]), ("hypothesis", SENTENCES[2:] + SENTENCES[:2])):
+            batch |= {f"{prefix}_{name}": value for name, value in pad(sentences).items()}
+        if labels:
+            batch["return_loss"] = True
+    if labels and part != "encoder":
+        batch["labels"] = torch.tensor([0, 1, 2, 1, 2, 0, 0])
+    return batch
 
 
 def pack(sentences: list[list[int]]) -> dict[str, torch.Tensor]:

@@ -78,7 +78,7 @@ def build_folder(
 def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None) -> None:
     """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
 
-    A tuned matrix is a third route.
+    A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already.
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
@@ -92,7 +92,7 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     ]
     if model.response_head.normalized:
         document.append(Normalize())
-    routes: dict[str, list[Module]] = {"query": [Normalize()], "document": document}
+    routes: dict[str, list[Module]] = {"query": [], "document": document}
     if sts_matrix is not None:
         routes[ROUTE] = build_route(sts_matrix)
     (folder / ROUTER).mkdir()

@@ -14,8 +14,9 @@ from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
 from trainer.sweep import process_pool
 
-PLAN = Path(__file__).with_name("tiny.yaml")
-COMMAND = ["--plan", str(PLAN), "-o", "report", "--data", "data", "--pairs", "data/pairs"]
+PLAN = Path(command.__file__).with_name("tiny.yaml")
+RUNS = Path("runs", "report_tiny")
+COMMAND = ["--plan", str(PLAN), "-o", "report"]
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +24,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The working directory, with data/, runs/ and report/."""
     folder = tmp_path_factory.mktemp("plan")
     write_data(folder / "data")
+    (folder / "data" / "pairs").rename(folder / "data" / "reddit")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr(process_pool, "_start", ForkedJob)
         code = command.main(COMMAND)
-        logs = "".join(path.read_text(errors="replace") for path in sorted((folder / "runs").glob("*.log")))
+        logs = "".join(path.read_text(errors="replace") for path in sorted((folder / RUNS).glob("*.log")))
         assert code == 0, logs
         yield folder
 
@@ -49,7 +51,7 @@ def test_every_run_of_the_plan_is_in_the_first_table(folder: Path) -> None:
 
 
 def test_scores_of_the_page_are_those_of_the_runs(folder: Path, values: dict[str, Any]) -> None:
-    results = {name: read_results(folder / "runs" / name / "results.json") for name in ("dan", "siamese")}
+    results = {name: read_results(folder / RUNS / name / "results.json") for name in ("dan", "siamese")}
     assert values["table1"][0]["p_at_1"] == results["dan"]["response_prediction"]["p_at_1"]
     for row in values["table3"]:
         if row["run"] in results:
@@ -65,7 +67,7 @@ def test_siamese_cbow_is_compared_with_the_word_vectors(values: dict[str, Any]) 
 
 def test_the_same_command_again_trains_and_measures_nothing(folder: Path) -> None:
     def contents() -> dict[Path, bytes]:
-        files = [*(folder / "runs").rglob("results.json"), *(folder / "report").rglob("*")]
+        files = [*(folder / RUNS).rglob("results.json"), *(folder / "report").rglob("*")]
         return {path: path.read_bytes() for path in files if path.is_file()}
 
     before = contents()
