@@ -72,9 +72,7 @@ def test_a_revision_is_a_version_of_the_model(hub, tmp_path):
 
 
 def test_a_private_model_needs_a_token(hub):
-    with pytest.raises(
-        ValueError, match=r"^cannot open the model me/private: no such .* for a private model, log in"
-    ):
+    with pytest.raises(ValueError, match=r"^cannot open the model me/private: no such .* for a private model, log in"):
         Encoder.from_pretrained("me/private")
     assert Encoder.from_pretrained("me/private", token=READ_TOKEN).encode(TEXTS).shape[0] == 2
 
