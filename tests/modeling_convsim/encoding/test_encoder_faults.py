@@ -1,6 +1,7 @@
 """What must not happen in silence: other code, precision, threads, kernels and texts than the user asked for."""
 
 import io
+import importlib
 import json
 import os
 import sys
@@ -63,9 +64,15 @@ def own_code(tiny_tokenizer, tmp_path, monkeypatch):
     (path / "config.json").write_text(json.dumps(config | {"model_type": "convsim_elsewhere"}))
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
     monkeypatch.setattr(sys, "path", [*sys.path])
+    forget_code()  # of other tests
     yield path, ran
+    forget_code()
+
+
+def forget_code() -> None:
     for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
         del sys.modules[name]
+    importlib.invalidate_caches()
 
 
 def test_piped_text_does_not_permit_code_to_run(own_code, tmp_path, monkeypatch, capsys):
@@ -125,6 +132,7 @@ def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, two_thread
         return encode_window(*arguments, **options)
 
     monkeypatch.setattr(Encoder, "_encode_window", observe)
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     parts = encoder.stream(TEXTS * 800)
     next(parts)
     assert threads_of_a_new_thread() == torch.get_num_threads() == 2  # also while it runs
