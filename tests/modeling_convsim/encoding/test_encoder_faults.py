@@ -1,7 +1,7 @@
 """What must not happen in silence: other code, precision, threads, kernels and texts than the user asked for."""
 
-import io
 import importlib
+import io
 import json
 import os
 import sys
