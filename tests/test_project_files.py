@@ -1,5 +1,6 @@
 """Continuous integration, templates, hooks and metadata agree with pyproject.toml, constraints.txt and the Makefile."""
 
+import os
 import re
 import subprocess
 import sys
@@ -120,7 +121,10 @@ def test_the_makefile_lists_its_commands() -> None:
 
 def recipe(*words: str) -> list[str]:
     """The last two commands that a target would run, without what it prints; building the environment comes before."""
-    done = subprocess.run(["make", "--dry-run", *words], cwd=ROOT, capture_output=True, text=True, check=True)
+    # Within `make test`, make would also print the folder that it works in.
+    command = ["make", "--dry-run", "--no-print-directory", *words]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
     return [line for line in done.stdout.splitlines() if not line.startswith("echo")][-2:]
 
 

@@ -197,8 +197,9 @@ def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
 
 
 def _short_name(source: str) -> str:
+    source = source.rstrip("/")
     if is_path(source):
-        return source.rstrip("/").rpartition("/")[2]
+        return source.rpartition("/")[2]
     repository, config, _ = parse_hub_name(source)
     name = repository.rpartition("/")[2]
     return f"{name}:{config}" if config else name

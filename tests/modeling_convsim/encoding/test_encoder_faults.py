@@ -63,8 +63,9 @@ def own_code(tiny_tokenizer, tmp_path, monkeypatch):
     config = json.loads((path / "config.json").read_text())
     (path / "config.json").write_text(json.dumps(config | {"model_type": "convsim_elsewhere"}))
     monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
-    monkeypatch.setattr(sys, "path", [*sys.path])
-    forget_code()  # of other tests
+    # Without the code of other tests.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "transformers_modules").exists()])
+    forget_code()
     yield path, ran
     forget_code()
 
