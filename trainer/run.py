@@ -19,7 +19,7 @@ def main() -> None:
         print(f"usage: {USAGE}\n\n{list_presets()}\n`python trainer/run.py --help` lists the options.")
         return
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
+    for library in ("accelerate", "datasets", "gensim", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
