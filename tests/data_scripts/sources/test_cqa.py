@@ -127,6 +127,7 @@ def test_damaged_xml_is_refused_with_its_location(tmp_path: Path, content: bytes
         (json_lines(ROWS, label=["Relevant"]), r"subtaskB-dev.jsonl:1: label \['Relevant'\]"),
         (json_lines(ROWS, ir_rank=None), "subtaskB-dev.jsonl:1: the search engine's rank is None"),
         (json_lines(ROWS, relq_text=None), "subtaskB-dev.jsonl:1: relq is None"),
+        (json_lines(ROWS, relq_text=" \t"), r"subtaskB-dev.jsonl:1: relq is ' .t'; expected a text"),
         (json_lines(ROWS, orgq_id=5), "subtaskB-dev.jsonl:1: orgq_id is 5"),
         (b"", "subtaskB-dev.jsonl: the file is empty"),
     ],

@@ -165,6 +165,39 @@ def test_leaked_rows_of_every_kind_of_dataset_are_removed(tmp_path, stsb, column
     assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
 
 
+def test_leaked_rows_are_found_in_every_text_column_of_public_datasets(tmp_path, stsb):
+    numbered = [
+        f"{name}{number}" for name in ("text", "question", "caption", "title", "body", "post") for number in (1, 2)
+    ]
+    names = [
+        "query",
+        "candidate",
+        "sentence",
+        "caption",
+        "text",
+        "question",
+        "related",
+        "anchor",
+        "positive",
+        "negative",
+    ]
+    names += ["answer", "simplified", "english", "non_english", *numbered]
+    rows = range(len(names) + 1)
+    columns = {name: ["He is here." if row == number else "Fine." for row in rows] for number, name in enumerate(names)}
+    source = write(tmp_path / "source", train=columns)
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == [dict.fromkeys(names, "Fine.")]
+
+
+def test_a_damaged_dataset_is_refused(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", train={"text": ["Fine."]})
+    digest = "0" * 64
+    (tmp_path / "source" / "SHA256SUMS").write_text(f"{digest}  train-00000-of-00001.parquet\n")
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 2
+    assert "train-00000-of-00001.parquet" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
 def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
     draw = random.Random(1)
     rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
