@@ -2,11 +2,11 @@
 
 import hashlib
 import threading
-import time
 import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -154,7 +154,8 @@ def test_failures_name_the_address_and_the_cause(
 def test_the_time_between_attempts_doubles(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
     monkeypatch.setattr(downloads, "WAIT_SECONDS", 1.0)
-    monkeypatch.setattr(time, "sleep", waits.append)
+    # Only the module's: threads of other tests may sleep too.
+    monkeypatch.setattr(downloads, "time", SimpleNamespace(sleep=waits.append))
     server.faults = [503] * 3
     download_file(server.address, tmp_path / "file.bin", SHA256)
     assert waits == [1, 2, 4]
