@@ -78,7 +78,8 @@ def build_folder(
 def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None) -> None:
     """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
 
-    A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already.
+    A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already. The
+    settings of the Transformer (sentence_bert_config.json) are those of `save_pretrained`.
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
@@ -102,11 +103,6 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
             {"idx": 0, "name": "0", "path": "", "type": f"{Transformer.__module__}.{Transformer.__name__}"},
             {"idx": 1, "name": "1", "path": ROUTER, "type": f"{Router.__module__}.{Router.__name__}"},
         ],
-        "sentence_bert_config.json": {
-            "transformer_task": "feature-extraction",
-            "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
-            "module_output_name": "sentence_embedding",
-        },
         "config_sentence_transformers.json": {
             "model_type": "SentenceTransformer",
             "__version__": {
