@@ -31,10 +31,10 @@ def count(lengths: list[int], inputs: list[int]) -> PairStatistics:
     ],
 )
 def test_plots_are_pngs_with_the_same_bytes_each_time(tmp_path: Path, lengths: list[int], inputs: list[int]) -> None:
-    drawn = []
+    plots = []
     for name in ("first", "second"):
         (tmp_path / name).mkdir()
         draw_plots(tmp_path / name, count(lengths, inputs))
-        drawn.append({path.name: path.read_bytes() for path in (tmp_path / name / "plots").iterdir()})
-    assert drawn[0].keys() == {"characters.png", "replies.png"} and drawn[0] == drawn[1]
-    assert all(data.startswith(b"\x89PNG") for data in drawn[0].values())
+        plots.append({path.name: path.read_bytes() for path in (tmp_path / name / "plots").iterdir()})
+    assert plots[0].keys() == {"characters.png", "replies.png"} and plots[0] == plots[1]
+    assert all(data.startswith(b"\x89PNG") for data in plots[0].values())
