@@ -37,8 +37,8 @@ class DatasetKind:
         load: reads a folder or a Hub id into splits.
         text_columns: the columns of its training texts, from which evaluation sentences are removed. None: it is not
             trained on. Empty: the columns are found by name.
-        is_joined: whether all sources form one dataset, with validation and test splits; else each source is a separate
-            training dataset.
+        is_joined: whether the sources have validation and test splits, which are joined; if there are several sources,
+            each one is a separate training dataset, as it always is where this is false.
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
             Conversations have none: their splits separate threads.
         group_column: a column of the prepared rows; if a row has an evaluation sentence, all rows of its group are
@@ -62,7 +62,8 @@ class RunData:
     """The datasets of a run.
 
     Attributes:
-        training: training rows without evaluation sentences: `KIND` for joined sources, else `KIND/SOURCE`.
+        training: training rows without evaluation sentences: `KIND` for a single source of a joined kind, else
+            `KIND/SOURCE`.
         evaluation: the evaluation datasets.
         leakage: training dataset -> evaluation dataset -> number of training rows with one of its sentences; `removed`
             is the total.
@@ -72,11 +73,13 @@ class RunData:
     evaluation: EvaluationData = field(default_factory=dict)
     leakage: dict[str, dict[str, int]] = field(default_factory=dict)
 
+    def of_kind(self, kind: str) -> dict[str, Dataset]:
+        """Return the training datasets of a kind, by their names in `training`."""
+        return {name: rows for name, rows in self.training.items() if name.partition("/")[0] == kind}
+
     def named(self, kind: str) -> dict[str, Dataset]:
-        """Return the training datasets of a kind whose sources are not joined: name of the source -> rows."""
-        return {
-            name.removeprefix(f"{kind}/"): rows for name, rows in self.training.items() if name.startswith(f"{kind}/")
-        }
+        """Return the separate training datasets of a kind: name of the source -> rows."""
+        return {name.removeprefix(f"{kind}/"): rows for name, rows in self.of_kind(kind).items() if name != kind}
 
 
 def _one_caption_a_row(images: Dataset) -> Dataset:
@@ -140,13 +143,16 @@ def load_run_data(arguments: Arguments) -> RunData:
         sources = [value] if isinstance(value, str) else value or []
         if not sources:
             continue
+        parts = _load_sources(kind, sources)
+        if kind.text_columns is not None:
+            for (name, splits), source in zip(parts.items(), sources, strict=True):
+                if "train" in splits:
+                    data.training[name] = kind.prepare(splits["train"])
+                elif not kind.is_joined:
+                    raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
         if kind.is_joined:
-            splits = _join_splits([kind.load(source) for source in sources])
-            if kind.text_columns is not None and "train" in splits:
-                data.training[kind.name] = kind.prepare(splits.pop("train"))
-            data.evaluation[kind.name] = splits
-        else:
-            data.training |= {name: kind.prepare(rows) for name, rows in _training_sets(kind, sources).items()}
+            without = "train" if kind.text_columns is not None else None
+            data.evaluation[kind.name] = _join_splits(list(parts.values()), without)
     _remove_leaked(data)
     for name, rows in data.training.items():
         data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
@@ -182,18 +188,17 @@ def training_texts(data: RunData) -> Iterator[str]:
             yield from itertools.chain.from_iterable(batch.values())
 
 
-def _training_sets(kind: DatasetKind, sources: list[str]) -> dict[str, Dataset]:
-    """Return `KIND/SOURCE` -> training split; SOURCE is the last part of the source's name, without a revision."""
-    training: dict[str, Dataset] = {}
+def _load_sources(kind: DatasetKind, sources: list[str]) -> dict[str, Any]:
+    """Return the splits of each source: `KIND/SOURCE`, or `KIND` for the single source of a joined kind.
+
+    SOURCE is the last part of the source's name, without a revision.
+    """
+    if kind.is_joined and len(sources) == 1:
+        return {kind.name: kind.load(sources[0])}
     names = [_short_name(source) for source in sources]
-    for name, source in zip(names, sources, strict=True):
-        if names.count(name) > 1:
-            raise InputError(f"{kind.name} has two datasets named {name}: rename one of the folders")
-        splits = kind.load(source)
-        if "train" not in splits:
-            raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
-        training[f"{kind.name}/{name}"] = splits["train"]
-    return training
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise InputError(f"{kind.name} has two datasets named {repeated[0]}: rename one of the folders")
+    return {f"{kind.name}/{name}": kind.load(source) for name, source in zip(names, sources, strict=True)}
 
 
 def _short_name(source: str) -> str:
@@ -205,11 +210,11 @@ def _short_name(source: str) -> str:
     return f"{name}:{config}" if config else name
 
 
-def _join_splits(parts: list[Any]) -> Any:
-    """Concatenate the splits of several sources; those of a single source are returned unchanged."""
+def _join_splits(parts: list[Any], without: str | None) -> Any:
+    """Concatenate the splits of several sources, except one of them; those of a single source are not changed."""
+    names = sorted({name for part in parts for name in part if name != without})
     if len(parts) == 1:
-        return type(parts[0])(parts[0])
-    names = sorted({name for part in parts for name in part})
+        return type(parts[0])({name: parts[0][name] for name in parts[0] if name != without})
     return DatasetDict({name: concatenate_datasets([part[name] for part in parts if name in part]) for name in names})
 
 

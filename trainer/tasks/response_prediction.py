@@ -21,7 +21,11 @@ if TYPE_CHECKING:
 class ResponsePredictionOptions(MatryoshkaOptions):
     """Options of the task response_prediction."""
 
-    pairs: list[str] = option([], "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`")
+    pairs: list[str] = option(
+        [],
+        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
+        "them",
+    )
     mask_false_negatives: bool = option(
         False,
         "mask false negatives: in-batch negatives equal to the true response, or other responses to the same input",
@@ -60,17 +64,19 @@ class ResponsePrediction(Task):
 
     @classmethod
     def build(cls, options: ResponsePredictionOptions, inputs: TaskInputs) -> dict[str, Task]:
-        """Build the task on all conversation pairs."""
-        columns = inputs.tokenize(inputs.data.training["pairs"], ["input", "response"])
-        task = cls(
-            columns["input"],
-            columns["response"],
-            options.mask_false_negatives,
-            options.symmetric_loss,
-            options.mini_batch_size,
-            options.matryoshka_dims,
-        )
-        return {cls.name: task}
+        """Build one task for each dataset of conversation pairs."""
+        tasks: dict[str, Task] = {}
+        for name, rows in inputs.data.of_kind("pairs").items():
+            columns = inputs.tokenize(rows, ["input", "response"])
+            tasks[cls.name + name.removeprefix("pairs")] = cls(
+                columns["input"],
+                columns["response"],
+                options.mask_false_negatives,
+                options.symmetric_loss,
+                options.mini_batch_size,
+                options.matryoshka_dims,
+            )
+        return tasks
 
     def __len__(self) -> int:
         return len(self._inputs)

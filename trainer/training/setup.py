@@ -30,7 +30,7 @@ def build_tasks(
     for name in trained_tasks(arguments):
         task = TASKS[name]
         for kind in task.datasets:
-            if DATASET_KINDS[kind].is_joined and kind not in data.training:
+            if DATASET_KINDS[kind].is_joined and not data.of_kind(kind):
                 raise InputError(f"{kind}: no training split, which the task {name} needs")
         tasks |= task.build(arguments, inputs)
     return tasks

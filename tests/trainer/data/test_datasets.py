@@ -135,7 +135,7 @@ def test_every_source_of_a_kind_is_a_dataset_named_after_its_folder(
         load_run_data(options)
 
 
-def test_the_sources_of_pairs_are_joined_split_by_split(
+def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(
     options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def load(source: str) -> DatasetDict:
@@ -145,7 +145,11 @@ def test_the_sources_of_pairs_are_joined_split_by_split(
     monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=load))
     options.pairs = ["a", "b"]
     data = load_run_data(options)
-    assert data.training["pairs"]["input"][:] == ["input train a", "input train b"]
+    assert {name: rows["input"][:] for name, rows in data.named("pairs").items()} == {
+        "a": ["input train a"],
+        "b": ["input train b"],
+    }
+    assert data.of_kind("pairs").keys() == {"pairs/a", "pairs/b"} and "train" not in data.evaluation["pairs"]
     assert {split: rows["response"][:] for split, rows in data.evaluation["pairs"].items()} == {
         "validation": ["response validation a"],
         "test": ["response test b"],

@@ -102,6 +102,15 @@ def test_response_prediction_reads_its_options(mask, symmetric):
     assert len(losses) == 4  # the options differ in the loss
 
 
+def test_response_prediction_is_one_task_for_each_of_several_datasets():
+    training = {"pairs/one": PAIRS, "pairs/two": PAIRS.select(range(20)), "texts/one": PAIRS}
+    tasks = build(ResponsePrediction, training)
+    assert {name: len(task) for name, task in tasks.items()} == {
+        "response_prediction/one": 30,
+        "response_prediction/two": 20,
+    }
+
+
 FLAGS = [(mask, symmetric) for mask in (False, True) for symmetric in (False, True)]
 
 
