@@ -143,7 +143,7 @@ def read_blocks(
                     line = number + buffer.count(NEWLINE, 0, held)
                     raise line_too_long(f"{path}:{line}")
                 if held == len(buffer):  # a line is longer than the buffer
-                    buffer.extend(bytes(len(buffer)))
+                    buffer = buffer + bytes(len(buffer))  # not in place: the last block may still be referred to
                 with memoryview(buffer) as view:
                     read = stream.readinto(view[held : held + CHUNK_BYTES])
                 progress(raw.tell() - at)

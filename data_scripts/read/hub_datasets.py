@@ -29,6 +29,8 @@ def existing_folder(source: str | Path) -> Path:
         InputError: it is a file, or does not exist.
     """
     folder = Path(source)
+    if not str(source):
+        raise InputError("'': an empty name, expected a folder")
     if not folder.is_dir():
         problem = "a file, expected a folder" if folder.exists() else f"no such folder{how_to_build(folder)}"
         raise InputError(f"{source}: {problem}")

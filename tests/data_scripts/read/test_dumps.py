@@ -117,6 +117,15 @@ def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
     assert [example.partition(": ")[0] for example in broken.examples] == [f"{dump}:21", f"{dump}:49"]
 
 
+def test_a_line_longer_than_the_buffer_may_follow_a_block_that_is_still_referred_to(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    dump = tmp_path / "RC.jsonl"
+    texts = [b"a" * 600 + b"\n", b"b" * 3000 + b"\n", b"c\n"]
+    dump.write_bytes(b"".join(texts))
+    blocks = [(number, bytes(block)) for number, _, block in files.read_blocks(dump, dumps.DUMP_FORMS)]
+    assert b"".join(block for _, block in blocks) == b"".join(texts) and blocks[0] == (1, texts[0])
+
+
 def test_row_groups_have_a_bounded_number_of_bytes(tmp_path, monkeypatch):
     small_blocks(monkeypatch)
     monkeypatch.setattr(parquet, "BATCH_BYTES", 2000)

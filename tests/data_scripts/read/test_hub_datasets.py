@@ -62,6 +62,14 @@ def test_load_pairs_refuses_a_file_that_is_not_parquet(tmp_path):
         load_pairs(str(tmp_path))
 
 
+@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ())])
+def test_an_empty_name_is_not_the_current_folder(load, tmp_path, monkeypatch):
+    write_folder(tmp_path / "pairs")
+    monkeypatch.chdir(tmp_path / "pairs")
+    with pytest.raises(InputError, match="^'': an empty name, expected a folder$"):
+        load("")
+
+
 def test_load_pairs_refuses_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match="no such folder"):
