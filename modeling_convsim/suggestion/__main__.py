@@ -11,7 +11,7 @@ from modeling_convsim.command_line import ArgumentParser, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
-from modeling_convsim.suggestion.options import IndexSide
+from modeling_convsim.suggestion.options import DIVERSITY, IndexSide
 
 if TYPE_CHECKING:
     from modeling_convsim.suggestion import ReplyIndex
@@ -57,6 +57,10 @@ def _refuse_ignored_columns(parser: argparse.ArgumentParser, options: argparse.N
         parser.error(f"--answers {options.answers}: {texts[0]} has no columns, expected .parquet files")
     if options.answers and options.side != "input":
         parser.error(f"--answers {options.answers} needs --side input: only questions have answers")
+    if options.questions and texts:
+        parser.error(f"--questions {options.questions}: {texts[0]} has no columns, expected .parquet files")
+    if options.questions and options.side != "response":
+        parser.error(f"--questions {options.questions} needs --side response: only replies have a past question")
 
 
 def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
@@ -79,6 +83,12 @@ def _add_build(commands: Any) -> None:
         "--answers",
         metavar="COLUMN",
         help="column of .parquet files with the answers to show with the questions of --side input (default: none)",
+    )
+    group.add_argument(
+        "--questions",
+        metavar="COLUMN",
+        help="column of .parquet files with the messages that the replies of --side response answered, to show with "
+        "them (default: none)",
     )
     group.add_argument("-o", "--output", type=Path, required=True, help="folder of the index")
     group.add_argument(
@@ -112,6 +122,12 @@ def _add_suggest(commands: Any) -> None:
         "--threshold",
         type=float,
         help="lowest score of a suggestion; --threshold=-inf for no threshold (default: the index's threshold)",
+    )
+    group.add_argument(
+        "--diversity",
+        type=float,
+        default=DIVERSITY,
+        help=f"0 suggests the replies with the highest scores; up to 1, they differ more (default: {DIVERSITY:g})",
     )
     group.add_argument(
         "--allowed",
@@ -211,6 +227,9 @@ def _build(options: argparse.Namespace) -> None:
             _texts(options.files, options.answers, ": choose one with --answers") if options.answers else None,
             show_progress=True,
             processes=options.processes,
+            questions=_texts(options.files, options.questions, ": choose one with --questions")
+            if options.questions
+            else None,
         )
         index.save(options.output)
     kind = "replies" if options.side == "response" else "questions"
@@ -222,13 +241,15 @@ def _suggest(options: argparse.Namespace) -> None:
     if options.allowed:
         index = index.only(read_texts(options.allowed))
     for text in options.texts or read_texts("-"):
-        suggestions = index.suggest(text, options.k, options.threshold)
+        suggestions = index.suggest(text, options.k, options.threshold, options.diversity)
         print(text)
         for suggestion in suggestions:
             times = f"  ({suggestion.count:,} times)" if suggestion.count > 1 else ""
             print(f"  {suggestion.score:8.3f}  {suggestion.text}{times}")
             if suggestion.answer is not None:
                 print(f"            {suggestion.answer}")
+            if suggestion.question is not None:
+                print(f"            in reply to: {suggestion.question}")
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()
@@ -241,8 +262,14 @@ def _calibrate(options: argparse.Namespace) -> None:
     inputs, expected = (
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )
+    from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds
+
     index = _load(options)
-    result = index.calibrate(inputs, expected, options.precision, options.candidates, show_progress=True)
+    scores, are_right = index.score_pairs(inputs, expected, options.candidates, show_progress=True)
+    print("threshold  precision  coverage")
+    for row in tabulate_thresholds(scores, are_right):
+        print(f"{row.threshold:9.3f}  {row.precision:9.1%}  {row.coverage:8.1%}")
+    result = index.calibration = choose_threshold(scores, are_right, options.precision, options.candidates)
     index.save_settings(options.index)
     candidates = "all replies" if result.candidates is None else f"{result.candidates:,} candidates"
     print(

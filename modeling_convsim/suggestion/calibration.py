@@ -1,10 +1,21 @@
 """The score threshold below which nothing is suggested, chosen for a precision on held-out pairs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 MIN_SUGGESTIONS = 20  # a threshold needs at least this many: the precision of fewer suggestions is unreliable
+COVERAGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # of the rows of `tabulate_thresholds`
+
+
+@dataclass(frozen=True)
+class ThresholdRow:
+    """What a threshold gives on held-out pairs: a row of a table of precision against coverage."""
+
+    threshold: float
+    precision: float
+    coverage: float
 
 
 @dataclass(frozen=True)
@@ -17,6 +28,12 @@ class Calibration:
     coverage: float  # share of the pairs for which a suggestion is made
     candidates: int | None  # number of replies that the right one is ranked among; None is the whole index
     pairs: int
+    table: list[ThresholdRow] = field(default_factory=list)  # the result of `tabulate_thresholds`
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "Calibration":
+        """Reads the fields of index.json; an index that was calibrated by an earlier version has no table."""
+        return cls(**{**values, "table": [ThresholdRow(**row) for row in values.get("table", [])]})
 
 
 def choose_threshold(
@@ -37,22 +54,43 @@ def choose_threshold(
         raise ValueError(f"the precision is {min_precision}, expected a number above 0, at most 1")
     if len(scores) < MIN_SUGGESTIONS:
         raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
-    order = np.argsort(-scores, kind="stable")
-    scores, precision = scores[order].astype(np.float64), np.cumsum(is_right[order]) / np.arange(1, len(scores) + 1)
-    # No threshold separates equal scores.
-    is_possible = np.append(scores[1:] < scores[:-1], True) & (np.arange(len(scores)) >= MIN_SUGGESTIONS - 1)
+    ranked, precision, is_possible = _rank_pairs(scores, is_right)
     precise = np.flatnonzero(is_possible & (precision >= min_precision))
     if not len(precise):
         raise ValueError(
             f"no threshold has precision {min_precision:g} on {len(scores):,} pairs: the highest, with "
             f"{MIN_SUGGESTIONS} suggestions or more, is {precision[is_possible].max():.3f}"
         )
-    last = int(precise[-1])
+    row = _threshold_row(ranked, precision, int(precise[-1]))
+    table = tabulate_thresholds(scores, is_right)
+    return Calibration(row.threshold, min_precision, row.precision, row.coverage, candidates, len(scores), table)
+
+
+def tabulate_thresholds(scores: np.ndarray, is_right: np.ndarray) -> list[ThresholdRow]:
+    """Tabulates thresholds and their precision at increasing coverage, from `MIN_SUGGESTIONS` suggestions to all pairs.
+
+    The arguments are those of `choose_threshold`.
+    """
+    ranked, precision, is_possible = _rank_pairs(scores, is_right)
+    possible = np.flatnonzero(is_possible)
+    # The last possible threshold within each coverage.
+    counts = np.searchsorted(possible, np.multiply(COVERAGES, len(scores)).round() - 1, side="right")
+    return [_threshold_row(ranked, precision, int(possible[count - 1])) for count in np.unique(counts[counts > 0])]
+
+
+def _rank_pairs(scores: np.ndarray, is_right: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores, best first; the precision of the pairs up to each; whether a threshold can follow it, all (pairs,)."""
+    order = np.argsort(-scores, kind="stable")
+    ranked, precision = scores[order].astype(np.float64), np.cumsum(is_right[order]) / np.arange(1, len(scores) + 1)
+    # No threshold separates equal scores.
+    is_possible = np.append(ranked[1:] < ranked[:-1], True) & (np.arange(len(scores)) >= MIN_SUGGESTIONS - 1)
+    return ranked, precision, is_possible
+
+
+def _threshold_row(ranked: np.ndarray, precision: np.ndarray, last: int) -> ThresholdRow:
     # Halfway to the next score, because scores vary in their last digits.
-    threshold = scores[last : last + 2].mean() if last + 1 < len(scores) else scores[last] - 1e-3 * abs(scores[last])
-    return Calibration(
-        float(threshold), min_precision, float(precision[last]), (last + 1) / len(scores), candidates, len(scores)
-    )
+    threshold = ranked[last : last + 2].mean() if last + 1 < len(ranked) else ranked[last] - 1e-3 * abs(ranked[last])
+    return ThresholdRow(float(threshold), float(precision[last]), (last + 1) / len(ranked))
 
 
 def best_of_sample(

@@ -15,12 +15,19 @@ from modeling_convsim.encoding.encoder import Encoder
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_errors import checked_texts, refuse_single_string
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
-from modeling_convsim.suggestion.deduplication import Replies, canonical_form, deduplicate, drop_near_duplicates
+from modeling_convsim.suggestion.deduplication import (
+    Replies,
+    canonical_form,
+    deduplicate,
+    drop_near_duplicates,
+    select_diverse,
+)
 from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.finite_vectors import DAMAGED, TOO_LARGE, require_finite, require_finite_queries
-from modeling_convsim.suggestion.options import DUPLICATE_COSINE, IndexSide
+from modeling_convsim.suggestion.options import DIVERSITY, DUPLICATE_COSINE, IndexSide
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
 from modeling_convsim.suggestion.storage import (
+    COMPANIONS,
     IndexSettings,
     hash_weights,
     read_index,
@@ -34,12 +41,16 @@ FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A reply (or question) with its score, its count in the index's texts, and a question's answer."""
+    """A reply (or question) with its score and its count in the index's texts.
+
+    If the index was built with them, `question` is a message that the reply answered, `answer` that of a question.
+    """
 
     text: str
     score: float
     count: int
     answer: str | None = None
+    question: str | None = None
 
 
 class ReplyIndex:
@@ -96,6 +107,7 @@ class ReplyIndex:
         duplicate_cosine: float = DUPLICATE_COSINE,
         show_progress: bool = False,
         processes: int = 1,
+        questions: Iterable[str] | None = None,
     ) -> "ReplyIndex":
         """Deduplicates texts and encodes them.
 
@@ -103,16 +115,18 @@ class ReplyIndex:
             encoder: The model. A saved index stores its name, as the user gave it, and its `truncate_dim`.
             texts: Replies (side "response") or questions (side "input"), including repeated ones.
             side: See the class.
-            answers: What to show with each question, one for each text.
+            answers: What to show with each question, one for each text (side "input").
             duplicate_cosine: Of replies whose sentence embeddings have this cosine or more, only the best is suggested;
                 above 0; 1 turns this off.
             show_progress: Show each step and the remaining time.
             processes: As in `Encoder.stream`.
+            questions: The message that each reply answered, one for each text (side "response"). Of a repeated reply,
+                the first one is shown.
 
         Raises:
-            ValueError: There are no texts, one is not a string of Unicode text, an option is out of range, a vector is
-                not finite, or a dependency is not installed.
-            TypeError: `texts` or `answers` is a single string.
+            ValueError: There are no texts, one is not a string of Unicode text, an option is out of range or belongs to
+                the other side, a vector is not finite, or a dependency is not installed.
+            TypeError: `texts`, `answers` or `questions` is a single string.
         """
         if side not in get_args(IndexSide):
             raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
@@ -120,8 +134,11 @@ class ReplyIndex:
             raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
         refuse_single_string(texts, "build(encoder, [text])")
         refuse_single_string(answers, "build(encoder, [text], answers=[answer])")
+        refuse_single_string(questions, "build(encoder, [text], questions=[question])")
+        if (answers is not None and side != "input") or (questions is not None and side != "response"):
+            raise ValueError(f"side is {side!r}: answers belong to the side 'input', questions to the side 'response'")
         texts = tqdm(checked_texts(texts), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
-        replies = deduplicate(texts, answers)
+        replies = deduplicate(texts, questions if answers is None else answers)
         if not replies.texts:
             raise ValueError("there are no texts to build an index of")
         is_large = needs_int8(len(replies.texts))
@@ -137,28 +154,39 @@ class ReplyIndex:
         quantized = quantize(vectors, show_progress) if is_large else None
         return cls(encoder, replies, vectors, side, duplicate_cosine, quantized=quantized)
 
-    def suggest(self, text: str, k: int = 3, threshold: float | None = None) -> list[Suggestion]:
+    def suggest(
+        self, text: str, k: int = 3, threshold: float | None = None, diversity: float = DIVERSITY
+    ) -> list[Suggestion]:
         """Suggests up to k replies to a text, best first; none if none reaches the threshold.
 
         Args:
             text: The text to answer (or the question to find).
             k: Number of suggestions, 1 or more. There are fewer if too many of the best 64 k are near-duplicates.
             threshold: The lowest score; by default that of `calibrate`, or -inf (no threshold) before it.
+            diversity: 0 suggests the replies with the highest scores; above 0, up to 1, those after the first are less
+                similar to each other.
         """
-        return self.suggest_many([text], k, threshold)[0]
+        return self.suggest_many([text], k, threshold, diversity=diversity)[0]
 
     def suggest_many(
-        self, texts: Sequence[str], k: int = 3, threshold: float | None = None, show_progress: bool = False
+        self,
+        texts: Sequence[str],
+        k: int = 3,
+        threshold: float | None = None,
+        show_progress: bool = False,
+        diversity: float = DIVERSITY,
     ) -> list[list[Suggestion]]:
         """Suggests replies to several texts, faster than `suggest` one by one.
 
         Raises:
-            ValueError: As in `search` and `Encoder.encode`, or `k` is out of range.
+            ValueError: As in `search` and `Encoder.encode`, or `k` or `diversity` is out of range.
             TypeError: `texts` is a single string.
         """
         refuse_single_string(texts, "suggest_many([text])")
         if k < 1:
             raise ValueError(f"k is {k}, expected 1 or more")
+        if not 0 <= diversity <= 1:
+            raise ValueError(f"diversity is {diversity}, expected a number from 0 to 1")
         if threshold is None:
             threshold = self.calibration.threshold if self.calibration else -math.inf
         suggestions: list[list[Suggestion]] = []
@@ -166,51 +194,57 @@ class ReplyIndex:
             for start in range(0, len(texts), BLOCK):
                 block = list(texts[start : start + BLOCK])
                 queries = self.encoder.encode(block, side=self._query_side)
-                suggestions += self._suggest_for(queries, k, threshold)
+                suggestions += self._suggest_for(queries, k, threshold, diversity)
                 progress.update(len(block))
         return suggestions
 
-    def _suggest_for(self, queries: np.ndarray, k: int, threshold: float) -> list[list[Suggestion]]:
+    def _suggest_for(self, queries: np.ndarray, k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
         """Suggestions for query vectors (queries, dimensions), from few candidates or, if needed, from many."""
-        suggestions, is_final = self._suggest_among(FEW * k, queries, k, threshold)
+        suggestions, is_final = self._suggest_among(FEW * k, queries, k, threshold, diversity)
         if not is_final.all():
             retried = np.flatnonzero(~is_final)
-            more, _ = self._suggest_among(MANY * k, queries[retried], k, threshold)
+            more, _ = self._suggest_among(MANY * k, queries[retried], k, threshold, diversity)
             for query, better in zip(retried, more, strict=True):
                 suggestions[query] = better
         return suggestions
 
     def _suggest_among(
-        self, count: int, queries: np.ndarray, k: int, threshold: float
+        self, count: int, queries: np.ndarray, k: int, threshold: float, diversity: float
     ) -> tuple[list[list[Suggestion]], np.ndarray]:
         """Suggestions among each query's `count` best replies, and (queries,) whether more replies cannot add any."""
         scores, rows = self.search(queries, count)  # (queries, count), best first
         reaches = scores >= threshold
         candidates = [best[reached] for best, reached in zip(rows, reaches, strict=True)]
         suggestions = [
-            [self._suggestion(candidates[query][position], scores[query, position]) for position in positions[:k]]
-            for query, positions in enumerate(self._distinct(candidates))
+            [self._suggestion(candidates[query][position], scores[query, position]) for position in positions]
+            for query, positions in enumerate(self._select(candidates, scores, k, diversity))
         ]
         is_complete = np.array([len(suggested) == k for suggested in suggestions])
         return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self))
 
     def _suggestion(self, row: int, score: float) -> Suggestion:
-        texts, counts, answers = self.replies
-        return Suggestion(texts[row], float(score), int(counts[row]), answers[row] if answers else None)
+        texts, counts, companions = self.replies
+        companion = {COMPANIONS[self.side]: companions[row]} if companions else {}
+        return Suggestion(texts[row], float(score), int(counts[row]), **companion)
 
-    def _distinct(self, candidates: list[np.ndarray]) -> list[list[int]]:
-        """For each array of rows, best first, the positions that remain without near-duplicates."""
-        if self.duplicate_cosine >= 1:
-            return [list(range(len(rows))) for rows in candidates]
+    def _select(self, candidates: list[np.ndarray], scores: np.ndarray, k: int, diversity: float) -> list[list[int]]:
+        """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
+        if self.duplicate_cosine >= 1 and diversity == 0:
+            return [list(range(min(k, len(rows)))) for rows in candidates]
         needed = np.unique(np.concatenate(candidates))
         if self.side == "input":
             embeddings = self.vectors[needed].astype(np.float32)
         else:
             embeddings = self.encoder.encode([self.replies.texts[row] for row in needed])
-        return [
-            drop_near_duplicates(embeddings[np.searchsorted(needed, rows)], self.duplicate_cosine)
-            for rows in candidates
-        ]
+        selected = []
+        for rows, best in zip(candidates, scores, strict=True):
+            vectors = embeddings[np.searchsorted(needed, rows)]  # (candidates, dimensions)
+            distinct = np.arange(len(rows))
+            if self.duplicate_cosine < 1:
+                distinct = np.array(drop_near_duplicates(vectors, self.duplicate_cosine), dtype=np.int64)
+            diverse = select_diverse(best[distinct], vectors[distinct], k, diversity)
+            selected.append(distinct[diverse].tolist())
+        return selected
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
@@ -246,9 +280,9 @@ class ReplyIndex:
             first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             raise ValueError(f"not in the index: {first}" if unknown else "the list of allowed replies is empty")
         rows = np.unique([row for row in named.values() if row is not None])
-        texts, counts, answers = self.replies
+        texts, counts, companions = self.replies
         replies = Replies(
-            [texts[row] for row in rows], counts[rows], [answers[row] for row in rows] if answers else None
+            [texts[row] for row in rows], counts[rows], [companions[row] for row in rows] if companions else None
         )
         return ReplyIndex(self.encoder, replies, self.vectors[rows], self.side, self.duplicate_cosine, self.calibration)
 
@@ -278,6 +312,24 @@ class ReplyIndex:
             ValueError: No threshold has that precision (the message gives the highest possible one), or an option is
                 out of range.
         """
+        scores, are_right = self.score_pairs(inputs, expected, candidates, show_progress)
+        self.calibration = choose_threshold(scores, are_right, precision, candidates)
+        return self.calibration
+
+    def score_pairs(
+        self,
+        inputs: Sequence[str],
+        expected: Sequence[str],
+        candidates: int | None = 100,
+        show_progress: bool = False,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The score of each held-out pair's best candidate, and whether that candidate is right, both (pairs,).
+
+        The arguments are those of `calibrate`; `tabulate_thresholds` shows what each threshold would give.
+
+        Raises:
+            ValueError: The numbers of texts differ, or an option is out of range.
+        """
         if len(inputs) != len(expected):
             raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
         if candidates is not None and candidates < 2:
@@ -292,8 +344,7 @@ class ReplyIndex:
             require_finite_queries(vectors)
             rows, scores = best_of_sample(queries, vectors, self.vectors, candidates)
             best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
-        self.calibration = choose_threshold(scores, self._are_same(best, expected), precision, candidates)
-        return self.calibration
+        return scores, self._are_same(best, expected)
 
     def _are_same(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
         """(texts,): whether each text is a variant or a near-duplicate of the other one."""

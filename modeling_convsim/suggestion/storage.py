@@ -1,7 +1,8 @@
 """The folder of a saved index.
 
-It holds index.json (settings), replies.parquet (text, count and, for questions, answer), vectors.npy (float16) and, for
-100,000 replies or more, int8.npy (the same vectors, quantized). SHA256SUMS has their checksums.
+It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
+answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, int8.npy (the same
+vectors, quantized). SHA256SUMS has their checksums.
 """
 
 import hashlib
@@ -22,6 +23,8 @@ from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
 from modeling_convsim.suggestion.options import IndexSide
 from modeling_convsim.suggestion.search import needs_int8, quantize
+
+COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
 
 
 @dataclass(frozen=True)
@@ -65,8 +68,8 @@ def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors
     parquet, pyarrow = (import_extra(name, "saving an index") for name in ("pyarrow.parquet", "pyarrow"))
     with new_index_folder(folder) as new:
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
-        if replies.answers:
-            columns["answer"] = replies.answers
+        if replies.companions:
+            columns[COMPANIONS[settings.side]] = replies.companions
         parquet.write_table(pyarrow.table(columns), new / "replies.parquet", write_page_checksum=True)
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
         if needs_int8(len(vectors)):
@@ -114,7 +117,8 @@ def read_index(folder: Path) -> SavedIndex:
     try:
         settings = _read_settings(folder)
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
-        replies = Replies(columns["text"], np.array(columns["count"], np.int64), columns.get("answer"))
+        companions = columns.get(COMPANIONS[settings.side])
+        replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         quantized = np.load(folder / "int8.npy", mmap_mode="r") if needs_int8(len(vectors)) else None
         _check_sizes(settings, replies, vectors, quantized)
@@ -127,7 +131,7 @@ def read_index(folder: Path) -> SavedIndex:
 
 def _read_settings(folder: Path) -> IndexSettings:
     values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    calibration = Calibration(**values["calibration"]) if values["calibration"] else None
+    calibration = Calibration.from_json(values["calibration"]) if values["calibration"] else None
     # Indexes built before the option existed have no truncate_dim.
     values = {"truncate_dim": None, **values, "calibration": calibration}
     return IndexSettings(**{field.name: values[field.name] for field in fields(IndexSettings)})

@@ -13,8 +13,18 @@ from pyarrow import parquet
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.__main__ import main
-from modeling_convsim.suggestion.calibration import best_of_sample, choose_threshold
-from modeling_convsim.suggestion.deduplication import canonical_form, deduplicate, drop_near_duplicates
+from modeling_convsim.suggestion.calibration import (
+    MIN_SUGGESTIONS,
+    best_of_sample,
+    choose_threshold,
+    tabulate_thresholds,
+)
+from modeling_convsim.suggestion.deduplication import (
+    canonical_form,
+    deduplicate,
+    drop_near_duplicates,
+    select_diverse,
+)
 from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
@@ -136,7 +146,7 @@ def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
     replies = deduplicate([*REPLIES, " ", ""])
     assert replies.texts == ["yes please", "no", "I like the dog", "a big house", "see you tomorrow"]
     assert replies.counts.tolist() == [3, 2, 1, 1, 1]
-    assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).answers == ["3", "2"]
+    assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).companions == ["3", "2"]
 
 
 def test_near_duplicates_are_not_suggested_together(encoder):
@@ -183,6 +193,27 @@ def test_threshold_is_the_lowest_with_the_required_precision():
         choose_threshold(scores, right, 1, 100)
     with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
         choose_threshold(scores[:19], right[:19], 0.5, 100)
+
+
+def test_a_row_of_the_table_is_the_last_threshold_within_a_coverage():
+    generator = np.random.default_rng(0)
+    scores = np.round(generator.standard_normal(2500), 2).astype(np.float32)
+    right = generator.random(2500) < 1 / (1 + np.exp(-2 * scores))
+    rows = []
+    for coverage in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1):
+        reached = [scores >= score for score in np.unique(scores)]
+        within = [part for part in reached if MIN_SUGGESTIONS <= part.sum() <= coverage * 2500]
+        if within:
+            rows.append(max(within, key=np.sum))
+    table = tabulate_thresholds(scores, right)
+    assert len(table) == len(rows) == 9
+    for row, part in zip(table, rows, strict=True):
+        assert (scores >= row.threshold).sum() == part.sum()
+        assert (row.precision, row.coverage) == pytest.approx((right[part].mean(), part.mean()))
+    assert choose_threshold(scores, right, 0.8, None).table == table
+    few = tabulate_thresholds(scores[:30], right[:30])
+    assert [MIN_SUGGESTIONS <= round(row.coverage * 30) <= 30 for row in few] == [True] * len(few)
+    assert tabulate_thresholds(scores[:19], right[:19]) == []
 
 
 @pytest.mark.parametrize("candidates", [None, 10])
@@ -248,7 +279,7 @@ def test_the_best_of_a_sample_equals_a_loop_and_a_tie_goes_to_the_expected_vecto
 
 def test_the_first_of_equally_frequent_variants_is_shown_with_its_first_answer():
     replies = deduplicate(["Yes!", "yes", "no", "yes", "Yes!"], ["1", "2", "3", "4", "5"])
-    assert (replies.texts, replies.counts.tolist(), replies.answers) == (["Yes!", "no"], [4, 1], ["1", "3"])
+    assert (replies.texts, replies.counts.tolist(), replies.companions) == (["Yes!", "no"], [4, 1], ["1", "3"])
 
 
 def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():
@@ -256,6 +287,44 @@ def test_embeddings_with_exactly_the_limiting_cosine_are_near_duplicates():
     assert drop_near_duplicates(embeddings, np.float32(0.6)) == [0, 2]
     assert drop_near_duplicates(embeddings, 0.7) == [0, 1]  # 0.6, 0.8 and 0, 1 have a cosine of 0.8
     assert drop_near_duplicates(embeddings[::-1], 0.9) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("diversity", [0, 0.3, 1])
+def test_diverse_texts_agree_with_a_loop_over_marginal_relevance(diversity):
+    generator = np.random.default_rng(0)
+    embeddings = generator.standard_normal((12, 3))
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    scores = np.sort(generator.random(12))[::-1]
+    expected = [0]
+    while len(expected) < 5:
+        values = {
+            row: (1 - diversity) * (scores[row] - scores[-1]) / (scores[0] - scores[-1])
+            - diversity * max(float(embeddings[row] @ embeddings[other]) for other in expected)
+            for row in range(12)
+            if row not in expected
+        }
+        expected.append(max(values, key=values.__getitem__))
+    assert select_diverse(scores, embeddings, 5, diversity) == expected
+    assert (expected == [0, 1, 2, 3, 4]) is (diversity == 0)
+    assert select_diverse(scores[:2], embeddings[:2], 5, diversity) == [0, 1]
+    assert select_diverse(np.ones(4), embeddings[:4], 2, diversity)[0] == 0  # equal scores
+    assert select_diverse(scores[:0], embeddings[:0], 5, diversity) == []
+
+
+def test_diverse_suggestions_differ_more_and_start_with_the_best(encoder, many):
+    def similarity(suggestions) -> float:
+        vectors = encoder.encode([one.text for one in suggestions])
+        return float((vectors @ vectors.T)[np.triu_indices(3, 1)].mean())
+
+    plain, diverse = (many.suggest_many(QUERIES, 3, diversity=diversity) for diversity in (0, 0.9))
+    assert [best[0] for best in plain] == [best[0] for best in diverse]
+    assert np.mean([*map(similarity, diverse)]) < np.mean([*map(similarity, plain)]) - 0.05
+    deduplicated = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=0.95)
+    assert {one.text for one in deduplicated.suggest(QUERIES[0], 9, diversity=0.5)} == {
+        one.text for one in deduplicated.suggest(QUERIES[0], 9)
+    }
+    with pytest.raises(ValueError, match=r"diversity is 1.1, expected a number from 0 to 1"):
+        many.suggest("hello", diversity=1.1)
 
 
 @pytest.mark.parametrize(("count", "int8"), [(99_999, False), (100_000, True)])
@@ -278,13 +347,17 @@ def test_replies_below_the_threshold_are_not_suggested(encoder):
 def test_saved_index_gives_the_same_suggestions(int8_from, side, folder, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "INT8_FROM", int8_from)
     texts = make_texts(200)
-    answers = [text[::-1] for text in texts] if side == "input" else None
-    index = ReplyIndex.build(encoder, texts * 2, side, answers and answers * 2, 0.95)
+    companions = {"answers" if side == "input" else "questions": [text[::-1] for text in texts * 2]}
+    index = ReplyIndex.build(encoder, texts * 2, side, duplicate_cosine=0.95, **companions)
     index.calibrate(texts[:30], texts[:30], 0.01)
     index.save(tmp_path / "index")
     opened = ReplyIndex.load(tmp_path / "index", device="cpu")
     assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
-    assert opened.calibration == index.calibration and opened.side == side
+    best = opened.suggest(QUERIES[0], threshold=-np.inf)[0]
+    expected = (best.text[::-1], None) if side == "input" else (None, best.text[::-1])
+    assert (best.answer, best.question) == expected
+    assert opened.only([best.text]).suggest(QUERIES[0], threshold=-np.inf)[0].question == best.question
+    assert index.calibration.table and opened.calibration == index.calibration and opened.side == side
     assert (tmp_path / "index" / "int8.npy").is_file() is (int8_from == 100)
     opened.save(tmp_path / "index")  # over the files that it reads
     reopened = ReplyIndex.load(tmp_path / "index", encoder)
@@ -344,6 +417,8 @@ def test_broken_index_is_refused(broken, many, encoder, tmp_path, monkeypatch):
         ({"side": "query"}, "side is 'query'"),
         ({"duplicate_cosine": 0}, "duplicate_cosine is 0"),
         ({"texts": ["", " "]}, "no texts to build an index of"),
+        ({"answers": REPLIES}, "side is 'response': answers belong to the side 'input', questions to the side"),
+        ({"questions": REPLIES, "side": "input"}, "side is 'input': answers belong to the side 'input', questions"),
     ],
 )
 def test_option_out_of_range_is_refused(options, message, encoder):
@@ -385,7 +460,9 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys,
     assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"
     assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
-    assert "coverage" in capsys.readouterr().out
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["threshold", "precision", "coverage"] and table[1].endswith("%")
+    assert "coverage" in table[-1]
     assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["min_precision"] == 0.1
     (tmp_path / "allowed.txt").write_text(f"{make_texts(40)[3]}\n")
     assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
@@ -398,6 +475,15 @@ def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys)
     capsys.readouterr()
     assert run("suggest", tmp_path / "faq", make_texts(40, seed=1)[5], "--k", 1) == 0
     assert capsys.readouterr().out.splitlines()[2].strip() == make_texts(40)[5]
+
+
+def test_command_shows_the_questions_of_replies(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "--questions", "input", "-o", tmp_path / "index") == 0
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "index", "hello", "--diversity", "0.5", "--k", "1") == 0
+    reply, question = (line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:])
+    rows = parquet.read_table(pairs).to_pylist()
+    assert any(row["response"] == reply and question == f"reply to: {row['input']}" for row in rows)
 
 
 def wrong_commands(folder: Path, pairs: Path, tmp_path: Path) -> dict[str, tuple[list[object], str]]:
@@ -452,6 +538,11 @@ def test_wrong_command_gives_one_line_and_exit_code_2(name, folder, pairs, many,
             "--answers x: b.txt has no columns, expected .parquet",
         ),
         ("build m a.parquet -o i --answers x", "--answers x needs --side input: only questions have answers"),
+        ("build m a.parquet b.txt -o i --questions x", "--questions x: b.txt has no columns, expected .parquet"),
+        (
+            "build m a.parquet -o i --side input --questions x",
+            "--questions x needs --side response: only replies have a past question",
+        ),
         ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
         ("calibrate i a.parquet --candidates many", "argument --candidates: 'many', expected a number or all"),
     ],
