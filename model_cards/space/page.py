@@ -1,5 +1,6 @@
 """A page that demonstrates a model: sentence similarity, reply suggestion, and search in an uploaded list."""
 
+import math
 import os
 import signal
 import sys
@@ -15,6 +16,7 @@ import numpy as np
 
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import Calibration
 
 MAX_COMPARED = 50  # sentences; a larger table is not readable
 MAX_TEXT = 20_000  # characters of a text that is typed or sent
@@ -94,25 +96,52 @@ def compare(index: ReplyIndex, text: str) -> str:
     return heat_map(sentences, vectors @ vectors.T)
 
 
-def suggest(index: ReplyIndex, text: str, count: float) -> str:
+def suggest(index: ReplyIndex, text: str, count: float, threshold: float | None = None) -> str:
     """A table of the replies that the index suggests for a message, or a paragraph that says that there are none.
 
+    Args:
+        index: The index.
+        text: The message.
+        count: The maximum number of suggestions.
+        threshold: The lowest score; by default that of the index.
+
     Raises:
-        gr.Error: The message is empty or not text, or the number is not one of those that the page offers.
+        gr.Error: The message is empty or not text, or a number is not one of those that the page offers.
     """
     _check_text(text)
     if not text.strip():
         raise _error("The message is empty.")
     if not isinstance(count, int | float) or not 1 <= count <= MAX_SUGGESTIONS:
         raise _error(f"Expected a number of suggestions from 1 to {MAX_SUGGESTIONS}.")
-    suggestions = index.suggest(text, int(count))
+    if threshold is None:
+        threshold = index.calibration.threshold if index.calibration else -math.inf
+    elif not isinstance(threshold, int | float) or math.isnan(threshold):
+        raise _error("Expected a number as the threshold.")
+    expected = f"<p>{describe_precision(index, threshold)}</p>" if index.calibration else ""
+    suggestions = index.suggest(text, int(count), threshold)
     if not suggestions:
-        threshold = index.calibration.threshold if index.calibration else 0
-        return f"<p>No suggestion: no reply reaches the threshold of {threshold:.3f}.</p>"
-    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}", one.answer or ""] for one in suggestions]
-    if index.side == "response":
-        return results_table(f"Replies to: {text.strip()}", ["score", "reply", "count"], [row[:3] for row in rows])
-    return results_table(f"Questions like: {text.strip()}", ["cosine", "question", "count", "answer"], rows)
+        return f"<p>No suggestion: no reply reaches the threshold of {threshold:.3f}.</p>{expected}"
+    rows = [[f"{one.score:.3f}", one.text, f"{one.count:,}"] for one in suggestions]
+    if index.side == "input":
+        header = ["cosine", "question", "count", "answer"]
+        rows = [[*row, one.answer or ""] for row, one in zip(rows, suggestions, strict=True)]
+        return results_table(f"Questions like: {text.strip()}", header, rows) + expected
+    header = ["score", "reply", "count"]
+    if index.replies.companions:
+        header.append("in reply to")
+        rows = [[*row, one.question or ""] for row, one in zip(rows, suggestions, strict=True)]
+    return results_table(f"Replies to: {text.strip()}", header, rows) + expected
+
+
+def describe_precision(index: ReplyIndex, threshold: float) -> str:
+    """What a threshold gave on the held-out pairs that the index was calibrated with: the nearest row of its table."""
+    if index.calibration is None or not index.calibration.table:
+        return ""
+    row = min(index.calibration.table, key=lambda row: abs(row.threshold - threshold))
+    return (
+        f"With a threshold of {row.threshold:.3f}, the precision on held-out pairs was {row.precision:.0%}, and the "
+        f"coverage {row.coverage:.1%}."
+    )
 
 
 def read_list(index: ReplyIndex, file: str | None) -> tuple[ReplyIndex | None, str]:
@@ -226,11 +255,33 @@ def _add_suggestion_tab(index: ReplyIndex) -> None:
         count = gr.Slider(1, MAX_SUGGESTIONS, 3, step=1, label="Maximum number of suggestions")
         # `suggest` checks the value, with a message; the slider would raise a TypeError.
         count.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
+        slider = _threshold_slider(index.calibration) if index.calibration and index.calibration.table else None
         button = gr.Button("Suggest", variant="primary")
         gr.Markdown(f"{len(index):,} {name.lower()}. {describe_threshold(index)}")
         suggested = gr.HTML(elem_id="suggested")
-        inputs = [message, count]
+        inputs = [message, count] if slider is None else [message, count, slider]
         gr.on([button.click, message.submit], partial(suggest, index), inputs, suggested, api_name="suggest")
+        if slider is not None:
+            again = partial(_suggest_again, index)
+            slider.change(again, inputs, suggested, trigger_mode="always_last", api_visibility="private")
+
+
+def _threshold_slider(calibration: Calibration) -> gr.Slider:
+    thresholds = [calibration.threshold, *(row.threshold for row in calibration.table)]
+    slider = gr.Slider(
+        math.floor(min(thresholds) * 100) / 100,
+        math.ceil(max(thresholds) * 100) / 100,
+        calibration.threshold,
+        step=0.001,
+        label="Threshold: the lowest score of a suggestion",
+    )
+    slider.preprocess = lambda value: value  # type: ignore[method-assign, assignment]
+    return slider
+
+
+def _suggest_again(index: ReplyIndex, text: str, count: float, threshold: float) -> str:
+    """Suggests after the slider was moved; without a message, there is nothing to suggest yet."""
+    return suggest(index, text, count, threshold) if text.strip() else ""
 
 
 def _add_nearest_tab(index: ReplyIndex) -> None:

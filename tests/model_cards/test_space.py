@@ -24,7 +24,7 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
-from modeling_convsim.suggestion.calibration import Calibration
+from modeling_convsim.suggestion.calibration import Calibration, ThresholdRow
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
@@ -69,10 +69,12 @@ def model(tiny_tokenizer, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def index_folder(model):
-    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
+    questions = [f"{text} ?" for text in REPLIES]
+    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1, questions=questions)
     scores = [index.suggest(text, 1)[0].score for text in SENTENCES]
     # Between the best scores of the sentences: some get a suggestion, others do not.
-    index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, None, 40)
+    table = [ThresholdRow(max(scores) + 0.1, 0.8125, 0.025), ThresholdRow(min(scores) - 0.1, 0.5, 1)]
+    index.calibration = Calibration((min(scores) + max(scores)) / 2, 0.7, 0.75, 0.5, None, 40, table)
     index.save(folder := model.parents[1] / "replies")
     return folder
 
@@ -198,8 +200,23 @@ def test_replies_are_suggested_down_to_the_threshold(page, model, index_folder):
         page.get_by_text(f"Replies to: {text}").wait_for()
         rows = table_cells(page, "suggested", REPLIES[best[0]])
         assert [cells[1] for cells in rows] == [REPLIES[index_row] for index_row in best]
+        assert [cells[3] for cells in rows] == [f"{REPLIES[index_row]} ?" for index_row in best]
         np.testing.assert_allclose([float(cells[0]) for cells in rows], row[best], rtol=2e-3)
     assert 0 < suggestions < len(SENTENCES)
+
+
+def test_the_threshold_is_moved_with_a_slider(page, index_folder):
+    page.get_by_role("tab", name="Replies").click()
+    page.get_by_label("Message").fill(SENTENCES[1])
+    page.get_by_role("button", name="Suggest").click()
+    slider = page.get_by_role("slider", name="Threshold")
+    slider.press("End")
+    page.get_by_text("No suggestion: no reply reaches").wait_for()
+    page.get_by_text("the precision on held-out pairs was 81%, and the coverage 2.5%").wait_for()
+    slider.press("Home")
+    page.get_by_text(f"Replies to: {SENTENCES[1]}").wait_for()
+    page.get_by_text("the precision on held-out pairs was 50%, and the coverage 100.0%").wait_for()
+    assert len(table_cells(page, "suggested", "score")) == 3
 
 
 def test_uploaded_list_is_searched(page, model, tmp_path):
@@ -416,3 +433,20 @@ def test_what_only_programs_send_is_refused_with_a_message(functions, index_fold
 def test_a_number_of_suggestions_that_the_page_does_not_offer_is_refused(functions, index_folder, count):
     with pytest.raises(gradio.Error, match="Expected a number of suggestions from 1 to 10"):
         functions.suggest(ReplyIndex.load(index_folder), "the dog", count)
+
+
+@pytest.mark.parametrize("threshold", ["high", float("nan"), [1]])
+def test_a_threshold_that_is_no_number_is_refused(functions, index_folder, threshold):
+    with pytest.raises(gradio.Error, match="Expected a number as the threshold"):
+        functions.suggest(ReplyIndex.load(index_folder), "the dog", 1, threshold)
+
+
+def test_an_index_without_a_threshold_has_no_slider_and_suggests_always(functions, model, index_folder):
+    index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
+    shown = functions.suggest(index, "the dog", 2)
+    assert shown.count("<tr>") == 3 and "in reply to" not in shown and "precision" not in shown
+    sliders = [
+        [block.label for block in functions.build(each).blocks.values() if isinstance(block, gradio.Slider)]
+        for each in (index, ReplyIndex.load(index_folder))
+    ]
+    assert [len(labels) for labels in sliders] == [1, 2]
