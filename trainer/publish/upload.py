@@ -14,47 +14,54 @@ from trainer.publish.model_card import write_card
 from trainer.publish.sources import example_id
 from trainer.publish.verify import verify_folder
 
-RUN_FILES = ("config.yaml", "results.json", "model/config.json")  # every finished run has these
+RUN_FILES = ("config.yaml", "results.json")  # every finished run has these
+
+
+def model_folder(run: Path) -> Path:
+    """Return the folder of a run's model: `model` in it or, if the model's files lie beside results.json, `run`."""
+    return run if (run / "config.json").is_file() else run / "model"
 
 
 def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     """Rewrite the card of a finished run from its results.json and config.yaml; returns the model folder.
 
     Args:
-        run: the run's folder, with config.yaml, results.json and model/.
+        run: the run's folder, with config.yaml, results.json and the model, in model/ or beside them.
         hub_model_id: what the card's examples load; by default that of config.yaml, or else ORG/ and the run's name.
 
     Raises:
         InputError: a file of the run is missing, damaged or unreadable.
     """
-    for name in RUN_FILES:
-        if not (run / name).is_file():
-            raise InputError(f"{run} is not the folder of a finished run: {name} is missing")
-    check_folder(run / "model")
+    folder = model_folder(run)
+    for path in (*(run / name for name in RUN_FILES), folder / "config.json"):
+        if not path.is_file():
+            missing = path.relative_to(run)
+            raise InputError(f"{run} is not the folder of a finished run: {missing} is missing")
+    check_folder(folder)
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
-        config = AutoConfig.from_pretrained(run / "model", trust_remote_code=False)
+        config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         message = " ".join(str(error).split())
-        raise InputError(f"{run / 'model' / 'config.json'}: not the config of a model ({message})") from error
+        raise InputError(f"{folder / 'config.json'}: not the config of a model ({message})") from error
     try:
-        write_card(run / "model", results, settings, config, model_id)
+        write_card(folder, results, settings, config, model_id)
     except OSError as error:
-        raise InputError(f"{run / 'model'}: the card cannot be written ({error})") from error
+        raise InputError(f"{folder}: the card cannot be written ({error})") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
             f"{run}: results.json or config.yaml has another form than the trainer writes "
             f"({type(error).__name__}: {' '.join(str(error).split())}); restore them"
         ) from error
-    return run / "model"
+    return folder
 
 
 def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: bool = False) -> str:
     """Rewrite the card of a finished run, verify its model folder, and upload it in one commit.
 
     Args:
-        run: the run's folder, with config.yaml, results.json and model/.
+        run: the run's folder, as for `write_run_card`.
         hub_model_id: repository to publish to, `ORG/NAME`; created if it does not exist.
         private: create a private repository.
         dry_run: do everything except the upload.
@@ -89,9 +96,9 @@ def _check_matrix(run: Path) -> None:
     Raises:
         InputError: it has none.
     """
-    results = run / "results.json"
-    if "stsb_tuned" in read_run_results(results) and not has_route(run / "model"):
+    results, folder = run / "results.json", model_folder(run)
+    if "stsb_tuned" in read_run_results(results) and not has_route(folder):
         raise InputError(
-            f"{run / 'model'} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
-            f"trainer.evaluation {run / 'model'} --tasks stsb_tuned --stsb FOLDER --update {results}"
+            f"{folder} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
+            f"trainer.evaluation {folder} --tasks stsb_tuned --stsb FOLDER --update {results}"
         )

@@ -66,7 +66,7 @@ def test_load_pairs_refuses_a_file_that_is_not_parquet(tmp_path):
 def test_an_empty_name_is_not_the_current_folder(load, tmp_path, monkeypatch):
     write_folder(tmp_path / "pairs")
     monkeypatch.chdir(tmp_path / "pairs")
-    with pytest.raises(InputError, match="^'': an empty name, expected a folder$"):
+    with pytest.raises(InputError, match=r"^'': an empty name, expected a folder$"):
         load("")
 
 

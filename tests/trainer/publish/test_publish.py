@@ -254,6 +254,18 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     assert 'from_pretrained("me/renamed")' in card.text
 
 
+def test_a_model_s_folder_that_holds_its_results_is_published_like_a_run(dan_run: Path, tmp_path: Path, capsys):
+    flat = shutil.copytree(dan_run / "model", tmp_path / "base")
+    shutil.copy2(dan_run / "results.json", flat)
+    (flat / "README.md").unlink()
+    assert publish_command.main([str(flat), "--hub_model_id", "ORG/base", "--dry_run"]) == 0
+    assert capsys.readouterr().out == f"verified, not uploaded: {flat}\n"
+    assert "ORG/base" in (flat / "README.md").read_text()
+    (flat / "results.json").unlink()
+    assert publish_command.main([str(flat), "--hub_model_id", "ORG/base", "--dry_run"]) == 2
+    assert f"{flat} is not the folder of a finished run: results.json is missing" in capsys.readouterr().err
+
+
 def test_the_folder_of_an_unfinished_run_is_refused(tmp_path: Path, capsys):
     assert "config.yaml is missing" in refusal(capsys, tmp_path, "--hub_model_id", "me/x")
 
