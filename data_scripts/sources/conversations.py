@@ -19,8 +19,9 @@ ShareGPT-style conversations (JSON lines, Parquet), ChatGPT's export (conversati
 folder), DiscordChatExporter's JSON, ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
 In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
-of a pair must pass the same filters as in the reddit command. The messages and texts that are left out are counted; the
-counts are printed and written to OUTPUT/report.json.
+of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
+default of the reddit command, are --filters paper. The messages and texts that are left out are counted; the counts are
+printed and written to OUTPUT/report.json.
 
 Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
 of the same source that share a text of more than 20 characters.
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -41,6 +43,7 @@ from data_scripts.clean.filters import (
     count_values,
     filter_settings,
     first_rule,
+    loss_warning,
     read_filters,
     removal_rules,
 )
@@ -89,7 +92,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
         "for channels (default: 1h in channels of Slack and Discord, outside their threads; no limit in tables)",
     )
-    add_filter_arguments(parser)
+    add_filter_arguments(parser, default="chat")
     add_memory_argument(parser.add_argument_group("engine"))
     add_output_arguments(parser)
 
@@ -169,8 +172,19 @@ def run(args: argparse.Namespace) -> None:
             pairs.append(_message_pairs(read_parquet(database, [messages_file]), scratch, filters, report))
         if ready.added:
             pairs.append(_ready_pairs(read_parquet(database, [ready_file]), scratch, filters, report))
-        write_pairs(pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0], folder, scratch, args, report)
+        try:
+            write_pairs(pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0], folder, scratch, args, report)
+        finally:  # also if the rules left no pair
+            _warn_of_losses(report, filters)
     push(args)
+
+
+def _warn_of_losses(report: Report, filters: Filters) -> None:
+    """Print a line for each kind of text of which the rules removed more than a third."""
+    counts = {"turns": report.get("turns"), "pairs": report.get("pairs read")}
+    for texts, removed in counts.items():
+        if removed and (warning := loss_warning(removed, texts, filters)):
+            print(warning, file=sys.stderr)
 
 
 def _store_items(log: ChatLog, filters: Filters, messages: BatchWriter, ready: BatchWriter) -> None:

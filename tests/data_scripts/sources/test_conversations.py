@@ -74,7 +74,7 @@ def test_a_pair_without_a_thread_is_assigned_one_by_its_texts(tmp_path):
     assert threads[LONG] == threads["no"] != threads["so"] == "7"
 
 
-def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
+def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path, capsys):
     tsv = write_tsv(
         tmp_path / "chat.tsv",
         "input\tresponse",
@@ -84,7 +84,7 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
         "how are you\t1234567",
         "https it is\t@you",
     )
-    assert run(tsv, "--output", tmp_path / "out") == 0
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper") == 0
     counts = report(tmp_path / "out")
     assert {name: number for name, number in counts["pairs read"].items() if number} == {
         "input: deleted or empty": 1,
@@ -93,6 +93,17 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
         "kept": 2,
     }
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+    assert "warning: the rules removed 3 of 5 pairs (60%), most of them (1) by " in capsys.readouterr().err
+    assert run(tsv, "--output", tmp_path / "chat") == 0  # by default, the rules for chats
+    assert report(tmp_path / "chat")["pairs read"]["kept"] == 4
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_warning_names_the_rule_that_left_no_pair(tmp_path, capsys):
+    tsv = write_tsv(tmp_path / "chat.tsv", "thread\tspeaker\ttext", "1\tAnn\t12", "1\tBen\t34")
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper") == 2
+    errors = capsys.readouterr().err
+    assert "warning: the rules removed 2 of 2 turns (100%)" in errors and "--filters chat keeps more" in errors
 
 
 def test_without_filters_only_deleted_and_empty_texts_are_removed(tmp_path):
@@ -141,7 +152,7 @@ def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
 
 def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
     path = data_dir / "conversations" / "pairs" / "reddit_pushshift_2005_12_to_2006_03.tsv.xz"
-    assert run(path, "--output", tmp_path / "out") == 0
+    assert run(path, "--output", tmp_path / "out", "--filters", "paper") == 0
     counts = report(tmp_path / "out")
     assert sum(counts["pairs read"].values()) == 9_147
     assert counts["pairs read"]["kept"] == 4_372
@@ -169,7 +180,7 @@ def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
         ("3", "2", "Dan", "an id seen before"),
     ]
     table = write_tsv(tmp_path / "forum.tsv", "id\tparent\tspeaker\ttext", *map("\t".join, rows))
-    assert run(table, "--output", tmp_path / "out") == 0
+    assert run(table, "--output", tmp_path / "out", "--filters", "paper") == 0
     assert pairs_of(tmp_path / "out") == {("who is there", "only me"), ("who is there", "nobody at all")}
     assert {row["thread"] for row in read(tmp_path / "out")} == {"forum/1"}
     counts = report(tmp_path / "out")
@@ -188,7 +199,7 @@ def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(t
     said = [
         ("Ann", "well"),
         ("Ben", "so it is"),
-        ("Ben", "a" * 341),
+        ("Ben", "a" * 1_991),
         ("Ann", "and 1"),
         ("Ann", "more thing to say"),
         ("Ben", "yes"),
@@ -200,7 +211,7 @@ def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(t
     assert read(tmp_path / "out") == [
         {"input": "and 1 more thing to say", "response": "yes", "thread": "t", "source": "chat"}
     ]
-    assert report(tmp_path / "out")["turns"]["350 characters or more"] == 1  # 8 + 1 + 341
+    assert report(tmp_path / "out")["turns"]["2,000 characters or more"] == 1  # 8 + 1 + 1,991
 
 
 def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
@@ -325,7 +336,7 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
             lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]),
             "the archive is truncated",
         ),
-        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t2"), "no pair is left to write"),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pair is left to write"),
     ],
 )
 def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
