@@ -63,8 +63,8 @@ def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper"
         help=f"chat: remove deleted and empty texts, and texts of {MAX_CHARACTERS['chat']:,} characters or more; "
         f"paper: the rules of Yang et al. (2018) for Reddit, which also remove texts of {MAX_CHARACTERS['paper']} "
         f"characters or more, of {MIN_LETTERS_PERCENT} %% letters or fewer, that start with "
-        f'{", ".join(LINK_PREFIXES)}, or whose author\'s name contains "bot"; none: only remove deleted and empty texts '
-        "(default: %(default)s)",
+        f'{", ".join(LINK_PREFIXES)}, or whose author\'s name contains "bot"; none: only remove deleted and empty '
+        "texts (default: %(default)s)",
     )
     group.add_argument(
         "--markdown", action="store_true", help="replace Markdown links by their labels and remove quoted lines"

@@ -1,9 +1,10 @@
 """Turn chat logs (tables, or exports of chat programs) into a filtered dataset of pairs with splits.
 
-A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG, OWNER/NAME@REVISION), all splits of which are read,
-without a copy on the disk. Its columns (in JSON, the fields of the first record) determine which of three shapes it
-has; --columns tells which column has which role if the names differ:
+A table is CSV (.csv or .txt, with commas, semicolons, tabs or pipes), TSV (tabs, no quoting), JSON lines, a JSON array
+or Parquet; text may be compressed (.xz, .gz, .bz2, .zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG,
+OWNER/NAME@REVISION), all splits of which are read, without a copy on the disk. Its columns (in JSON, the fields of the
+first record) determine which of four shapes it has; --columns tells which column has which role. Without --columns,
+roles that no column is named after are guessed; the command inspect shows what is guessed:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
@@ -12,11 +13,16 @@ has; --columns tells which column has which role if the names differ:
       python -m data_scripts conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
   threads in order    thread, text
       python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
+  one chat            text, speaker, time
+      python -m data_scripts conversations chat.csv --gap 2h -o data/chat
 
 The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
-messages of a thread are in the order of the file. These exports are recognized: ChatGPT-style messages and
-ShareGPT-style conversations (JSON lines, Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or
-folder), DiscordChatExporter's JSON, ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
+detected and reported; if no date shows that order, the file is refused until --date_order states it.
+
+These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, a Slack export
+(its .zip or folder), DiscordChatExporter's JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and
+ShareGPT-style conversations (JSON lines, Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
 In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
 of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
@@ -51,10 +57,12 @@ from data_scripts.clean.measures import measure, measure_language
 from data_scripts.errors import InputError
 from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
+from data_scripts.read.dates import ORDERS
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.messages import ChatLog, Pair
 from data_scripts.read.rows import HUB_HELP
 from data_scripts.read.tables import COLUMN_NAMES
+from data_scripts.read.transcoding import check_encoding
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import add_output_arguments, check_output
@@ -83,14 +91,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"columns of a table whose names differ from their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may "
-        "be a path, such as author.name (default: the columns that are named after their roles)",
+        help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
+        "author.name (default: the columns that are named after their roles; other roles are guessed from names and "
+        "values, and printed)",
     )
     group.add_argument(
         "--gap",
         metavar="TIME",
         help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
-        "for channels (default: 1h in channels of Slack and Discord, outside their threads; no limit in tables)",
+        "for channels (default: no limit in the threads of tables; 1h in chats and channels, and in tables without "
+        "threads)",
+    )
+    group.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="encoding of all text files, such as cp1252 (default: detected in each file)",
+    )
+    group.add_argument(
+        "--date_order",
+        choices=tuple(ORDERS),
+        help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
+        "(default: detected in each file)",
     )
     add_filter_arguments(parser, default="chat")
     add_memory_argument(parser.add_argument_group("engine"))
@@ -144,11 +165,12 @@ def run(args: argparse.Namespace) -> None:
     from data_scripts.write.pairs import push, write_pairs
 
     filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
+    encoding = check_encoding("--encoding", args.encoding) if args.encoding else None
     check_output(args)
     names = _source_names(args.files)
     for path in args.files:
         check_log(path)
-    broken, left_out = BrokenLines(), Counter[str]()
+    broken, left_out, detected = BrokenLines(), Counter[str](), {}
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
         messages_file, ready_file = scratch / "messages.parquet", scratch / "ready.parquet"
         with (
@@ -156,16 +178,20 @@ def run(args: argparse.Namespace) -> None:
             parquet_writer(ready_file, READY_PAIR_SCHEMA) as ready,
         ):
             for path, name in zip(args.files, names, strict=True):
-                log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
+                log = ChatLog(path, name, columns, gap, BrokenLines(), left_out, encoding, args.date_order)
                 _store_items(log, filters, messages, ready)
                 broken.join(log.broken)
+                if log.detected:
+                    detected[name] = "; ".join(f"{what}: {value}" for what, value in log.detected.items())
         if filters.bots and not messages.added:
             raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
         settings = {"split": args.split, **filter_settings(filters)}
-        settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
+        options = ("gap", "columns", "encoding", "date_order")
+        settings |= {name: getattr(args, name) for name in options if getattr(args, name)}
         report = start_report(
             "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
         )
+        report["detected"] = detected
         report["messages left out"] = dict(left_out)
         pairs = []
         if messages.added or not ready.added:

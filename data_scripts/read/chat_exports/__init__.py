@@ -20,12 +20,10 @@ class PathExport:
 
     Attributes:
         recognizes: whether a path is such an export.
-        check: raises InputError for a path that is recognized but cannot be read.
         read: reads the messages of the export.
     """
 
     recognizes: Callable[[Path], bool]
-    check: Callable[[Path], None]
     read: Callable[[ChatLog], Items]
 
 
@@ -36,8 +34,9 @@ class RecordExport:
     Attributes:
         fields: the fields of the first record that identify the format.
         read: reads the messages of the records.
-        streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory. Its
-            elements are read as they are needed, provided that the other fields come before it.
+        streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory (`a.b`: the
+            list b in the object a). Its elements are read as they are needed, provided that the other fields come
+            before it.
         has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
     """
 
@@ -67,10 +66,10 @@ def record_export(fields: set[str]) -> RecordExport | None:
     return max(matching, key=lambda export: len(export.fields), default=None)
 
 
-def streamed_lists() -> dict[str, frozenset[str]]:
-    """List -> the fields before it, of the formats whose file is one object with a long list."""
-    return {
-        export.streamed: frozenset(export.fields) - {export.streamed}
+def streamed_lists() -> list[tuple[str, frozenset[str]]]:
+    """(List, the fields before it) of the formats whose file is one object with a long list."""
+    return [
+        (export.streamed, frozenset(export.fields) - {export.streamed})
         for export in _exports()
         if isinstance(export, RecordExport) and export.streamed
-    }
+    ]

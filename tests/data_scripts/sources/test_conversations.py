@@ -122,7 +122,7 @@ def test_entities_are_unescaped(tmp_path):
 
 def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(tmp_path, capsys):
     tsv = tmp_path / "chat.tsv"
-    tsv.write_bytes(b"input\tresponse\nhow are you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
+    tsv.write_bytes(b"input\tresponse\nh\xc3\xa9 you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
     assert run(tsv, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     assert f"{tsv.name}:3: wrong number of fields (expected 2, found 1)" in printed
@@ -318,8 +318,8 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
     ("make", "message"),
     [
         (
-            lambda at: write_tsv(at / "c.tsv", "question\tanswer"),
-            "c.tsv:1: the columns are question, answer; expected",
+            lambda at: write_tsv(at / "c.tsv", "left\tright"),
+            "c.tsv:1: the columns are left, right; expected",
         ),
         (lambda at: parquet(at / "c.parquet", question=["a"]), "c.parquet: the columns are question; expected"),
         (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: contains no message and no pair"),
@@ -328,10 +328,11 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
         (
             lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"),
-            "c.tsv:1: the names of the columns are not UTF-8 (byte 0xfc at 4)",
+            "c.tsv:1: the columns are inpüt, response; expected",
         ),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
-        (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: unknown kind of file"),
+        (lambda at: raw(at / "c.pdf", b"input,response\n"), "c.pdf: unknown kind of file"),
+        (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: contains no message and no pair"),
         (
             lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]),
             "the archive is truncated",
