@@ -50,6 +50,7 @@ def read_log(log: ChatLog) -> Items:
         refuse_options(
             {"--columns": log.columns}, f"{log.path} is an export with fixed columns; read it without this option"
         )
+        log.detected["format"] = export.name
         yield from export.read(log)
         return
     open_records = record_opener(log)
@@ -62,6 +63,7 @@ def read_log(log: ChatLog) -> Items:
         refuse_options(
             {"--gap": log.gap is not None}, f"no pause ends a conversation in the format of {log.path}; leave it out"
         )
+    log.detected["format"] = records_format.name
     yield from records_format.read(log, records)
 
 

@@ -1,7 +1,7 @@
 """The messages and ready pairs of chat logs, and functions that read the fields of their records."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -73,6 +73,10 @@ class ChatLog:
             self.detected["delimiter"] = DELIMITERS[layout.delimiter]
         return layout
 
+    def describe(self) -> str:
+        """What was detected, in a line."""
+        return "; ".join(f"{name}: {value}" for name, value in self.detected.items())
+
     def note_dates(self, dates: Dates) -> None:
         """Note how dates were read, if they are neither seconds nor ISO 8601."""
         if dates.readings:
@@ -84,7 +88,7 @@ class ChatLog:
         self.left_out[kind if kind in self.left_out or len(self.left_out) < MAX_KINDS else OTHER_KIND] += 1
 
 
-Items = Iterator[tuple[str, Message | Pair]]  # each with its location, as in file:line
+Items = Generator[tuple[str, Message | Pair], None, None]  # each with its location, as in file:line
 
 
 def required_text(values: Record, name: str) -> str:

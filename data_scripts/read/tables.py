@@ -41,32 +41,38 @@ def read_table(log: ChatLog, records: Records, reopen: Callable[[], Records]) ->
         InputError: the columns have none of the shapes, a column that the user named does not exist, or the order of
             day and month in dates is not clear.
     """
-    names = _find_columns(log, records, reopen)
+    names = find_columns(log, records, reopen)
     convert, dates = _row_converter(log, records, names), None
     if "time" in names:
         stamps = (look_up(record, names["time"]) for _, record in reopen().rows({*_paths(names["time"])}))
         dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     unseen = set(log.columns)
     columns_needed = {part for name in names.values() for part in _paths(name)}
-    for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
-        values = {role: look_up(record, name) for role, name in names.items()}
-        unseen -= {role for role in unseen if values[role] is not None}
-        try:
-            if dates:
-                values["time"] = dates.seconds(values["time"])
-            yield location, convert(log, values, number)
-        except BrokenLineError as error:
-            log.broken.add(error.args[0], location, error.args[1])
-    if dates:
-        log.note_dates(dates)
+    try:
+        for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
+            values = {role: look_up(record, name) for role, name in names.items()}
+            unseen -= {role for role in unseen if values[role] is not None}
+            try:
+                if dates:
+                    values["time"] = dates.seconds(values["time"])
+                yield location, convert(log, values, number)
+            except BrokenLineError as error:
+                log.broken.add(error.args[0], location, error.args[1])
+    finally:  # also if only the first messages are read
+        if dates:
+            log.note_dates(dates)
     if unseen:
         raise _unknown_columns(log, records, unseen)
 
 
-def _find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) -> dict[str, str]:
-    """Role -> column, of the roles that the table has.
+def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) -> dict[str, str]:
+    """Role -> column, of the roles that the table has; `SHAPES` lists which roles belong together.
 
-    Columns that are named after their roles are used. If the user named none, the roles of others are guessed.
+    Columns that are named after their roles are used. If the user named none, the roles of others are guessed, and
+    noted as detected. The arguments are those of `read_table`.
+
+    Raises:
+        InputError: a column that the user named does not exist, or several may have a role that is needed.
     """
     available = set(records.columns)
     if records.complete:

@@ -39,6 +39,9 @@ import argparse
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,7 +62,7 @@ from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
 from data_scripts.read.dates import ORDERS
 from data_scripts.read.files import UNPACK, BrokenLines
-from data_scripts.read.messages import ChatLog, Pair
+from data_scripts.read.messages import ChatLog, Message, Pair
 from data_scripts.read.rows import HUB_HELP
 from data_scripts.read.tables import COLUMN_NAMES
 from data_scripts.read.transcoding import check_encoding
@@ -72,12 +75,23 @@ from data_scripts.write.report import Report, start_report
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
+    from data_scripts.join.engines import Database
+
 COMMANDS = ("conversations",)
+MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
+    add_log_arguments(parser)
+    add_filter_arguments(parser, default="chat")
+    add_memory_argument(parser.add_argument_group("engine"))
+    add_output_arguments(parser)
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that reads chat logs; `open_logs` uses them."""
     group = parser.add_argument_group("input")
     group.add_argument(
         "files",
@@ -113,9 +127,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
         "(default: detected in each file)",
     )
-    add_filter_arguments(parser, default="chat")
-    add_memory_argument(parser.add_argument_group("engine"))
-    add_output_arguments(parser)
 
 
 def _parse_columns(given: list[str]) -> dict[str, str]:
@@ -158,48 +169,49 @@ def _source_names(files: list[Path]) -> list[str]:
     return names
 
 
+def open_logs(args: argparse.Namespace) -> list[ChatLog]:
+    """The logs that the options of `add_log_arguments` name, which are not read yet; they count together.
+
+    Raises:
+        InputError: an option is invalid, or a file cannot be read.
+    """
+    columns, gap = _parse_columns(args.columns), _parse_gap(args.gap)
+    encoding = check_encoding("--encoding", args.encoding) if args.encoding else None
+    names, left_out = _source_names(args.files), Counter[str]()
+    for path in args.files:
+        check_log(path)
+    return [
+        ChatLog(path, name, columns, gap, BrokenLines(), left_out, encoding, args.date_order)
+        for path, name in zip(args.files, names, strict=True)
+    ]
+
+
 def run(args: argparse.Namespace) -> None:
     """Read the logs, join their messages to turns and pairs, filter, split and write."""
     # Imported here, so that --help does not wait for them.
-    from data_scripts.join.engines import connect, read_parquet
+    from data_scripts.join.engines import connect
     from data_scripts.write.pairs import push, write_pairs
 
-    filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
-    encoding = check_encoding("--encoding", args.encoding) if args.encoding else None
+    filters, logs = read_filters(args), open_logs(args)
     check_output(args)
-    names = _source_names(args.files)
-    for path in args.files:
-        check_log(path)
-    broken, left_out, detected = BrokenLines(), Counter[str](), {}
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
-        messages_file, ready_file = scratch / "messages.parquet", scratch / "ready.parquet"
-        with (
-            parquet_writer(messages_file, MESSAGE_SCHEMA) as messages,
-            parquet_writer(ready_file, READY_PAIR_SCHEMA) as ready,
-        ):
-            for path, name in zip(args.files, names, strict=True):
-                log = ChatLog(path, name, columns, gap, BrokenLines(), left_out, encoding, args.date_order)
-                _store_items(log, filters, messages, ready)
-                broken.join(log.broken)
-                if log.detected:
-                    detected[name] = "; ".join(f"{what}: {value}" for what, value in log.detected.items())
-        if filters.bots and not messages.added:
+        stored = store_logs(logs, filters, scratch)
+        if filters.bots and not stored[0]:
             raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
+        broken = BrokenLines()
+        for log in logs:
+            broken.join(log.broken)
         settings = {"split": args.split, **filter_settings(filters)}
         options = ("gap", "columns", "encoding", "date_order")
         settings |= {name: getattr(args, name) for name in options if getattr(args, name)}
         report = start_report(
             "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
         )
-        report["detected"] = detected
-        report["messages left out"] = dict(left_out)
-        pairs = []
-        if messages.added or not ready.added:
-            pairs.append(_message_pairs(read_parquet(database, [messages_file]), scratch, filters, report))
-        if ready.added:
-            pairs.append(_ready_pairs(read_parquet(database, [ready_file]), scratch, filters, report))
+        report["detected"] = {log.name: log.describe() for log in logs if log.detected}
+        report["messages left out"] = dict(logs[0].left_out)
+        pairs = join_logs(stored, database, scratch, filters, report)
         try:
-            write_pairs(pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0], folder, scratch, args, report)
+            write_pairs(pairs, folder, scratch, args, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
     push(args)
@@ -213,10 +225,53 @@ def _warn_of_losses(report: Report, filters: Filters) -> None:
             print(warning, file=sys.stderr)
 
 
-def _store_items(log: ChatLog, filters: Filters, messages: BatchWriter, ready: BatchWriter) -> None:
-    """Read a log, and write its messages and ready pairs with their measures."""
+def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: int | None = None) -> tuple[int, int]:
+    """Read logs, and write their messages and ready pairs with their measures to `scratch`, for `join_logs`.
+
+    Args:
+        logs: the logs.
+        filters: the rules, for the measures that they need.
+        scratch: a folder for temporary files.
+        most: of the messages and pairs of a log, only so many are read (default: all).
+
+    Returns:
+        How many messages and how many ready pairs there are.
+
+    Raises:
+        InputError: a log cannot be read, or contains neither.
+    """
+    with (
+        parquet_writer(scratch / MESSAGES_FILE, MESSAGE_SCHEMA) as messages,
+        parquet_writer(scratch / READY_FILE, READY_PAIR_SCHEMA) as ready,
+    ):
+        for log in logs:
+            with closing(read_log(log)) as items:
+                _store_items(log, islice(items, most), filters, messages, ready)
+    return messages.added, ready.added
+
+
+def join_logs(stored: tuple[int, int], database: Database, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+    """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`."""
+    from data_scripts.join.engines import read_parquet
+
+    messages, ready = stored
+    pairs = []
+    if messages or not ready:
+        pairs.append(_message_pairs(read_parquet(database, [scratch / MESSAGES_FILE]), scratch, filters, report))
+    if ready:
+        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report))
+    return pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0]
+
+
+def _store_items(
+    log: ChatLog,
+    items: Iterable[tuple[str, Message | Pair]],
+    filters: Filters,
+    messages: BatchWriter,
+    ready: BatchWriter,
+) -> None:
     before = messages.added + ready.added + log.left_out.total()
-    for location, item in read_log(log):
+    for location, item in items:
         try:
             "".join(value for value in item if isinstance(value, str)).encode()
         except UnicodeEncodeError:

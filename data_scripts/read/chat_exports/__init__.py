@@ -19,10 +19,12 @@ class PathExport:
     """A format that is recognized by its path, such as a folder or a .zip.
 
     Attributes:
+        name: of the format, for people.
         recognizes: whether a path is such an export.
         read: reads the messages of the export.
     """
 
+    name: str
     recognizes: Callable[[Path], bool]
     read: Callable[[ChatLog], Items]
 
@@ -32,6 +34,7 @@ class RecordExport:
     """A format whose files hold JSON records, or rows of Parquet, with certain fields.
 
     Attributes:
+        name: of the format, for people.
         fields: the fields of the first record that identify the format.
         read: reads the messages of the records.
         streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory (`a.b`: the
@@ -40,6 +43,7 @@ class RecordExport:
         has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
     """
 
+    name: str
     fields: tuple[str, ...]
     read: Callable[[ChatLog, Records], Items]
     streamed: str | None = None

@@ -141,4 +141,4 @@ def _parse_message(
     )
 
 
-EXPORTS = (PathExport(_recognizes, _read),)
+EXPORTS = (PathExport("Slack", _recognizes, _read),)

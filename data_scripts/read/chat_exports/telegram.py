@@ -40,7 +40,6 @@ def _read_all(log: ChatLog, records: Records) -> Items:
 
 
 def _read_chat(log: ChatLog, chat: Any, location: str) -> Items:
-    log.detected["format"] = "Telegram"
     try:
         messages = chat.get("messages") if isinstance(chat, dict) else None
         if not isinstance(messages, Iterable) or isinstance(messages, str):
@@ -94,7 +93,7 @@ def _parse_message(log: ChatLog, message: Record, thread: str, text: str) -> Mes
 
 
 EXPORTS = (
-    RecordExport(FIELDS, _read_chats, streamed="messages", has_pauses=True),
-    RecordExport(("about", ALL_CHATS), _read_all, streamed=ALL_CHATS, has_pauses=True),
-    RecordExport(("about", "chats"), _read_all, has_pauses=True),
+    RecordExport("Telegram", FIELDS, _read_chats, streamed="messages", has_pauses=True),
+    RecordExport("Telegram", ("about", ALL_CHATS), _read_all, streamed=ALL_CHATS, has_pauses=True),
+    RecordExport("Telegram", ("about", "chats"), _read_all, has_pauses=True),
 )

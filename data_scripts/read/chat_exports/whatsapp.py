@@ -97,18 +97,17 @@ def _read(log: ChatLog) -> Items:
     headers = (_parse_header(line.decode(UTF8, "replace").strip("\r")) for _, line in _lines(log, encoding))
     stamps = (header[0][0] for header in headers if header)
     dates = Dates(find_order(stamps, log.date_order, str(log.path)))
-    log.detected["format"] = "WhatsApp"
-    number = 0
-    for location, date, lines in _messages(log, encoding):
-        number += 1
-        try:
-            message = _parse_message(log, dates, number, date, "\n".join(lines))
-        except BrokenLineError as error:
-            log.broken.add(error.args[0], location, error.args[1])
-            continue
-        if message:
-            yield location, message
-    log.note_dates(dates)
+    try:
+        for number, (location, date, lines) in enumerate(_messages(log, encoding), start=1):
+            try:
+                message = _parse_message(log, dates, number, date, "\n".join(lines))
+            except BrokenLineError as error:
+                log.broken.add(error.args[0], location, error.args[1])
+                continue
+            if message:
+                yield location, message
+    finally:  # also if only the first messages are read
+        log.note_dates(dates)
 
 
 def _messages(log: ChatLog, encoding: str) -> Iterator[tuple[str, re.Match[str], list[str]]]:
@@ -156,4 +155,4 @@ def _parse_message(log: ChatLog, dates: Dates, number: int, date: re.Match[str],
     return Message(f"message {number}", None, log.name, sender or None, time, text, log.name, gap)
 
 
-EXPORTS = (PathExport(_recognizes, _read),)
+EXPORTS = (PathExport("WhatsApp", _recognizes, _read),)
