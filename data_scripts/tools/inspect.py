@@ -32,7 +32,7 @@ from data_scripts.write.report import Report, format_table
 COMMANDS = ("inspect",)
 MESSAGES = 2_000  # that are read of each log
 PAIRS, EXAMPLES = 3, 3  # that are shown
-NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 60, 100  # characters
+NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -75,17 +75,27 @@ def _show_columns(log: ChatLog) -> None:
     print(f"  {'column':{NAME_WIDTH}}  {'role':12}  examples")
     for name in columns:
         print(
-            f"  {one_line(name, NAME_WIDTH):{NAME_WIDTH}}  {roles.get(name, ''):12}  {_examples(rows, name)}".rstrip()
+            f"  {_truncate(name, NAME_WIDTH):{NAME_WIDTH}}  {roles.get(name, ''):12}  {_examples(rows, name)}".rstrip()
         )
     if problem:
         raise problem
 
 
 def _examples(rows: list[Record], name: str) -> str:
+    """The first different values of a column, as many as fit into a line."""
     values = dict.fromkeys(str(value) for row in rows if (value := look_up(row, name)) not in (None, ""))
-    return one_line(
-        " | ".join(one_line(value, EXAMPLE_WIDTH // 2) for value in islice(values, EXAMPLES)), EXAMPLE_WIDTH
-    )
+    line = ""
+    for value in islice(values, EXAMPLES):
+        longer = f"{line} | {_truncate(value, EXAMPLE_WIDTH)}" if line else _truncate(value, EXAMPLE_WIDTH)
+        if len(longer) > EXAMPLE_WIDTH:
+            break
+        line = longer
+    return line
+
+
+def _truncate(text: str, width: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
 
 
 def _show_pairs(log: ChatLog) -> None:
@@ -112,7 +122,7 @@ def _show_pairs(log: ChatLog) -> None:
     if not pairs:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
-        print(f"  {one_line(pair['input'], TEXT_WIDTH)}\n    -> {one_line(pair['response'], TEXT_WIDTH)}")
+        print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
 
 
 def _next_command(log: ChatLog, args: argparse.Namespace) -> str:

@@ -112,3 +112,20 @@ def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments):
     table(Path("a.csv"), *ROWS)
     assert run(*arguments) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_long_names_examples_and_texts_are_truncated(tmp_path, capsys):
+    row = {"input": "a" * 200, "response": "b", "n" * 30: "x" * 80}
+    path = tmp_path / "c.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert run(path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == f"  {'n' * 23}…  {'':12}  {'x' * 74}…"
+    assert lines[6:9] == ["1 ready pairs give 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
+
+
+def test_the_shipped_chats_are_read_without_options(capsys):
+    assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
+    output = capsys.readouterr().out
+    assert "580 messages give 403 pairs" in output and "dates: DMY" in output
+    assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
