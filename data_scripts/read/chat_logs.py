@@ -16,10 +16,14 @@ from data_scripts.read.records import DELIMITED, FORMS, Records, check_records, 
 from data_scripts.read.rows import hub_records
 from data_scripts.read.tables import read_table
 
+_SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
+_PAGE = "a page; export the chat as JSON or text instead, and name that file"
+_REMEDIES = {".xlsx": _SPREADSHEET, ".xls": _SPREADSHEET, ".ods": _SPREADSHEET, ".html": _PAGE, ".htm": _PAGE}
+
 
 def is_on_hub(path: Path) -> bool:
     """Whether a log is a dataset on the Hub, and not a file or a folder."""
-    return is_hub_name(str(path), (*FORMS, ".tar", ".zip", *UNPACK))
+    return is_hub_name(str(path), (*FORMS, ".tar", ".zip", *UNPACK, *_REMEDIES))
 
 
 def check_log(path: Path) -> None:
@@ -35,6 +39,8 @@ def check_log(path: Path) -> None:
             f"{path}: neither a Slack export, which contains users.json or channels.json, nor WhatsApp's .zip, which "
             "contains one .txt; name the files in it instead"
         )
+    if remedy := _REMEDIES.get(path.suffix.lower()):
+        raise InputError(f"{path}: {remedy}")
     check_records(path)
 
 

@@ -9,7 +9,7 @@ from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
-from data_scripts.read.records import Record, Records
+from data_scripts.read.records import Record, Records, form_of
 from data_scripts.read.roles import SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
@@ -136,10 +136,12 @@ def _row_converter(
         return _to_turn
     if names.keys() >= {"text", "speaker", "time"}:
         return _to_message
+    whatsapp = "neither an export of WhatsApp, with lines such as '31/03/2026, 18:05 - Ann: Hello', nor a table: "
     raise InputError(
-        f"{records.location}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
-        "text, id and parent (reply links), text and thread (threads in order) or text, speaker and time; name columns "
-        f"with other names with --columns, as in text=body; {_inspect(log)}"
+        f"{records.location}: {whatsapp if form_of(log.path) == '.txt' else ''}the columns are "
+        f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
+        "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
+        f"--columns, as in text=body; {_inspect(log)}"
     )
 
 

@@ -25,7 +25,6 @@ from data_scripts.read.records import FORMS, form_of, member_lines
 HEAD_BYTES = 4_096  # in which the first message begins
 MAX_LINES = 10_000  # of a message
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
-EXAMPLE = "31/03/2026, 18:05 - Ann: Hello"
 _HEADER = re.compile(
     rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|(?P<android>\d[^:]{{5,25}}:.{{2,12}}?)\s[-–])\s(?P<rest>.*)", re.S
 )
