@@ -9,7 +9,7 @@ from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
-from data_scripts.read.records import Record, Records, form_of
+from data_scripts.read.records import DELIMITED, Record, Records, form_of
 from data_scripts.read.roles import SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
@@ -137,11 +137,12 @@ def _row_converter(
     if names.keys() >= {"text", "speaker", "time"}:
         return _to_message
     whatsapp = "neither an export of WhatsApp, with lines such as '31/03/2026, 18:05 - Ann: Hello', nor a table: "
+    header = "; if the first line is a message, add a line with the names of the columns before it"
     raise InputError(
         f"{records.location}: {whatsapp if form_of(log.path) == '.txt' else ''}the columns are "
         f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
         "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
-        f"--columns, as in text=body; {_inspect(log)}"
+        f"--columns, as in text=body; {_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
     )
 
 
@@ -159,8 +160,8 @@ def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
 
 def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
     return Message(
-        id=required_label(values, "id"),
-        parent=label(values, "parent"),
+        id=required_label(values, "id").removesuffix(".0"),  # pandas writes 12 as 12.0 if other values are missing
+        parent=label(values, "parent").removesuffix(".0"),
         thread=label(values, "thread") or None,
         speaker=_speaker(values),
         time=None,

@@ -57,6 +57,7 @@ from data_scripts.clean.filters import (
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_language
+from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError
 from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
@@ -285,7 +286,10 @@ def _store_items(
             row = (*item._replace(text=text), messages.added, *message_measures)
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
-        raise InputError("; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1]]))
+        expected = f"`{PROGRAM} conversations --help` lists the formats"
+        raise InputError(
+            "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
+        )
 
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:

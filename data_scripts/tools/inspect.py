@@ -116,13 +116,19 @@ def _show_pairs(log: ChatLog) -> None:
     if log.broken.counts:
         print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
     first = "the first " if sum(stored) == MESSAGES else ""
-    read = f"{stored[0]:,} messages" if stored[0] else f"{stored[1]:,} ready pairs"
-    given = "1 pair" if len(pairs) == 1 else f"{len(pairs):,} pairs"
-    print(f"\n{first}{read} give {given}" + (", such as" if pairs else "; their texts are left out:"))
+    read = _number(stored[0], "message") if stored[0] else _number(stored[1], "ready pair")
+    print(
+        f"\n{first}{read} gave {_number(len(pairs), 'pair')}"
+        + (", such as" if pairs else "; their texts are left out:")
+    )
     if not pairs:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
 def _next_command(log: ChatLog, args: argparse.Namespace) -> str:

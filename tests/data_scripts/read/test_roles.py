@@ -107,6 +107,9 @@ def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
         read(tmp_path / "c.jsonl", {"thread": 1, "body": "a", "message": "b"})
     with pytest.raises(InputError, match=r"the columns are a, b; expected .* as in text=body" + inspect):
         read(tmp_path / "c.jsonl", {"a": 1, "b": 2})
+    (tmp_path / "c.csv").write_text("1,Ann,Hello\n1,Ben,Hi\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a line with the"):
+        list(read_log(ChatLog(tmp_path / "c.csv", "c", {}, None, BrokenLines(), Counter())))
 
 
 def test_dates_whose_order_no_row_shows_are_refused(tmp_path):

@@ -347,3 +347,33 @@ def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, c
     assert len(errors) == 1
     assert message in errors[0]
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
+
+
+def test_what_was_detected_is_reported_and_masked(tmp_path, capsys):
+    rows = ["Ticket #;From;Sent at;Message", "7;Ann;13/03/2026 09:00;Wo?", "7;Jürgen;13/03/2026 09:01;Hier"]
+    chat = raw(tmp_path / "jane@example.org.csv", "\n".join(rows).encode("cp1252"))
+    assert run(chat, "-o", tmp_path / "out") == 0
+    columns = "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'"
+    detected = f"encoding: cp1252; delimiter: semicolon; {columns}; dates: DMY"
+    assert report(tmp_path / "out")["detected"] == {"jane@example.org": detected}
+    assert detected in capsys.readouterr().out
+    assert run(chat, "-o", tmp_path / "masked", "--mask") == 0
+    assert report(tmp_path / "masked")["detected"] == {"file 1": detected}
+    assert "jane" not in (tmp_path / "masked" / "README.md").read_text(encoding="utf-8")
+
+
+def test_encodings_and_the_order_of_dates_may_be_stated(tmp_path, capsys):
+    rows = ["thread,speaker,time,text", "7,Ann,01/03/2026 09:00,nerede", "7,Ben,01/03/2026 09:01,geç"]
+    chat = raw(tmp_path / "c.csv", "\n".join(rows).encode("cp1254"))
+    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254") == 2
+    assert "state it with --date_order DMY or --date_order MDY" in capsys.readouterr().err
+    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254", "--date_order", "MDY") == 0
+    assert pairs_of(tmp_path / "out") == {("nerede", "geç")}
+    settings = report(tmp_path / "out")["settings"]
+    assert (settings["encoding"], settings["date_order"]) == ("cp1254", "MDY")
+
+
+def test_ids_that_pandas_wrote_as_floats_are_joined(tmp_path):
+    chat = write_tsv(tmp_path / "c.tsv", "id\tparent\ttext", "1\t\twho is there", "2\t1.0\tonly me")
+    assert run(chat, "-o", tmp_path / "out") == 0
+    assert pairs_of(tmp_path / "out") == {("who is there", "only me")}

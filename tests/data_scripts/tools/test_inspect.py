@@ -36,7 +36,7 @@ def test_columns_with_examples_and_roles_pairs_and_the_next_command_are_shown(tm
     assert "encoding: cp1252; delimiter: semicolon; columns: text=Message 'thread=Ticket #'" in lines[6]
     assert lines[6].endswith("dates: DMY")
     assert lines[8:13] == [
-        "4 messages give 2 pairs, such as",
+        "4 messages gave 2 pairs, such as",
         "  Where is my parcel, please?",
         "    -> On its way",
         "  Can I pay with €20?",
@@ -71,7 +71,7 @@ def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):
     ]
     assert run(path, *options) == 0
     output = capsys.readouterr().out
-    assert "2 messages give 1 pair, such as\n  hello\n    -> hi" in output and "dates: MDY" in output
+    assert "2 messages gave 1 pair, such as\n  hello\n    -> hi" in output and "dates: MDY" in output
     assert "--columns thread=a text=c time=b --gap 99d --encoding cp1252 --date_order MDY -o data/c" in output
 
 
@@ -93,16 +93,16 @@ def test_an_export_shows_its_format_and_broken_lines(tmp_path, capsys, monkeypat
     assert run(path) == 0
     output = capsys.readouterr().out
     assert "format: messages with roles" in output and "  column  " not in output
-    assert "lines left out: 1, such as" in output and "2 messages give 1 pair, such as" in output
+    assert "lines left out: 1, such as" in output and "2 messages gave 1 pair, such as" in output
     monkeypatch.setattr(inspect, "MESSAGES", 2)
     assert run(path) == 0
-    assert "the first 2 messages give 1 pair" in capsys.readouterr().out
+    assert "the first 2 messages gave 1 pair" in capsys.readouterr().out
 
 
 def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
     assert run(table(tmp_path / "c.csv", "thread,speaker,text", "1,Ann,hi", "1,Ann,ho")) == 0
     output = capsys.readouterr().out
-    assert "2 messages give 0 pairs; their texts are left out:" in output
+    assert "2 messages gave 0 pairs; their texts are left out:" in output
     assert "answer to nothing                                   1" in output
 
 
@@ -121,11 +121,11 @@ def test_long_names_examples_and_texts_are_truncated(tmp_path, capsys):
     assert run(path) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[4] == f"  {'n' * 23}…  {'':12}  {'x' * 74}…"
-    assert lines[6:9] == ["1 ready pairs give 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
+    assert lines[6:9] == ["1 ready pair gave 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
 
 
 def test_the_shipped_chats_are_read_without_options(capsys):
     assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
     output = capsys.readouterr().out
-    assert "580 messages give 403 pairs" in output and "dates: DMY" in output
+    assert "580 messages gave 403 pairs" in output and "dates: DMY" in output
     assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
