@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import ibis.expr.types as ir
 
 KEPT = "kept"
-MAX_CHARACTERS = 350  # a text of this many or more is removed
+MAX_CHARACTERS = {"paper": 350, "chat": 2_000}  # a text of this many or more is removed
 MIN_LETTERS_PERCENT = 70  # a text with this share of letters or less is removed
 LINK_PREFIXES = ("https", "/r/", "@")
 # Empty texts, and what forums write in place of deleted ones: [deleted], [removed], [ Removed by Reddit ], and so on
@@ -38,7 +38,7 @@ def is_placeholder(text: str) -> bool:
 class Filters:
     """Which rules apply; the defaults are the paper's (Yang et al., 2018, section 3)."""
 
-    paper: bool = True
+    rules: str = "paper"  # or "chat" or "none"
     min_characters: int = 0
     bots: tuple[str, ...] = ()  # lowercased names of authors
     language: str | None = None  # ISO 639-1
@@ -48,16 +48,23 @@ class Filters:
 PAPER = Filters()
 
 
-def add_filter_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that filters texts; `read_filters` turns them into `Filters`."""
-    group = parser.add_argument_group(
-        title="cleaning", description="the defaults are the paper's; both texts of a pair must pass"
-    )
+def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper") -> None:
+    """Add the options of every command that filters texts; `read_filters` turns them into `Filters`.
+
+    Args:
+        parser: the parser of the command.
+        default: the rules that apply unless the user selects others, `paper` or `chat`.
+    """
+    group = parser.add_argument_group(title="cleaning", description="both texts of a pair must pass")
     group.add_argument(
         "--filters",
-        choices=("paper", "none"),
-        default="paper",
-        help="paper: the rules of Yang et al. (2018); none: only remove deleted and empty texts (default: %(default)s)",
+        choices=("chat", "paper", "none"),
+        default=default,
+        help=f"chat: remove deleted and empty texts, and texts of {MAX_CHARACTERS['chat']:,} characters or more; "
+        f"paper: the rules of Yang et al. (2018) for Reddit, which also remove texts of {MAX_CHARACTERS['paper']} "
+        f"characters or more, of {MIN_LETTERS_PERCENT} %% letters or fewer, that start with "
+        f'{", ".join(LINK_PREFIXES)}, or whose author\'s name contains "bot"; none: only remove deleted and empty '
+        "texts (default: %(default)s)",
     )
     group.add_argument(
         "--markdown", action="store_true", help="replace Markdown links by their labels and remove quoted lines"
@@ -128,7 +135,7 @@ def read_filters(args: argparse.Namespace) -> Filters:
 
         if args.language not in languages():
             raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
-    return Filters(args.filters == "paper", args.min_characters, bots, args.language, args.markdown)
+    return Filters(args.filters, args.min_characters, bots, args.language, args.markdown)
 
 
 def phone_regions(args: argparse.Namespace) -> tuple[str, ...]:
@@ -158,7 +165,7 @@ def filter_settings(filters: Filters) -> dict[str, Any]:
         "language": filters.language,
         "markdown": "stripped" if filters.markdown else None,
     }
-    settings = {"filters": "paper" if filters.paper else "none"}
+    settings = {"filters": filters.rules}
     return settings | {name: value for name, value in given.items() if value}
 
 
@@ -182,14 +189,15 @@ def removal_rules(
     removed = {"deleted or empty": may_be_placeholder & body.re_search(PLACEHOLDER)}
     if filters.min_characters:
         removed[f"fewer than {filters.min_characters} characters"] = characters < filters.min_characters
-    if filters.paper:
-        removed[f"{MAX_CHARACTERS} characters or more"] = characters >= MAX_CHARACTERS
+    if maximum := MAX_CHARACTERS.get(filters.rules):
+        removed[f"{maximum:,} characters or more"] = characters >= maximum
+    if filters.rules == "paper":
         # With integers: 0.7 has no exact float, and a text of exactly 70 % letters must be removed.
         removed[f"{MIN_LETTERS_PERCENT} % letters or fewer"] = alphabetic * 100 <= characters * MIN_LETTERS_PERCENT
         removed["starts with " + ", ".join(LINK_PREFIXES)] = ibis.or_(
             *(body.startswith(prefix) for prefix in LINK_PREFIXES)
         )
-    if author is not None and filters.paper:
+    if author is not None and filters.rules == "paper":
         # No letter outside ASCII is lowercased to b, o or t, so the engines' lower() agree here.
         removed["author contains bot"] = author.lower().contains("bot")
     if author is not None and filters.bots:
@@ -197,6 +205,33 @@ def removal_rules(
     if language is not None and filters.language:
         removed[f"not in language {filters.language}"] = ~language.isin((filters.language, ""))
     return removed
+
+
+def loss_warning(counts: dict[str, int], texts: str, filters: Filters) -> str | None:
+    """A line about the rules if they removed more than a third of the texts: the rule that removed most, the remedy.
+
+    Args:
+        counts: rule, or `input: ` or `response: ` and rule -> texts that it removed; `KEPT` -> texts that are kept.
+        texts: what is counted, such as pairs.
+        filters: the rules that were applied.
+    """
+    total = sum(counts.values())
+    removed = total - counts[KEPT]
+    if removed * 3 <= total:
+        return None
+    rule = max((name for name in counts if name != KEPT), key=lambda name: counts[name])
+    remedies = {
+        "deleted or empty": "if another column holds the texts, name it with --columns",
+        "fewer than": "lower --min_characters to keep more",
+        "author on the list": "shorten the list of --bots to keep more",
+        "not in language": "omit --language to keep more",
+        "": f"--filters {'chat' if filters.rules == 'paper' else 'none'} keeps more",
+    }
+    remedy = next(text for start, text in remedies.items() if rule.rpartition(": ")[2].startswith(start))
+    return (
+        f"warning: the rules removed {removed:,} of {total:,} {texts} ({removed / total:.0%}), most of them "
+        f"({counts[rule]:,}) by '{rule}'; {remedy}"
+    )
 
 
 def first_rule(removed: dict[str, ir.BooleanValue]) -> ir.StringValue:

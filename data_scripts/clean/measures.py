@@ -48,8 +48,10 @@ def measure_language(text: str, characters: int, alphabetic: int, filters: Filte
     # Loading the detector's library takes a while, and only --language needs it.
     from data_scripts.clean.language import detect_language
 
-    removed = filters.paper and (characters >= MAX_CHARACTERS or alphabetic * 100 <= characters * MIN_LETTERS_PERCENT)
-    return "" if removed or is_placeholder(text) else detect_language(text)
+    maximum = MAX_CHARACTERS.get(filters.rules)
+    too_long = maximum is not None and characters >= maximum
+    no_letters = filters.rules == "paper" and alphabetic * 100 <= characters * MIN_LETTERS_PERCENT
+    return "" if too_long or no_letters or is_placeholder(text) else detect_language(text)
 
 
 def _replace_where(where: pa.BooleanArray, texts: pa.StringArray, function: Callable[[str], str]) -> pa.StringArray:

@@ -3,21 +3,27 @@
 A log is an export of a chat program, which a module in `chat_exports` recognizes, or a table, or a dataset on the Hub.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
-from data_scripts.errors import refuse_options
+from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.chat_exports import path_export, record_export, streamed_lists
-from data_scripts.read.files import UNPACK
+from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
+from data_scripts.read.layouts import is_text
 from data_scripts.read.messages import ChatLog, Items
-from data_scripts.read.records import FORMS, check_records, read_records
+from data_scripts.read.records import DELIMITED, FORMS, Records, check_records, form_of, read_records
 from data_scripts.read.rows import hub_records
 from data_scripts.read.tables import read_table
+
+_SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
+_PAGE = "a page; export the chat as JSON or text instead, and name that file"
+_REMEDIES = {".xlsx": _SPREADSHEET, ".xls": _SPREADSHEET, ".ods": _SPREADSHEET, ".html": _PAGE, ".htm": _PAGE}
 
 
 def is_on_hub(path: Path) -> bool:
     """Whether a log is a dataset on the Hub, and not a file or a folder."""
-    return is_hub_name(str(path), (*FORMS, ".tar", ".zip", *UNPACK))
+    return is_hub_name(str(path), (*FORMS, ".tar", ".zip", *UNPACK, *_REMEDIES))
 
 
 def check_log(path: Path) -> None:
@@ -26,13 +32,16 @@ def check_log(path: Path) -> None:
     Raises:
         InputError: the file is missing, empty or has an unknown suffix, or an export lacks its files.
     """
-    if is_on_hub(path):
+    if is_on_hub(path) or path_export(path):
         return
-    export = path_export(path)
-    if export:
-        export.check(path)
-    else:
-        check_records(path)
+    if path.is_dir() or path.suffix == ".zip":
+        raise InputError(
+            f"{path}: neither a Slack export, which contains users.json or channels.json, nor WhatsApp's .zip, which "
+            "contains one .txt; name the files in it instead"
+        )
+    if remedy := _REMEDIES.get(path.suffix.lower()):
+        raise InputError(f"{path}: {remedy}")
+    check_records(path)
 
 
 def read_log(log: ChatLog) -> Items:
@@ -42,21 +51,31 @@ def read_log(log: ChatLog) -> Items:
         InputError: the file cannot be read to its end, its columns are not known, or `log` has an option that this
             format does not use.
     """
-    is_dataset = is_on_hub(log.path)
-    export = None if is_dataset else path_export(log.path)
+    export = None if is_on_hub(log.path) else path_export(log.path)
     if export:
         refuse_options(
             {"--columns": log.columns}, f"{log.path} is an export with fixed columns; read it without this option"
         )
+        log.detected["format"] = export.name
         yield from export.read(log)
         return
-    records = hub_records(str(log.path)) if is_dataset else read_records(log.path, log.broken, streamed_lists())
+    open_records = record_opener(log)
+    records = open_records(log.broken)
     records_format = None if log.columns else record_export(set(records.columns))
     if not records_format:
-        yield from read_table(log, records)
+        yield from read_table(log, records, lambda: open_records(BrokenLines()))
         return
     if not records_format.has_pauses:
         refuse_options(
             {"--gap": log.gap is not None}, f"no pause ends a conversation in the format of {log.path}; leave it out"
         )
+    log.detected["format"] = records_format.name
     yield from records_format.read(log, records)
+
+
+def record_opener(log: ChatLog) -> Callable[[BrokenLines], Records]:
+    """A function that begins to read the records of a file or of a dataset on the Hub, each time it is called."""
+    if is_on_hub(log.path):
+        return lambda broken: hub_records(str(log.path))
+    layout = log.detect_layout(form_of(log.path) in DELIMITED) if is_text(log.path) else None
+    return lambda broken: read_records(log.path, broken, streamed_lists(), layout)

@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.errors import InputError, one_line
+from data_scripts.read.transcoding import Transcoder
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -74,11 +75,13 @@ def line_too_long(location: str) -> InputError:
     return InputError(f"{location}: a line of more than {limit}, which is the limit; split the line, or remove it")
 
 
-def unpacked(raw: BinaryIO, suffix: str) -> Any:
+def unpacked(raw: BinaryIO, suffix: str, encoding: str = "utf-8") -> Any:
     """The decompressed stream of a file; `suffix` says how it is compressed (if not in `UNPACK`, not at all).
 
-    Reading it raises EOFError if the file is truncated, or one of `UNREADABLE`.
+    Text in another `encoding` becomes UTF-8. Reading raises EOFError if the file is truncated, or one of `UNREADABLE`.
     """
+    if encoding != "utf-8":
+        return Transcoder(unpacked(raw, suffix), encoding)
     if suffix == ".zst":
         return zstd.ZstdFile(raw, options={zstd.DecompressionParameter.window_log_max: 31})
     openers: dict[str, Any] = {
@@ -114,7 +117,10 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
 
 
 def read_blocks(
-    path: Path, forms: tuple[str, ...], progress: Callable[[int], object] | None = None
+    path: Path,
+    forms: tuple[str, ...],
+    progress: Callable[[int], object] | None = None,
+    encoding: str = "utf-8",
 ) -> Iterator[tuple[int, int, memoryview]]:
     """Yield (number of the first line, lines, bytes of complete lines) of a text file in blocks of about `BLOCK_BYTES`.
 
@@ -123,6 +129,7 @@ def read_blocks(
     Args:
         path, forms: as for `check_file`; the last suffix says how the file is compressed.
         progress: called with the number of bytes read from the file, as they are read; by default a bar shows them.
+        encoding: of the text; the bytes of the blocks are always UTF-8.
 
     Raises:
         InputError: as for `check_file`; or the file is truncated, or not what its suffix says.
@@ -137,7 +144,7 @@ def read_blocks(
     progress, at = progress or shown.update, 0
     with path.open("rb") as raw, shown:
         try:
-            stream = unpacked(raw, suffix)
+            stream = unpacked(raw, suffix, encoding)
             while True:
                 if held > MAX_LINE_BYTES:
                     line = number + buffer.count(NEWLINE, 0, held)
@@ -180,9 +187,9 @@ def read_blocks(
             ) from error
 
 
-def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
-    """Yield (file:line, the line's bytes without the newline) of a text file; see `read_blocks`."""
-    for number, _, block in read_blocks(path, forms):
+def read_lines(path: Path, forms: tuple[str, ...], encoding: str = "utf-8") -> Iterator[tuple[str, bytes]]:
+    """Yield (file:line, the line's bytes without the newline, as UTF-8) of a text file; see `read_blocks`."""
+    for number, _, block in read_blocks(path, forms, encoding=encoding):
         yield from split_lines(path, number, block)
 
 

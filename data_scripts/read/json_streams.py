@@ -6,7 +6,7 @@ The values are parsed by Python's `json`, as those of JSON lines are: a record i
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from data_scripts.errors import InputError
@@ -28,7 +28,8 @@ def array_elements(stream: Any, location: str, key: str | None = None) -> Iterat
     Args:
         stream: a binary stream of UTF-8, without a byte order mark.
         location: begins the message if a limit is exceeded.
-        key: the field of the document, an object, that holds the array; by default, the document is the array.
+        key: the field of the document, an object, that holds the array (`a.b`: the field b of the object in a); by
+            default, the document is the array.
 
     Raises:
         NotJsonError: the document is not JSON in UTF-8.
@@ -38,22 +39,36 @@ def array_elements(stream: Any, location: str, key: str | None = None) -> Iterat
     if key is None:
         yield from reader.elements()
     else:
-        for name in reader.names():
-            elements = reader.elements()
-            if name == key:
-                yield from elements
-            for _ in elements:  # skipped one by one, because an array may be too long for memory
-                pass
+        yield from _field_elements(reader, key)
     reader.check_end()
 
 
-def object_fields(stream: Any, location: str) -> Iterator[tuple[str, Any]]:
+def _field_elements(reader: "_Reader", key: str) -> Iterator[Any]:
+    field, _, inner = key.partition(".")
+    for name in reader.names():
+        if name == field and inner:
+            yield from _field_elements(reader, inner)
+            continue
+        elements = reader.elements()
+        if name == field:
+            yield from elements
+        for _ in elements:  # skipped one by one, because an array may be too long for memory
+            pass
+
+
+def object_fields(
+    stream: Any, location: str, stops_at: Callable[[str], bool] = lambda name: False
+) -> Iterator[tuple[str, Any]]:
     """Yield the name and value of each field of an object; none if the document is another value.
 
-    Arguments and errors are those of `array_elements`.
+    The first name for which `stops_at` returns true is the last one, with None as its value, which is not read. The
+    other arguments and the errors are those of `array_elements`.
     """
     reader = _Reader(stream, location)
     for name in reader.names():
+        if stops_at(name):
+            yield name, None
+            return
         yield name, reader.value()
     reader.check_end()
 

@@ -1,16 +1,16 @@
 """The messages and ready pairs of chat logs, and functions that read the fields of their records."""
 
-import math
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from collections.abc import Generator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from data_scripts.errors import one_line
+from data_scripts.read.dates import Dates
 from data_scripts.read.files import BrokenLineError, BrokenLines
-from data_scripts.read.records import Record
+from data_scripts.read.layouts import DELIMITERS, UTF8, TextLayout, detect_layout
+from data_scripts.read.records import Record, form_of
 
 MAX_KIND, MAX_KINDS, OTHER_KIND = 80, 100, "other types"  # characters and number of the kinds of messages left out
 CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program
@@ -49,6 +49,9 @@ class ChatLog:
         gap: seconds, or None for the format's default.
         broken: lines that could not be read.
         left_out: messages that nobody wrote, such as a bot's or a notice, by kind.
+        encoding: of a text file, if the user stated it.
+        date_order: of day and month in dates of numbers (`dates.ORDERS`), if the user stated it.
+        detected: what was detected of the file and is not as expected, such as its delimiter; for the report.
     """
 
     path: Path
@@ -57,6 +60,27 @@ class ChatLog:
     gap: float | None
     broken: BrokenLines
     left_out: Counter[str]
+    encoding: str | None = None
+    date_order: str | None = None
+    detected: dict[str, str] = field(default_factory=dict)
+
+    def detect_layout(self, is_table: bool) -> TextLayout:
+        """The layout of the text file, which is also noted as detected if it is not the usual one."""
+        layout = detect_layout(self.path, is_table, self.encoding)
+        if layout.encoding != UTF8:
+            self.detected["encoding"] = layout.encoding
+        if is_table and layout.delimiter != ("\t" if form_of(self.path) == ".tsv" else ","):
+            self.detected["delimiter"] = DELIMITERS[layout.delimiter]
+        return layout
+
+    def describe(self) -> str:
+        """What was detected, in a line."""
+        return "; ".join(f"{name}: {value}" for name, value in self.detected.items())
+
+    def note_dates(self, dates: Dates) -> None:
+        """Note how dates were read, if they are neither seconds nor ISO 8601."""
+        if dates.readings:
+            self.detected["dates"] = ", ".join(sorted(dates.readings))
 
     def leave_out(self, kind: str) -> None:
         """Count a message that is left out; names of kinds come from the file, so their number is limited."""
@@ -64,7 +88,7 @@ class ChatLog:
         self.left_out[kind if kind in self.left_out or len(self.left_out) < MAX_KINDS else OTHER_KIND] += 1
 
 
-Items = Iterator[tuple[str, Message | Pair]]  # each with its location, as in file:line
+Items = Generator[tuple[str, Message | Pair], None, None]  # each with its location, as in file:line
 
 
 def required_text(values: Record, name: str) -> str:
@@ -110,23 +134,9 @@ def list_of_objects(value: Any, name: str) -> list[Record]:
 
 
 def seconds(value: Any) -> float:
-    """A number, or a time (ISO 8601; UTC if it has no zone) in seconds since 1970; raises BrokenLineError."""
-    try:
-        if isinstance(value, str):
-            value = _number_or_time(value.strip())
-        elif isinstance(value, date) and not isinstance(value, datetime):
-            value = datetime(value.year, value.month, value.day)
-        if isinstance(value, datetime):
-            value = (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-        if math.isfinite(number := float(value)):
-            return number
-    except (TypeError, ValueError, OverflowError):
-        pass
-    raise BrokenLineError("wrong time", f"expected a number or a time in ISO 8601, found {type(value).__name__}")
+    """A number, or a time of a program (ISO 8601; UTC if it has no zone), in seconds since 1970.
 
-
-def _number_or_time(text: str) -> float | datetime:
-    try:
-        return float(text)
-    except ValueError:
-        return datetime.fromisoformat(text)
+    Raises:
+        BrokenLineError: it is neither.
+    """
+    return Dates().seconds(value)

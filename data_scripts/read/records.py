@@ -10,7 +10,7 @@ import io
 import json
 import tarfile
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
@@ -36,17 +36,19 @@ from data_scripts.read.files import (
     unpacked,
 )
 from data_scripts.read.json_streams import NotJsonError, array_elements, object_fields
+from data_scripts.read.layouts import UTF8, TextLayout
 from data_scripts.read.parquet_files import UNREADABLE as UNREADABLE_PARQUET
 from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
 
 JSON_LINES = (".jsonl", ".ndjson")
-FORMS = (".tsv", ".csv", *JSON_LINES, ".json", ".parquet")
+DELIMITED = (".tsv", ".csv", ".txt")
+FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
 Rows = Iterator[tuple[str, Record]]  # (location, record)
-Streamed = Mapping[str, frozenset[str]]  # a list in a .json file that is one object -> the fields that precede it
+Streamed = Collection[tuple[str, frozenset[str]]]  # (list in a .json file that is one object, the fields before it)
 
 
 @dataclass
@@ -90,14 +92,15 @@ def check_records(path: Path) -> None:
         )
 
 
-def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = None) -> Records:
+def read_records(path: Path, broken: BrokenLines, streamed: Streamed = (), layout: TextLayout | None = None) -> Records:
     """The records of a file; lines that cannot be read are counted in `broken` and left out.
 
     Args:
         path: a file with one of the suffixes in `FORMS`, or `.tar`; text may be compressed.
         broken: counts the lines that cannot be read.
         streamed: lists whose elements are read as they are needed, if a .json file is one object with such a list
-            after the named fields.
+            after the named fields; `a.b` is the list b in the object a.
+        layout: the encoding and the delimiter of a text file; by default UTF-8 with commas, or tabs in a .tsv.
 
     Raises:
         InputError: the file cannot be read to its end, or contains no record. `rows` may raise it too.
@@ -105,24 +108,26 @@ def read_records(path: Path, broken: BrokenLines, streamed: Streamed | None = No
     form = form_of(path)
     if form == ".parquet":
         return _parquet(path, broken)
-    if form in (".tsv", ".csv"):
-        lines = _tsv_lines(path, broken) if form == ".tsv" else _csv_lines(path, broken)
+    if form in DELIMITED:
+        has_tabs = form == ".tsv" and (layout is None or layout.delimiter == "\t")  # without quoting
+        layout = layout or TextLayout()
+        lines = (_tsv_lines if has_tabs else _csv_lines)(path, broken, layout)
         location, columns = next(lines, ("", []))
         if columns:
             return Records(location, columns, True, lambda columns_needed: _name_fields(lines, columns, broken))
     else:
-        rows = _json_rows(path, broken, streamed or {})
+        rows = _json_rows(path, broken, streamed, layout.encoding if layout else UTF8)
         first = next(rows, None)
         if first:
             return Records(first[0], list(first[1]), False, lambda columns_needed: chain([first], rows))
     raise InputError("; ".join([f"{path}: contains no message and no pair", *broken.examples[:1]]))
 
 
-def _json_rows(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
+def _json_rows(path: Path, broken: BrokenLines, streamed: Streamed, encoding: str) -> Rows:
     form = form_of(path)
     if form in JSON_LINES:
-        return _json_lines(path, broken)
-    return _tar(path, broken) if form == ".tar" else _json_file(path, broken, streamed)
+        return _json_lines(path, broken, encoding)
+    return _tar(path, broken) if form == ".tar" else _json_file(path, broken, streamed, encoding)
 
 
 def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], broken: BrokenLines) -> Rows:
@@ -133,8 +138,8 @@ def _name_fields(lines: Iterator[tuple[str, list[str]]], columns: list[str], bro
             broken.add("wrong number of fields", location, f"expected {len(columns)}, found {len(fields)}")
 
 
-def _tsv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
-    for number, (location, line) in enumerate(read_lines(path, FORMS)):
+def _tsv_lines(path: Path, broken: BrokenLines, layout: TextLayout) -> Iterator[tuple[str, list[str]]]:
+    for number, (location, line) in enumerate(read_lines(path, FORMS, layout.encoding)):
         try:
             yield location, decode(line.removesuffix(b"\r")).split("\t")
         except BrokenLineError as error:
@@ -143,9 +148,9 @@ def _tsv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
             broken.add(error.args[0], location, error.args[1])
 
 
-def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]]]:
+def _csv_lines(path: Path, broken: BrokenLines, layout: TextLayout) -> Iterator[tuple[str, list[str]]]:
     """The fields of each record; if a quote is not closed, only the line in which it opens is left out."""
-    unread = read_lines(path, FORMS)
+    unread = read_lines(path, FORMS, layout.encoding)
     again: deque[tuple[str, bytes]] = deque()
     record: list[tuple[str, bytes]] = []  # the lines of the record that is read
 
@@ -156,8 +161,14 @@ def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
                 raise csv.Error(f"a record of more than {CSV_LINES:,} lines")
             yield line[1].decode("utf-8", "surrogateescape") + "\n"
 
-    # A field has at most csv.field_size_limit() characters (131,072).
-    reader, width = csv.reader(lines(), strict=True), 0
+    def fields_of_lines() -> Any:
+        # A field has at most csv.field_size_limit() characters (131,072).
+        doubled = layout.escape is None
+        return csv.reader(
+            lines(), delimiter=layout.delimiter, escapechar=layout.escape, doublequote=doubled, strict=True
+        )
+
+    reader, width = fields_of_lines(), 0
     while True:
         record.clear()
         try:
@@ -174,7 +185,7 @@ def _csv_lines(path: Path, broken: BrokenLines) -> Iterator[tuple[str, list[str]
                 raise InputError(f"{record[0][0]}: not CSV ({reason}); correct this line") from error
             broken.add("not CSV", record[0][0], reason)
             again.extendleft(reversed(record[1:]))
-            reader = csv.reader(lines(), strict=True)
+            reader = fields_of_lines()
             continue
         except UnicodeEncodeError as error:
             byte = f"byte 0x{ord(error.object[error.start]) - 0xDC00:02x}"
@@ -249,18 +260,18 @@ def _objects(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Rows:
             broken.add(error.args[0], location, error.args[1])
 
 
-def _json_lines(path: Path, broken: BrokenLines) -> Rows:
-    return _objects(read_lines(path, FORMS), broken)
+def _json_lines(path: Path, broken: BrokenLines, encoding: str) -> Rows:
+    return _objects(read_lines(path, FORMS, encoding), broken)
 
 
-def _json_file(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
+def _json_file(path: Path, broken: BrokenLines, streamed: Streamed, encoding: str) -> Rows:
     """The records of a .json file: the elements of an array, the objects on its lines, or the one object that it is."""
-    with _opened(path) as (_, stream):
+    with _opened(path, encoding) as (_, stream):
         array = stream.peek(1).lstrip()[:1] == b"["
         line = b"" if array else stream.readline(FIRST_LINE_BYTES)
     if array:
         number = 0
-        for number, record in enumerate(_elements(path), start=1):
+        for number, record in enumerate(_elements(path, encoding), start=1):
             if isinstance(record, dict):
                 yield f"{path}: record {number}", record
             else:
@@ -269,21 +280,25 @@ def _json_file(path: Path, broken: BrokenLines, streamed: Streamed) -> Rows:
     try:
         _json_object(line)
     except BrokenLineError:
-        yield str(path), _document(path, streamed)
+        yield str(path), _document(path, streamed, encoding)
     else:
-        yield from _json_lines(path, broken)
+        yield from _json_lines(path, broken, encoding)
 
 
-def _document(path: Path, streamed: Streamed) -> Record:
+def _document(path: Path, streamed: Streamed, encoding: str) -> Record:
     """The object that a .json file is; the elements of a `streamed` list are read as they are needed."""
     document: Record = {}
+
+    def streamed_list(name: str) -> str:
+        lists = (key for key, before in streamed if key.partition(".")[0] == name and document.keys() >= before)
+        return next(lists, "")
+
     try:
-        with _opened(path) as (_, stream):
-            for key, value in object_fields(stream, str(path)):
-                document[key] = value
-                for name, preceding in streamed.items():
-                    if document.keys() >= preceding:
-                        return document | {name: _elements(path, name)}
+        with _opened(path, encoding) as (_, stream):
+            for name, value in object_fields(stream, str(path), lambda name: bool(streamed_list(name))):
+                if key := streamed_list(name):
+                    return document | {key: _elements(path, encoding, key)}
+                document[name] = value
     except NotJsonError as error:
         raise InputError(
             f"{path}: neither one JSON value nor JSON lines ({error}); if it is a file of JSON lines some of "
@@ -292,12 +307,12 @@ def _document(path: Path, streamed: Streamed) -> Record:
     return document
 
 
-def _elements(path: Path, key: str | None = None) -> Iterator[Any]:
+def _elements(path: Path, encoding: str, key: str | None = None) -> Iterator[Any]:
     """The elements of the array that a JSON file is, or of the one in a field of the object that it is."""
     number = 0
     try:
         with (
-            _opened(path) as (raw, stream),
+            _opened(path, encoding) as (raw, stream),
             tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
         ):
             for value in array_elements(stream, str(path), key):
@@ -311,10 +326,10 @@ def _elements(path: Path, key: str | None = None) -> Iterator[Any]:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
+def _opened(path: Path, encoding: str) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
     """The raw file, for its position, and the stream of its decompressed content."""
     try:
-        with path.open("rb") as raw, io.BufferedReader(unpacked(raw, path.suffix)) as stream:
+        with path.open("rb") as raw, io.BufferedReader(unpacked(raw, path.suffix, encoding)) as stream:
             if stream.peek(3).startswith(codecs.BOM_UTF8):
                 stream.read(3)
             yield raw, stream
@@ -322,7 +337,8 @@ def _opened(path: Path) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
         raise InputError(f"{path}: not readable to its end ({error}); download it again") from error
 
 
-def _member_lines(file: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
+def member_lines(file: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
+    """Yield (location, line) of a file in an archive."""
     number = 0
     while line := file.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -347,7 +363,7 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
                 if Path(member.name).suffix not in (*JSON_LINES, ".json"):
                     broken.add("file that is not .jsonl or .json", f"{path}/{member.name}")
                     continue
-                yield from _member_lines(file, f"{path}/{member.name}")
+                yield from member_lines(file, f"{path}/{member.name}")
 
     try:
         yield from _objects(lines(), broken)

@@ -1,13 +1,16 @@
 """Reads tables of messages or ready pairs: reply links, threads in order, pairs."""
 
+import shlex
 from collections.abc import Callable
-from typing import Any
+from itertools import islice
 
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.errors import InputError, refuse_options
+from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
-from data_scripts.read.messages import ChatLog, Items, Message, Pair, label, required_label, required_text, seconds
-from data_scripts.read.records import Record, Records
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
+from data_scripts.read.records import DELIMITED, Record, Records, form_of
+from data_scripts.read.roles import SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
@@ -26,36 +29,83 @@ COLUMN_NAMES = {
 RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role -> value, number of the row)
 
 
-def read_table(log: ChatLog, records: Records) -> Items:
-    """The messages or pairs of a table, with their locations; its columns determine which of the three shapes it has.
+def read_table(log: ChatLog, records: Records, reopen: Callable[[], Records]) -> Items:
+    """The messages or pairs of a table, with their locations; its columns determine which of the shapes it has.
+
+    Args:
+        log: the file.
+        records: its records.
+        reopen: begins to read the records again, for their first rows and for dates.
 
     Raises:
-        InputError: the columns have none of the shapes, or a column that the user named does not exist.
+        InputError: the columns have none of the shapes, a column that the user named does not exist, or the order of
+            day and month in dates is not clear.
     """
-    names = _find_columns(log, records)
-    convert = _row_converter(log, records, names)
+    names = find_columns(log, records, reopen)
+    convert, dates = _row_converter(log, records, names), None
+    if "time" in names:
+        stamps = (look_up(record, names["time"]) for _, record in reopen().rows({*_paths(names["time"])}))
+        dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     unseen = set(log.columns)
     columns_needed = {part for name in names.values() for part in _paths(name)}
-    for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
-        values = {role: _look_up(record, name) for role, name in names.items()}
-        unseen -= {role for role in unseen if values[role] is not None}
-        try:
-            yield location, convert(log, values, number)
-        except BrokenLineError as error:
-            log.broken.add(error.args[0], location, error.args[1])
+    try:
+        for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
+            values = {role: look_up(record, name) for role, name in names.items()}
+            unseen -= {role for role in unseen if values[role] is not None}
+            try:
+                if dates:
+                    values["time"] = dates.seconds(values["time"])
+                yield location, convert(log, values, number)
+            except BrokenLineError as error:
+                log.broken.add(error.args[0], location, error.args[1])
+    finally:  # also if only the first messages are read
+        if dates:
+            log.note_dates(dates)
     if unseen:
         raise _unknown_columns(log, records, unseen)
 
 
-def _find_columns(log: ChatLog, records: Records) -> dict[str, str]:
-    """Role -> column, of the roles that the table has."""
+def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) -> dict[str, str]:
+    """Role -> column, of the roles that the table has; `SHAPES` lists which roles belong together.
+
+    Columns that are named after their roles are used. If the user named none, the roles of others are guessed, and
+    noted as detected. The arguments are those of `read_table`.
+
+    Raises:
+        InputError: a column that the user named does not exist, or several may have a role that is needed.
+    """
     available = set(records.columns)
     if records.complete:
         missing = {role for role, name in log.columns.items() if not available & set(_paths(name))}
         if missing:
             raise _unknown_columns(log, records, missing)
     defaults = {role: next((name for name in names if name in available), "") for role, names in COLUMN_NAMES.items()}
-    return {role: name for role, name in (defaults | log.columns).items() if name}
+    names = {role: name for role, name in (defaults | log.columns).items() if name}
+    if log.columns or names.keys() >= {"input", "response"}:
+        return names
+    guess = guess_columns(records.columns, reopen())
+    if shape_of(names) is None and (ambiguous := guess.ambiguous):
+        role, candidates = next(iter(ambiguous.items()))
+        raise InputError(
+            f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
+            f"as in {shlex.quote(f'{role}={candidates[0]}')}; {_inspect(log)}"
+        )
+    guessed = {role: name for role, name in guess.columns.items() if role not in names and name not in names.values()}
+    if shape_of(names | guessed):
+        if guessed:
+            log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())
+        names |= guessed
+    return names
+
+
+def guess_columns(columns: list[str], records: Records) -> Guess:
+    """Guess the roles of columns from the first of the records."""
+    rows = [record for _, record in islice(records.rows(set(columns)), SAMPLE_ROWS)]
+    return guess_roles(flat_columns(columns, rows), rows)
+
+
+def _inspect(log: ChatLog) -> str:
+    return f"`python -m data_scripts inspect {shlex.quote(str(log.path))}` shows what is in them"
 
 
 def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputError:
@@ -84,25 +134,21 @@ def _row_converter(
                 f"--gap: {log.path} has no times; name their column (--columns time=NAME), or leave it out"
             )
         return _to_turn
+    if names.keys() >= {"text", "speaker", "time"}:
+        return _to_message
+    whatsapp = "neither an export of WhatsApp, with lines such as '31/03/2026, 18:05 - Ann: Hello', nor a table: "
+    header = "; if the first line is a message, add a line with the names of the columns before it"
     raise InputError(
-        f"{records.location}: the columns are {', '.join(records.columns)}; expected input and response (ready pairs), "
-        "text, id and parent (reply links) or text and thread (threads in order); name columns with other names with "
-        "--columns, as in text=body"
+        f"{records.location}: {whatsapp if form_of(log.path) == '.txt' else ''}the columns are "
+        f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
+        "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
+        f"--columns, as in text=body; {_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
     )
 
 
 def _paths(name: str) -> tuple[str, str]:
     """The columns that a name may refer to: the one with this name, or the one with the first part of a dotted path."""
     return name, name.partition(".")[0]
-
-
-def _look_up(record: Record, name: str) -> Any:
-    if name in record:
-        return record[name]
-    value: Any = record
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
 
 
 def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
@@ -114,8 +160,8 @@ def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
 
 def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
     return Message(
-        id=required_label(values, "id"),
-        parent=label(values, "parent"),
+        id=required_label(values, "id").removesuffix(".0"),  # pandas writes 12 as 12.0 if other values are missing
+        parent=label(values, "parent").removesuffix(".0"),
         thread=label(values, "thread") or None,
         speaker=_speaker(values),
         time=None,
@@ -131,11 +177,16 @@ def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
         parent=None,
         thread=required_label(values, "thread"),
         speaker=_speaker(values),
-        time=seconds(values["time"]) if "time" in values else None,
+        time=values.get("time"),
         text=required_text(values, "text"),
         source=label(values, "source") or log.name,
         gap=log.gap,
     )
+
+
+def _to_message(log: ChatLog, values: Record, number: int) -> Message:
+    gap = CHANNEL_GAP if log.gap is None else log.gap
+    return _to_turn(log, values | {"thread": log.name}, number)._replace(gap=gap)
 
 
 def _speaker(values: Record) -> str | None:

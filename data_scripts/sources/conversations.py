@@ -1,9 +1,10 @@
 """Turn chat logs (tables, or exports of chat programs) into a filtered dataset of pairs with splits.
 
-A table is TSV (tabs, no quoting), CSV, JSON lines, a JSON array or Parquet; text may be compressed (.xz, .gz, .bz2,
-.zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG, OWNER/NAME@REVISION), all splits of which are read,
-without a copy on the disk. Its columns (in JSON, the fields of the first record) determine which of three shapes it
-has; --columns tells which column has which role if the names differ:
+A table is CSV (.csv or .txt, with commas, semicolons, tabs or pipes), TSV (tabs, no quoting), JSON lines, a JSON array
+or Parquet; text may be compressed (.xz, .gz, .bz2, .zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG,
+OWNER/NAME@REVISION), all splits of which are read, without a copy on the disk. Its columns (in JSON, the fields of the
+first record) determine which of four shapes it has; --columns tells which column has which role. Without --columns,
+roles that no column is named after are guessed; the command inspect shows what is guessed:
 
   ready pairs         input, response
       python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
@@ -12,15 +13,21 @@ has; --columns tells which column has which role if the names differ:
       python -m data_scripts conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
   threads in order    thread, text
       python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
+  one chat            text, speaker, time
+      python -m data_scripts conversations chat.csv --gap 2h -o data/chat
 
 The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
-messages of a thread are in the order of the file. These exports are recognized: ChatGPT-style messages and
-ShareGPT-style conversations (JSON lines, Parquet), ChatGPT's export (conversations.json), a Slack export (its .zip or
-folder), DiscordChatExporter's JSON, ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
+detected and reported; if no date shows that order, the file is refused until --date_order states it.
+
+These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, a Slack export
+(its .zip or folder), DiscordChatExporter's JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and
+ShareGPT-style conversations (JSON lines, Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
 In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
-of a pair must pass the same filters as in the reddit command. The messages and texts that are left out are counted; the
-counts are printed and written to OUTPUT/report.json.
+of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
+default of the reddit command, are --filters paper. The messages and texts that are left out are counted; the counts are
+printed and written to OUTPUT/report.json.
 
 Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
 of the same source that share a text of more than 20 characters.
@@ -30,7 +37,11 @@ from __future__ import annotations
 
 import argparse
 import re
+import sys
 from collections import Counter
+from collections.abc import Iterable
+from contextlib import closing
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,17 +52,21 @@ from data_scripts.clean.filters import (
     count_values,
     filter_settings,
     first_rule,
+    loss_warning,
     read_filters,
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_language
+from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError
 from data_scripts.join.options import add_memory_argument
 from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
+from data_scripts.read.dates import ORDERS
 from data_scripts.read.files import UNPACK, BrokenLines
-from data_scripts.read.messages import ChatLog, Pair
+from data_scripts.read.messages import ChatLog, Message, Pair
 from data_scripts.read.rows import HUB_HELP
 from data_scripts.read.tables import COLUMN_NAMES
+from data_scripts.read.transcoding import check_encoding
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import add_output_arguments, check_output
@@ -61,12 +76,23 @@ from data_scripts.write.report import Report, start_report
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
+    from data_scripts.join.engines import Database
+
 COMMANDS = ("conversations",)
+MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
+    add_log_arguments(parser)
+    add_filter_arguments(parser, default="chat")
+    add_memory_argument(parser.add_argument_group("engine"))
+    add_output_arguments(parser)
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that reads chat logs; `open_logs` uses them."""
     group = parser.add_argument_group("input")
     group.add_argument(
         "files",
@@ -80,18 +106,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         default=[],
         metavar="ROLE=NAME",
-        help=f"columns of a table whose names differ from their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may "
-        "be a path, such as author.name (default: the columns that are named after their roles)",
+        help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
+        "author.name (default: the columns that are named after their roles; other roles are guessed from names and "
+        "values, and printed)",
     )
     group.add_argument(
         "--gap",
         metavar="TIME",
         help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
-        "for channels (default: 1h in channels of Slack and Discord, outside their threads; no limit in tables)",
+        "for channels (default: no limit in the threads of tables; 1h in chats and channels, and in tables without "
+        "threads)",
     )
-    add_filter_arguments(parser)
-    add_memory_argument(parser.add_argument_group("engine"))
-    add_output_arguments(parser)
+    group.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="encoding of all text files, such as cp1252 (default: detected in each file)",
+    )
+    group.add_argument(
+        "--date_order",
+        choices=tuple(ORDERS),
+        help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
+        "(default: detected in each file)",
+    )
 
 
 def _parse_columns(given: list[str]) -> dict[str, str]:
@@ -134,49 +170,109 @@ def _source_names(files: list[Path]) -> list[str]:
     return names
 
 
+def open_logs(args: argparse.Namespace) -> list[ChatLog]:
+    """The logs that the options of `add_log_arguments` name, which are not read yet; they count together.
+
+    Raises:
+        InputError: an option is invalid, or a file cannot be read.
+    """
+    columns, gap = _parse_columns(args.columns), _parse_gap(args.gap)
+    encoding = check_encoding("--encoding", args.encoding) if args.encoding else None
+    names, left_out = _source_names(args.files), Counter[str]()
+    for path in args.files:
+        check_log(path)
+    return [
+        ChatLog(path, name, columns, gap, BrokenLines(), left_out, encoding, args.date_order)
+        for path, name in zip(args.files, names, strict=True)
+    ]
+
+
 def run(args: argparse.Namespace) -> None:
     """Read the logs, join their messages to turns and pairs, filter, split and write."""
     # Imported here, so that --help does not wait for them.
-    from data_scripts.join.engines import connect, read_parquet
+    from data_scripts.join.engines import connect
     from data_scripts.write.pairs import push, write_pairs
 
-    filters, columns, gap = read_filters(args), _parse_columns(args.columns), _parse_gap(args.gap)
+    filters, logs = read_filters(args), open_logs(args)
     check_output(args)
-    names = _source_names(args.files)
-    for path in args.files:
-        check_log(path)
-    broken, left_out = BrokenLines(), Counter[str]()
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
-        messages_file, ready_file = scratch / "messages.parquet", scratch / "ready.parquet"
-        with (
-            parquet_writer(messages_file, MESSAGE_SCHEMA) as messages,
-            parquet_writer(ready_file, READY_PAIR_SCHEMA) as ready,
-        ):
-            for path, name in zip(args.files, names, strict=True):
-                log = ChatLog(path, name, columns, gap, BrokenLines(), left_out)
-                _store_items(log, filters, messages, ready)
-                broken.join(log.broken)
-        if filters.bots and not messages.added:
+        stored = store_logs(logs, filters, scratch)
+        if filters.bots and not stored[0]:
             raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
+        broken = BrokenLines()
+        for log in logs:
+            broken.join(log.broken)
         settings = {"split": args.split, **filter_settings(filters)}
-        settings |= {name: value for name, value in (("gap", args.gap), ("columns", args.columns)) if value}
+        options = ("gap", "columns", "encoding", "date_order")
+        settings |= {name: getattr(args, name) for name in options if getattr(args, name)}
         report = start_report(
             "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
         )
-        report["messages left out"] = dict(left_out)
-        pairs = []
-        if messages.added or not ready.added:
-            pairs.append(_message_pairs(read_parquet(database, [messages_file]), scratch, filters, report))
-        if ready.added:
-            pairs.append(_ready_pairs(read_parquet(database, [ready_file]), scratch, filters, report))
-        write_pairs(pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0], folder, scratch, args, report)
+        report["detected"] = {log.name: log.describe() for log in logs if log.detected}
+        report["messages left out"] = dict(logs[0].left_out)
+        pairs = join_logs(stored, database, scratch, filters, report)
+        try:
+            write_pairs(pairs, folder, scratch, args, report)
+        finally:  # also if the rules left no pair
+            _warn_of_losses(report, filters)
     push(args)
 
 
-def _store_items(log: ChatLog, filters: Filters, messages: BatchWriter, ready: BatchWriter) -> None:
-    """Read a log, and write its messages and ready pairs with their measures."""
+def _warn_of_losses(report: Report, filters: Filters) -> None:
+    """Print a line for each kind of text of which the rules removed more than a third."""
+    counts = {"turns": report.get("turns"), "pairs": report.get("pairs read")}
+    for texts, removed in counts.items():
+        if removed and (warning := loss_warning(removed, texts, filters)):
+            print(warning, file=sys.stderr)
+
+
+def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: int | None = None) -> tuple[int, int]:
+    """Read logs, and write their messages and ready pairs with their measures to `scratch`, for `join_logs`.
+
+    Args:
+        logs: the logs.
+        filters: the rules, for the measures that they need.
+        scratch: a folder for temporary files.
+        most: of the messages and pairs of a log, only so many are read (default: all).
+
+    Returns:
+        How many messages and how many ready pairs there are.
+
+    Raises:
+        InputError: a log cannot be read, or contains neither.
+    """
+    with (
+        parquet_writer(scratch / MESSAGES_FILE, MESSAGE_SCHEMA) as messages,
+        parquet_writer(scratch / READY_FILE, READY_PAIR_SCHEMA) as ready,
+    ):
+        for log in logs:
+            with closing(read_log(log)) as items:
+                _store_items(log, islice(items, most), filters, messages, ready)
+    return messages.added, ready.added
+
+
+def join_logs(stored: tuple[int, int], database: Database, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+    """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`."""
+    from data_scripts.join.engines import read_parquet
+
+    messages, ready = stored
+    pairs = []
+    if messages or not ready:
+        pairs.append(_message_pairs(read_parquet(database, [scratch / MESSAGES_FILE]), scratch, filters, report))
+    if ready:
+        pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report))
+    return pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0]
+
+
+def _store_items(
+    log: ChatLog,
+    items: Iterable[tuple[str, Message | Pair]],
+    filters: Filters,
+    messages: BatchWriter,
+    ready: BatchWriter,
+) -> None:
     before = messages.added + ready.added + log.left_out.total()
-    for location, item in read_log(log):
+    for location, item in items:
         try:
             "".join(value for value in item if isinstance(value, str)).encode()
         except UnicodeEncodeError:
@@ -190,7 +286,10 @@ def _store_items(log: ChatLog, filters: Filters, messages: BatchWriter, ready: B
             row = (*item._replace(text=text), messages.added, *message_measures)
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
-        raise InputError("; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1]]))
+        expected = f"`{PROGRAM} conversations --help` lists the formats"
+        raise InputError(
+            "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
+        )
 
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:

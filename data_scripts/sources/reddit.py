@@ -83,7 +83,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
         "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
     )
-    add_filter_arguments(parser)
+    add_filter_arguments(parser, default="paper")
     engine = add_engine_arguments(parser)
     engine.add_argument("--explain", action="store_true", help="print the SQL that computes the pairs, and exit")
     add_output_arguments(parser, required=False)

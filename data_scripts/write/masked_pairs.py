@@ -68,6 +68,9 @@ class PairMasker:
                 settings[name] = [mask_text(each, self.regions) for each in value]
             elif isinstance(value, str):
                 settings[name] = mask_text(value, self.regions)
+        if "detected" in report:  # by the names of files, which are as private as the sources
+            detected = enumerate(report["detected"].values(), start=1)
+            report["detected"] = {f"file {number}": mask_text(value, self.regions) for number, value in detected}
         report.pop(FIRST_LINES, None)
         if "messages left out" in report:
             report["messages left out"] = _without_values(report["messages left out"])

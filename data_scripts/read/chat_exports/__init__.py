@@ -19,13 +19,13 @@ class PathExport:
     """A format that is recognized by its path, such as a folder or a .zip.
 
     Attributes:
+        name: of the format, for people.
         recognizes: whether a path is such an export.
-        check: raises InputError for a path that is recognized but cannot be read.
         read: reads the messages of the export.
     """
 
+    name: str
     recognizes: Callable[[Path], bool]
-    check: Callable[[Path], None]
     read: Callable[[ChatLog], Items]
 
 
@@ -34,13 +34,16 @@ class RecordExport:
     """A format whose files hold JSON records, or rows of Parquet, with certain fields.
 
     Attributes:
+        name: of the format, for people.
         fields: the fields of the first record that identify the format.
         read: reads the messages of the records.
-        streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory. Its
-            elements are read as they are needed, provided that the other fields come before it.
+        streamed: if the whole file is one object, the last of `fields`: a list that is too long for memory (`a.b`: the
+            list b in the object a). Its elements are read as they are needed, provided that the other fields come
+            before it.
         has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
     """
 
+    name: str
     fields: tuple[str, ...]
     read: Callable[[ChatLog, Records], Items]
     streamed: str | None = None
@@ -67,10 +70,10 @@ def record_export(fields: set[str]) -> RecordExport | None:
     return max(matching, key=lambda export: len(export.fields), default=None)
 
 
-def streamed_lists() -> dict[str, frozenset[str]]:
-    """List -> the fields before it, of the formats whose file is one object with a long list."""
-    return {
-        export.streamed: frozenset(export.fields) - {export.streamed}
+def streamed_lists() -> list[tuple[str, frozenset[str]]]:
+    """(List, the fields before it) of the formats whose file is one object with a long list."""
+    return [
+        (export.streamed, frozenset(export.fields) - {export.streamed})
         for export in _exports()
         if isinstance(export, RecordExport) and export.streamed
-    }
+    ]

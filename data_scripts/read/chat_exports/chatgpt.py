@@ -107,4 +107,4 @@ def _ancestors(node: str, parents: dict[str, str]) -> Iterator[str]:
         node = up
 
 
-EXPORTS = (RecordExport(("mapping",), _read),)
+EXPORTS = (RecordExport("ChatGPT", ("mapping",), _read),)

@@ -73,4 +73,4 @@ def _parse_message(message: Record, thread: str, source: str, gap: float) -> Mes
     return Message(required_label(message, "id"), parent or None, thread, speaker, time, text, source, gap)
 
 
-EXPORTS = (RecordExport(FIELDS, _read, streamed="messages", has_pauses=True),)
+EXPORTS = (RecordExport("Discord", FIELDS, _read, streamed="messages", has_pauses=True),)

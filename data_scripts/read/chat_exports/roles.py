@@ -13,6 +13,7 @@ from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import ChatLog, Items, Message, list_of_objects, required_text
 from data_scripts.read.records import Records
 
+NAME = "messages with roles"
 SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}
 
 
@@ -61,6 +62,10 @@ def content_text(value: Any) -> str | None:
 
 
 EXPORTS = (
-    RecordExport(("messages",), partial(_read, key="messages", role_key="role", text_key="content")),
-    RecordExport(("conversations",), partial(_read, key="conversations", role_key="from", text_key="value")),
+    RecordExport(NAME, ("messages",), partial(_read, key="messages", role_key="role", text_key="content")),
+    RecordExport(
+        NAME,
+        ("conversations",),
+        partial(_read, key="conversations", role_key="from", text_key="value"),
+    ),
 )

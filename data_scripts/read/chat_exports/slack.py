@@ -33,15 +33,10 @@ _MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
 
 
 def _recognizes(path: Path) -> bool:
-    return path.is_dir() or path.suffix == ".zip"
-
-
-def _check(path: Path) -> None:
-    root, files = _root(path), (USERS_FILE, *CHANNEL_FILES)
-    if not any((root / name).exists() for name in files):
-        raise InputError(
-            f"{path}: not a Slack export: it contains none of {', '.join(files)}; name the files in it instead"
-        )
+    if not path.is_dir() and path.suffix != ".zip":
+        return False
+    root = _root(path)
+    return any((root / name).exists() for name in (USERS_FILE, *CHANNEL_FILES))
 
 
 def _root(path: Path) -> Path | zipfile.Path:
@@ -146,4 +141,4 @@ def _parse_message(
     )
 
 
-EXPORTS = (PathExport(_recognizes, _check, _read),)
+EXPORTS = (PathExport("Slack", _recognizes, _read),)

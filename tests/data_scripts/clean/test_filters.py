@@ -17,6 +17,7 @@ from data_scripts.clean.filters import (
     filter_settings,
     first_rule,
     is_placeholder,
+    loss_warning,
     phone_regions,
     read_filters,
     removal_rules,
@@ -25,7 +26,7 @@ from data_scripts.clean.language import detect_language
 from data_scripts.clean.measures import measure, measure_column, measure_language
 from data_scripts.errors import InputError
 
-NONE = Filters(paper=False)
+NONE, CHAT = Filters("none"), Filters("chat")
 
 
 def removed_by(texts: list[str], authors: list[str] | None = None, filters: Filters = PAPER) -> list[str]:
@@ -116,6 +117,39 @@ def test_without_the_papers_rules_all_other_texts_are_kept():
     assert removed_by(["a" * 400, "12345", "https"], ["bot"] * 3, NONE) == [KEPT] * 3
 
 
+def test_the_rules_for_chats_remove_only_texts_of_2000_characters_or_more():
+    texts = ["$45.90 on 3/4, order 1182-A", "@ann see below", "https://example.org", "a" * 1_999, "a" * 2_000, " "]
+    removed = [KEPT, KEPT, KEPT, KEPT, "2,000 characters or more", "deleted or empty"]
+    assert removed_by(texts, ["Ann Abbot"] * 6, CHAT) == removed
+
+
+def test_a_loss_of_more_than_a_third_is_a_warning_with_the_rule_and_the_option():
+    papers = "70 % letters or fewer"
+    assert loss_warning({"a": 1, KEPT: 2}, "turns", PAPER) is None
+    assert loss_warning({KEPT: 0}, "turns", PAPER) is None
+    assert loss_warning({"deleted or empty": 100, papers: 1_000, KEPT: 2_000}, "turns", PAPER) == (
+        "warning: the rules removed 1,100 of 3,100 turns (35%), most of them (1,000) by '70 % letters or fewer'; "
+        "--filters chat keeps more"
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "filters", "remedy"),
+    [
+        ("input: 70 % letters or fewer", PAPER, "--filters chat keeps more"),
+        ("author contains bot", Filters(bots=("a",)), "--filters chat keeps more"),
+        ("author on the list of bots", Filters(bots=("a",)), "shorten the list of --bots"),
+        ("2,000 characters or more", CHAT, "--filters none keeps more"),
+        ("response: fewer than 5 characters", CHAT, "lower --min_characters"),
+        ("not in language en", PAPER, "omit --language"),
+        ("deleted or empty", CHAT, "if another column holds the texts, name it with --columns"),
+    ],
+)
+def test_the_remedy_of_a_loss_is_that_of_its_rule(rule, filters, remedy):
+    counts = {rule: 2, "starts with https, /r/, @": 1, KEPT: 1}
+    assert remedy in loss_warning(counts, "pairs", filters)
+
+
 def test_html_entities_are_unescaped_before_they_are_measured():
     assert measure("you &amp; me &gt; them") == ("you & me > them", 15, 9)
 
@@ -174,7 +208,7 @@ def test_texts_shorter_than_the_minimum_are_removed():
 
 
 def test_the_list_of_bots_applies_in_any_case_and_without_the_papers_rules():
-    filters = Filters(paper=False, bots=("automoderator",))
+    filters = Filters("none", bots=("automoderator",))
     assert removed_by(["hello there"] * 2, ["AutoModerator", "bot"], filters) == ["author on the list of bots", KEPT]
 
 
@@ -197,20 +231,22 @@ def test_a_language_is_named_if_its_probability_is_a_half_or_more(monkeypatch, p
 
 
 @pytest.mark.parametrize(
-    ("characters", "alphabetic", "paper", "language"),
+    ("characters", "alphabetic", "rules", "language"),
     [
-        (349, 349, True, "fr"),
-        (350, 350, True, ""),  # removed for its length
-        (100, 70, True, ""),  # removed for its letters
-        (100, 71, True, "fr"),
-        (350, 70, False, "fr"),
+        (349, 349, "paper", "fr"),
+        (350, 350, "paper", ""),  # removed for its length
+        (100, 70, "paper", ""),  # removed for its letters
+        (100, 71, "paper", "fr"),
+        (1_999, 70, "chat", "fr"),
+        (2_000, 2_000, "chat", ""),
+        (2_000, 70, "none", "fr"),
     ],
 )
-def test_languages_are_detected_only_in_texts_that_the_papers_rules_keep(
-    monkeypatch, characters, alphabetic, paper, language
+def test_languages_are_detected_only_in_texts_that_the_other_rules_keep(
+    monkeypatch, characters, alphabetic, rules, language
 ):
     monkeypatch.setattr("data_scripts.clean.language.detect_language", lambda text: "fr")
-    filters = Filters(paper=paper, language="fr")
+    filters = Filters(rules, language="fr")
     assert measure_language("un texte", characters, alphabetic, filters) == language
     assert measure_language("[deleted]", 9, 9, filters) == ""
 
@@ -222,7 +258,7 @@ def options(*arguments: str) -> Filters:
 
 
 def test_default_filters_are_those_of_the_paper():
-    assert options() == PAPER == Filters(paper=True, min_characters=0, bots=(), language=None, markdown=False)
+    assert options() == PAPER == Filters(rules="paper", min_characters=0, bots=(), language=None, markdown=False)
 
 
 def test_numbers_at_their_bounds_are_accepted():
@@ -253,7 +289,7 @@ def test_the_countries_of_phone_numbers_are_given_with_mask():
 
 def test_a_report_names_the_filters_that_were_given():
     assert filter_settings(PAPER) == {"filters": "paper"}
-    assert filter_settings(Filters(False, 5, ("a", "b"), "de", True)) == {
+    assert filter_settings(Filters("none", 5, ("a", "b"), "de", True)) == {
         "filters": "none",
         "minimum of characters": 5,
         "names on the list of bots": 2,
@@ -266,7 +302,7 @@ def test_rules_are_counted_in_a_fixed_order():
     table = ibis.memtable([{"body": "x", "characters": 1, "alphabetic": 1, "author": "a", "language": "de"}])
     columns = [table[name] for name in table.columns]
     papers = ["350 characters or more", "70 % letters or fewer", "starts with https, /r/, @"]
-    filters = Filters(True, 5, ("a",), "en")
+    filters = Filters("paper", 5, ("a",), "en")
     assert list(removal_rules(*columns, filters)) == [
         "deleted or empty", "fewer than 5 characters", *papers, "author contains bot", "author on the list of bots",
         "not in language en",
@@ -280,7 +316,7 @@ def test_rules_are_counted_in_a_fixed_order():
 def test_options_become_filters(tmp_path: Path):
     (tmp_path / "bots.txt").write_text("AutoModerator\n\n WikiTextBot \n")
     arguments = f"--filters none --markdown --min_characters 3 --language de --bots {tmp_path / 'bots.txt'}"
-    assert options(*arguments.split()) == Filters(False, 3, ("automoderator", "wikitextbot"), "de", True)
+    assert options(*arguments.split()) == Filters("none", 3, ("automoderator", "wikitextbot"), "de", True)
 
 
 @pytest.mark.parametrize(

@@ -269,7 +269,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
     ("make", "broken"),
     [
         (
-            lambda at: bytes_of(at / "c.csv", b'input,response\na,"b"c\nd,e\nf,caf\xe9\ng\n"open,h\n'),
+            lambda at: bytes_of(at / "c.csv", b'input,response\na,"b"c\nd,\xc3\xa9\nf,caf\xe9\ng\n"open,h\n'),
             [
                 "c.csv:2: not CSV (',' expected after '\"')",
                 "c.csv:4: not UTF-8 (byte 0xe9)",
@@ -315,8 +315,8 @@ def bytes_of(path: Path, content: bytes) -> Path:
             ),
             [
                 "c.jsonl:2: missing field (thread)",
-                "c.jsonl:3: wrong time (expected a number or a time in ISO 8601, found str)",
-                "c.jsonl:4: wrong time (expected a number or a time in ISO 8601, found float)",
+                "c.jsonl:3: wrong time (expected a number or a date such as 2026-03-31, found str)",
+                "c.jsonl:4: wrong time (expected a number or a date such as 2026-03-31, found float)",
                 "c.jsonl:5: wrong type (thread should be a text or a number, found list)",
                 "c.jsonl:6: wrong type (text should be a text, found NoneType)",
             ],
@@ -350,7 +350,7 @@ def bytes_of(path: Path, content: bytes) -> Path:
             ),
             [
                 "c.json:1: message 2: wrong type (author should be an object, found NoneType)",
-                "c.json:1: message 3: wrong time (expected a number or a time in ISO 8601, found NoneType)",
+                "c.json:1: message 3: wrong time (expected a number or a date such as 2026-03-31, found NoneType)",
             ],
         ),
         (
@@ -405,15 +405,6 @@ def test_an_unclosed_quote_in_the_names_of_the_columns_is_refused(tmp_path):
         read(log(path))
 
 
-@pytest.mark.parametrize("ending", [".csv", ".tsv"])
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "cp1252"])
-def test_a_table_in_another_encoding_is_refused_with_the_remedy(tmp_path, ending, encoding):
-    path, text = tmp_path / f"c{ending}", "input,réponse\na,é\n".replace(",", "," if ending == ".csv" else "\t")
-    path.write_bytes(("\ufeff" if encoding == "utf-16-be" else "").encode(encoding) + text.encode(encoding))
-    with pytest.raises(InputError, match=r"UTF-16.*convert the file to UTF-8|not UTF-8.*convert the file to UTF-8"):
-        read(log(path))
-
-
 def test_links_in_a_tar_are_counted_and_not_read(tmp_path):
     write(tmp_path / "a.jsonl", {"input": "a", "response": "b"})
     path = tmp_path / "logs.tar"
@@ -453,7 +444,7 @@ def test_links_in_a_tar_are_counted_and_not_read(tmp_path):
         (lambda at: bytes_of(at / "c.json.gz", b"[]"), {}, "c.json.gz: not readable to its end (Not a gzipped file"),
         (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: not readable to its end as a tar archive"),
         (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
-        (lambda at: at, {}, "not a Slack export: it contains none of users.json"),
+        (lambda at: at, {}, "neither a Slack export, which contains users.json"),
         (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name has no suffix of a format"),
         (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: contains no message and no pair"),
     ],

@@ -74,7 +74,7 @@ def test_a_pair_without_a_thread_is_assigned_one_by_its_texts(tmp_path):
     assert threads[LONG] == threads["no"] != threads["so"] == "7"
 
 
-def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
+def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path, capsys):
     tsv = write_tsv(
         tmp_path / "chat.tsv",
         "input\tresponse",
@@ -84,7 +84,7 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
         "how are you\t1234567",
         "https it is\t@you",
     )
-    assert run(tsv, "--output", tmp_path / "out") == 0
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper") == 0
     counts = report(tmp_path / "out")
     assert {name: number for name, number in counts["pairs read"].items() if number} == {
         "input: deleted or empty": 1,
@@ -93,6 +93,17 @@ def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path):
         "kept": 2,
     }
     assert counts["pairs"] == {"repeated in their thread": 1, "written": 1}
+    assert "warning: the rules removed 3 of 5 pairs (60%), most of them (1) by " in capsys.readouterr().err
+    assert run(tsv, "--output", tmp_path / "chat") == 0  # by default, the rules for chats
+    assert report(tmp_path / "chat")["pairs read"]["kept"] == 4
+    assert "warning" not in capsys.readouterr().err
+
+
+def test_a_warning_names_the_rule_that_left_no_pair(tmp_path, capsys):
+    tsv = write_tsv(tmp_path / "chat.tsv", "thread\tspeaker\ttext", "1\tAnn\t12", "1\tBen\t34")
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper") == 2
+    errors = capsys.readouterr().err
+    assert "warning: the rules removed 2 of 2 turns (100%)" in errors and "--filters chat keeps more" in errors
 
 
 def test_without_filters_only_deleted_and_empty_texts_are_removed(tmp_path):
@@ -111,7 +122,7 @@ def test_entities_are_unescaped(tmp_path):
 
 def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(tmp_path, capsys):
     tsv = tmp_path / "chat.tsv"
-    tsv.write_bytes(b"input\tresponse\nhow are you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
+    tsv.write_bytes(b"input\tresponse\nh\xc3\xa9 you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
     assert run(tsv, "--output", tmp_path / "out") == 0
     printed = capsys.readouterr().out
     assert f"{tsv.name}:3: wrong number of fields (expected 2, found 1)" in printed
@@ -141,7 +152,7 @@ def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
 
 def test_a_real_file_gives_the_counts_of_the_papers_rules(data_dir, tmp_path):
     path = data_dir / "conversations" / "pairs" / "reddit_pushshift_2005_12_to_2006_03.tsv.xz"
-    assert run(path, "--output", tmp_path / "out") == 0
+    assert run(path, "--output", tmp_path / "out", "--filters", "paper") == 0
     counts = report(tmp_path / "out")
     assert sum(counts["pairs read"].values()) == 9_147
     assert counts["pairs read"]["kept"] == 4_372
@@ -169,7 +180,7 @@ def test_reply_links_become_pairs_and_other_messages_are_counted(tmp_path):
         ("3", "2", "Dan", "an id seen before"),
     ]
     table = write_tsv(tmp_path / "forum.tsv", "id\tparent\tspeaker\ttext", *map("\t".join, rows))
-    assert run(table, "--output", tmp_path / "out") == 0
+    assert run(table, "--output", tmp_path / "out", "--filters", "paper") == 0
     assert pairs_of(tmp_path / "out") == {("who is there", "only me"), ("who is there", "nobody at all")}
     assert {row["thread"] for row in read(tmp_path / "out")} == {"forum/1"}
     counts = report(tmp_path / "out")
@@ -188,7 +199,7 @@ def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(t
     said = [
         ("Ann", "well"),
         ("Ben", "so it is"),
-        ("Ben", "a" * 341),
+        ("Ben", "a" * 1_991),
         ("Ann", "and 1"),
         ("Ann", "more thing to say"),
         ("Ben", "yes"),
@@ -200,7 +211,7 @@ def test_consecutive_messages_of_a_speaker_are_joined_before_they_are_filtered(t
     assert read(tmp_path / "out") == [
         {"input": "and 1 more thing to say", "response": "yes", "thread": "t", "source": "chat"}
     ]
-    assert report(tmp_path / "out")["turns"]["350 characters or more"] == 1  # 8 + 1 + 341
+    assert report(tmp_path / "out")["turns"]["2,000 characters or more"] == 1  # 8 + 1 + 1,991
 
 
 def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
@@ -307,8 +318,8 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
     ("make", "message"),
     [
         (
-            lambda at: write_tsv(at / "c.tsv", "question\tanswer"),
-            "c.tsv:1: the columns are question, answer; expected",
+            lambda at: write_tsv(at / "c.tsv", "left\tright"),
+            "c.tsv:1: the columns are left, right; expected",
         ),
         (lambda at: parquet(at / "c.parquet", question=["a"]), "c.parquet: the columns are question; expected"),
         (lambda at: parquet(at / "c.parquet", input=[1], response=[2]), "c.parquet: contains no message and no pair"),
@@ -317,15 +328,16 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
         (lambda at: raw(at / "c.tsv", b""), "c.tsv: the file is empty"),
         (
             lambda at: raw(at / "c.tsv", b"inp\xfct\tresponse\n"),
-            "c.tsv:1: the names of the columns are not UTF-8 (byte 0xfc at 4)",
+            "c.tsv:1: the columns are inpüt, response; expected",
         ),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
-        (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: unknown kind of file"),
+        (lambda at: raw(at / "c.pdf", b"input,response\n"), "c.pdf: unknown kind of file"),
+        (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: contains no message and no pair"),
         (
             lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]),
             "the archive is truncated",
         ),
-        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t2"), "no pair is left to write"),
+        (lambda at: write_tsv(at / "c.tsv", "input\tresponse", "1\t[deleted]"), "no pair is left to write"),
     ],
 )
 def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
@@ -335,3 +347,33 @@ def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, c
     assert len(errors) == 1
     assert message in errors[0]
     assert [file.name for file in tmp_path.iterdir()] == ["in"]
+
+
+def test_what_was_detected_is_reported_and_masked(tmp_path, capsys):
+    rows = ["Ticket #;From;Sent at;Message", "7;Ann;13/03/2026 09:00;Wo?", "7;Jürgen;13/03/2026 09:01;Hier"]
+    chat = raw(tmp_path / "jane@example.org.csv", "\n".join(rows).encode("cp1252"))
+    assert run(chat, "-o", tmp_path / "out") == 0
+    columns = "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'"
+    detected = f"encoding: cp1252; delimiter: semicolon; {columns}; dates: DMY"
+    assert report(tmp_path / "out")["detected"] == {"jane@example.org": detected}
+    assert detected in capsys.readouterr().out
+    assert run(chat, "-o", tmp_path / "masked", "--mask") == 0
+    assert report(tmp_path / "masked")["detected"] == {"file 1": detected}
+    assert "jane" not in (tmp_path / "masked" / "README.md").read_text(encoding="utf-8")
+
+
+def test_encodings_and_the_order_of_dates_may_be_stated(tmp_path, capsys):
+    rows = ["thread,speaker,time,text", "7,Ann,01/03/2026 09:00,nerede", "7,Ben,01/03/2026 09:01,geç"]
+    chat = raw(tmp_path / "c.csv", "\n".join(rows).encode("cp1254"))
+    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254") == 2
+    assert "state it with --date_order DMY or --date_order MDY" in capsys.readouterr().err
+    assert run(chat, "-o", tmp_path / "out", "--encoding", "cp1254", "--date_order", "MDY") == 0
+    assert pairs_of(tmp_path / "out") == {("nerede", "geç")}
+    settings = report(tmp_path / "out")["settings"]
+    assert (settings["encoding"], settings["date_order"]) == ("cp1254", "MDY")
+
+
+def test_ids_that_pandas_wrote_as_floats_are_joined(tmp_path):
+    chat = write_tsv(tmp_path / "c.tsv", "id\tparent\ttext", "1\t\twho is there", "2\t1.0\tonly me")
+    assert run(chat, "-o", tmp_path / "out") == 0
+    assert pairs_of(tmp_path / "out") == {("who is there", "only me")}

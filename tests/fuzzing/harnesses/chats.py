@@ -182,3 +182,54 @@ def convokit(data: bytes, folder: Path) -> bool:
 def roles(data: bytes, folder: Path) -> bool:
     """An odd byte 0 reads a .json file."""
     return _read_as(("chats.jsonl", "chats.json")[data[:1] > b"\0"], data[1:], folder)
+
+
+WHATSAPP = """\
+13/03/2026, 18:05 - Messages are encrypted. Tap to learn more.
+13/03/2026, 18:05 - Ann: Hello: who
+is there?
+13/03/2026, 6:06\u202fPM - +49 151 1: <Media omitted>
+[3/4/26, 18:07:01] ~\u202fBen: so \u200e<This message was edited>
+"""
+TELEGRAM = {
+    "name": "Ben",
+    "type": "personal_chat",
+    "id": 12,
+    "messages": [
+        {"id": 1, "type": "service", "date": "2026-03-01T10:00:00", "actor": "Ann", "action": "phone_call"},
+        {"id": 2, "type": "message", "date_unixtime": "1772359200", "from": "Ann", "from_id": "user1", "text": "Hello"},
+        {
+            "id": 3,
+            "type": "message",
+            "date": "2026-03-01T10:01:00",
+            "from": "Ben",
+            "reply_to_message_id": 2,
+            "text": ["see ", {"type": "link", "text": "https://a.b"}],
+        },
+    ],
+}
+ALL_TELEGRAM = {"about": "a", "contacts": {"list": []}, "chats": {"about": "b", "list": [TELEGRAM]}}
+
+
+@harness(
+    "WhatsApp (.txt, .zip)",
+    lambda: [
+        bytes([kind]) + WHATSAPP.encode(encoding) for kind in (0, 1) for encoding in ("utf-8", "utf-16")[: 2 - kind]
+    ],
+)
+def whatsapp(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 packs the text into a .zip."""
+    if data[:1] <= b"\0":
+        return _read_as("chat.txt", data[1:], folder)
+    archive = io.BytesIO()
+    with zipfile.ZipFile(archive, "w") as file:
+        file.writestr(zipfile.ZipInfo("_chat.txt"), data[1:])
+    return _read_as("chat.zip", archive.getvalue(), folder)
+
+
+@harness(
+    "Telegram (result.json)",
+    lambda: [json.dumps(seed, indent=indent).encode() for seed in (TELEGRAM, ALL_TELEGRAM) for indent in (1, None)],
+)
+def telegram(data: bytes, folder: Path) -> bool:
+    return _read_as("result.json", data, folder)

@@ -18,11 +18,12 @@ TURNS = [
     {"thread": "t", "speaker": "ada", "time": 0, "text": "Hello"},
     {"thread": "t", "speaker": "bob", "time": 1.5, "text": "Hi"},
 ]
-NAMES = ("table.csv", "table.tsv", "table.jsonl", "table.json")
+GUESSED = [{"Ticket #": 7, "From": "Ann", "Sent at": "13/03/2026 09:00", "Message": "Grüße; is, it|here?"}] * 2
+NAMES = ("table.csv", "table.tsv", "table.jsonl", "table.json", "table.txt")
 
 
 def _csv(records: list[dict], separator: str) -> bytes:
-    quote = {",": '"{}"'.format, "\t": str}[separator]
+    quote = str if separator == "\t" else '"{}"'.format
     rows = [list(records[0]), *(list(record.values()) for record in records)]
     clean = [
         [str(value).replace("\n", " ") if separator == "\t" else str(value).replace('"', '""') for value in row]
@@ -32,8 +33,9 @@ def _csv(records: list[dict], separator: str) -> bytes:
 
 
 def _table_seeds() -> list[bytes]:
-    tables = (PAIRS, TURNS, CONVOKIT[:1])
-    return [
+    tables = (PAIRS, TURNS, CONVOKIT[:1], GUESSED)
+    others = [_csv(GUESSED, ";").decode().encode(encoding) for encoding in ("cp1252", "utf-16")]
+    return [b"\4" + content for content in others] + [
         bytes([kind]) + content
         for records in tables
         for kind, content in enumerate(

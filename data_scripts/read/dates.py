@@ -1,0 +1,139 @@
+"""Reads dates and times as people and programs write them; the order of day and month is detected, never guessed."""
+
+import math
+import re
+from collections.abc import Iterable
+from datetime import UTC, date, datetime, timedelta, timezone
+from typing import Any
+
+from data_scripts.errors import InputError
+from data_scripts.read.files import BrokenLineError
+
+ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
+MAX_DATE = 60  # characters of a date with the name of a month
+MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it would be after the year 5138
+
+NUMERIC = re.compile(
+    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?"
+    r"(?:,?[T\s]\s*(?:[^\W\d]{1,3}\s)?(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
+    r"(?:\s*(?P<half>[ap])\.?\s?m\.?)?)?(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
+    re.IGNORECASE,
+)
+
+
+class Dates:
+    """Converts dates to seconds since 1970.
+
+    Attributes:
+        order: of day, month and year in dates of numbers, one of `ORDERS`; None if no date needs it.
+        readings: how dates were read that are neither seconds nor ISO 8601: a key of `ORDERS`, or milliseconds.
+    """
+
+    def __init__(self, order: str | None = None) -> None:
+        self.order = order
+        self.readings: set[str] = set()
+
+    def seconds(self, value: Any) -> float:
+        """A number, or a date (UTC if it has no time zone), in seconds since 1970.
+
+        Raises:
+            BrokenLineError: it is neither.
+        """
+        try:
+            if isinstance(value, str):
+                value = self._parse(value.strip())
+            elif isinstance(value, date) and not isinstance(value, datetime):
+                value = datetime(value.year, value.month, value.day)
+            if isinstance(value, datetime):
+                return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+            if math.isfinite(number := float(value)):
+                if abs(number) < MILLISECONDS:
+                    return number
+                self.readings.add("milliseconds")
+                return number / 1000
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise BrokenLineError(
+            "wrong time", f"expected a number or a date such as 2026-03-31, found {type(value).__name__}"
+        )
+
+    def _parse(self, text: str) -> float | datetime:
+        for parse in (float, datetime.fromisoformat):
+            try:
+                return parse(text)
+            except ValueError:
+                continue
+        numbers = NUMERIC.fullmatch(text)
+        return self.parse_numbers(numbers) if numbers else _parse_words(text)
+
+    def parse_numbers(self, match: re.Match[str]) -> datetime:
+        """The time of a match of `NUMERIC`; raises ValueError if it does not exist in this order of day and month."""
+        order = "YMD" if len(match["first"]) > 2 else self.order
+        if not order:
+            raise ValueError(match[0])
+        if len(match["first"]) <= 2:
+            self.readings.add(order)
+        parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
+        year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
+        hour = int(match["hour"] or 0)
+        if half := match["half"]:
+            hour = hour % 12 + 12 * (half.lower() == "p")
+        minute, seconds = int(match["minute"] or 0), int(match["seconds"] or 0)
+        return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))
+
+
+def _zone(text: str | None) -> timezone:
+    if not text or text[0] not in "+-":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))
+
+
+def _parse_words(text: str) -> datetime:
+    """A date with the name of a month; raises ValueError if its day, month or year is missing."""
+    # Imported here, because few logs have such dates.
+    from dateutil import parser
+
+    if len(text) > MAX_DATE or not re.search(r"[^\W\d]{3}", text):
+        raise ValueError(text)
+    # What the text does not state comes from the default, so two defaults show that nothing is missing.
+    defaults = (datetime(2001, 1, 1), datetime(2002, 2, 2))
+    try:
+        times = [parser.parse(text, default=default, tzinfos=lambda _, offset: offset or 0) for default in defaults]
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # some numbers confuse the library
+        raise ValueError(text) from error
+    if times[0] != times[1]:
+        raise ValueError(text)
+    return times[0]
+
+
+def find_order(values: Iterable[Any], stated: str | None, location: str) -> str | None:
+    """The order of day and month in dates of numbers, or None if there are none; reads until a date decides it.
+
+    A number over 12 cannot be a month, and dates with dots have the day first in every country that writes them.
+
+    Args:
+        values: the dates.
+        stated: the order, if the user stated it.
+        location: begins the message.
+
+    Raises:
+        InputError: each date may be read in both orders.
+    """
+    if stated:
+        return stated
+    undecided = ""
+    for value in values:
+        match = NUMERIC.fullmatch(value.strip()) if isinstance(value, str) else None
+        if not match or len(match["first"]) > 2:
+            continue
+        first, second = int(match["first"]), int(match["second"])
+        if first > 12 or second > 12:
+            return "YMD" if first > 31 else "DMY" if first > 12 else "MDY"
+        undecided = undecided or match[0]
+    if undecided and "." not in undecided.partition(" ")[0]:
+        raise InputError(
+            f"{location}: no date decides whether the day or the month comes first in dates such as {undecided}; state "
+            "it with --date_order DMY or --date_order MDY"
+        )
+    return "DMY" if undecided else None

@@ -1,0 +1,202 @@
+"""Guesses which column of a table has which role, from the names of the columns and the values of the first rows."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from data_scripts.read.dates import NUMERIC, Dates
+from data_scripts.read.files import BrokenLineError
+from data_scripts.read.records import Record
+
+SAMPLE_ROWS = 200
+SHAPES = {
+    "ready pairs": ("input", "response"),
+    "reply links": ("text", "id", "parent"),
+    "threads in order": ("text", "thread"),
+    "one chat": ("text", "speaker", "time"),
+}
+
+# Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous.
+_NAMES = {
+    "input": (
+        "input; question; query; prompt; question text; customer message; user message; customer question; "
+        "inquiry; request",
+        "customer; user; client; context; instruction; title",
+    ),
+    "response": (
+        "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion",
+        "agent; assistant; support; bot; output",
+    ),
+    "text": (
+        "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
+        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio",
+    ),
+    "id": ("id; message id; msg id; post id; comment id; tweet id; utterance id; event id; uuid",),
+    "parent": (
+        "parent; parent id; reply to; reply to id; in reply to; in reply to id; in reply to message id; parent "
+        "post id; in response to; in response to id; in response to tweet id; reply to message id; quoted message "
+        "id; parent message id; in reply to status id; answers",
+    ),
+    "thread": (
+        "thread; thread id; conversation; conversation id; dialog; dialogue; dialog id; dialogue id; root; thread ts",
+        "ticket; ticket id; ticket number; ticket no; ticket nr; case; case id; case number; session; session id; "
+        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id",
+        "topic; topic id; channel; channel id; channel name; room; room id; group; subject",
+    ),
+    "speaker": (
+        "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
+        "name; written by; posted by; sent by; absender; remitente",
+        "author username; from id; sender id; author id; user id; participant; nick; nickname; handle; screen "
+        "name; who; by",
+        "name; role; sender type; author type; party; side; direction",
+    ),
+    "time": (
+        "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
+        "on; created utc; date sent; time stamp; message date; message time; date created; creation date; posted; "
+        "posted on; ts; at; when; timestamp ms; received at; time sent; sent time; created time; date utc; "
+        "timestamp utc",
+        "date; datum; fecha; data; day; updated at; modified",
+    ),
+}
+_PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the names and values of columns say about their roles.
+
+    Attributes:
+        columns: role -> column.
+        ambiguous: role -> the columns that may have it, of which none is better than the others.
+    """
+
+    columns: dict[str, str]
+    ambiguous: dict[str, list[str]]
+
+    @property
+    def shape(self) -> str | None:
+        """The first of `SHAPES` whose roles have columns."""
+        return shape_of(self.columns)
+
+
+def shape_of(roles: Iterable[str]) -> str | None:
+    """The first of `SHAPES` whose roles are among these."""
+    given = set(roles)
+    return next((shape for shape, needed in SHAPES.items() if given.issuperset(needed)), None)
+
+
+def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
+    """Guess the roles of columns.
+
+    Args:
+        columns: the names, in order; `a.b` is the field b of the objects in a.
+        rows: the first rows, column -> value; without any, only names count.
+    """
+    values = {name: [value for row in rows if not _is_missing(value := look_up(row, name))] for name in columns}
+    chosen: dict[str, str] = {}
+    ambiguous: dict[str, list[str]] = {}
+    for role, groups in _NAMES.items():
+        for group in groups:
+            accepted = group.split("; ")
+            # A column `agent` may hold names, unlike a column `answer`.
+            fits = _are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
+            matching = [name for name in columns if _plain(name) in accepted and name not in chosen.values()]
+            matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
+            if len(matching) > 1 and role not in _OPTIONAL:
+                ambiguous[role] = matching
+            elif matching:
+                chosen[role] = min(matching, key=lambda name: accepted.index(_plain(name)))
+            if matching:
+                break
+        if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
+            chosen.clear()
+    if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
+        chosen["text"] = text
+    return Guess(chosen, ambiguous)
+
+
+def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
+    """The columns, with `a.b` for each field b of the objects in a."""
+    flat: dict[str, None] = {}
+    for name in columns:
+        fields = {field: None for row in rows if isinstance(row.get(name), dict) for field in row[name]}
+        flat |= {f"{name}.{field}": None for field in fields} if fields else {name: None}
+    return list(flat)
+
+
+def look_up(record: Record, name: str) -> Any:
+    """The value of a column, or of a field of an object in it: `a.b`."""
+    if name in record:
+        return record[name]
+    value: Any = record
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def _plain(name: str) -> str:
+    """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal."""
+    return re.sub(r"[\W_]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip().lower()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or value == ""
+
+
+def is_date(value: Any) -> bool:
+    """Whether a value can be read as a date; with numbers in any order of day and month."""
+    if isinstance(value, str) and NUMERIC.fullmatch(value.strip()):
+        return True
+    try:
+        Dates().seconds(value)
+        return True
+    except BrokenLineError:
+        return False
+
+
+def _most(test: Callable[[Any], bool], values: Sequence[Any]) -> bool:
+    return sum(map(test, values)) * 10 >= len(values) * 9
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return _most(lambda value: isinstance(value, str), values) and not _most(is_date, values)
+
+
+def _are_long_texts(values: Sequence[Any]) -> bool:
+    return _are_texts(values) and sum(len(value.split()) for value in values if isinstance(value, str)) >= 3 * len(
+        values
+    )
+
+
+def _are_labels(values: Sequence[Any]) -> bool:
+    def is_label(value: Any) -> bool:
+        return not isinstance(value, dict | list) and len(str(value)) <= 100
+
+    return _most(is_label, values)
+
+
+def _are_ids(values: Sequence[Any]) -> bool:
+    return _are_labels(values) and len(set(map(str, values))) * 10 >= len(values) * 9
+
+
+def _are_names(values: Sequence[Any]) -> bool:
+    return _are_labels(values) and not (_are_long_texts(values) or _most(lambda value: isinstance(value, bool), values))
+
+
+_FITS: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "input": _are_texts,
+    "response": _are_texts,
+    "text": _are_texts,
+    "id": _are_ids,
+    "parent": _are_labels,
+    "thread": _are_labels,
+    "speaker": _are_names,
+    "time": lambda values: _most(is_date, values),
+}
+
+
+def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
+    """The column of long texts, if there is exactly one."""
+    long = [name for name in columns if name not in chosen.values() and values[name] and _are_long_texts(values[name])]
+    return long[0] if len(long) == 1 else None

@@ -1,0 +1,142 @@
+"""Show what a chat log contains: its format, columns and guessed roles, sample pairs, and the command that reads it.
+
+  python -m data_scripts inspect support.csv
+
+FILE is anything that the command conversations reads, and the options are the same: with --columns, you see the pairs
+that other roles give. Only the first messages are read, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+import tempfile
+from itertools import islice
+from pathlib import Path
+
+from data_scripts.clean.filters import Filters
+from data_scripts.commands import PROGRAM
+from data_scripts.errors import InputError, one_line
+from data_scripts.join.options import MEMORY_LIMIT
+from data_scripts.read.chat_exports import path_export, record_export
+from data_scripts.read.chat_logs import is_on_hub, record_opener
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import ChatLog
+from data_scripts.read.records import Record
+from data_scripts.read.roles import SAMPLE_ROWS, flat_columns, look_up
+from data_scripts.read.tables import find_columns
+from data_scripts.sources.conversations import add_log_arguments, join_logs, open_logs, store_logs
+from data_scripts.write.report import Report, format_table
+
+COMMANDS = ("inspect",)
+MESSAGES = 2_000  # that are read of each log
+PAIRS, EXAMPLES = 3, 3  # that are shown
+NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_log_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print what each log contains, and the next command."""
+    for log in open_logs(args):
+        print(log.path)
+        try:
+            _show_columns(log)
+            _show_pairs(log)
+        except InputError:
+            if log.detected:
+                print(f"  {log.describe()}")
+            raise
+        print(f"\nnext: {_next_command(log, args)}")
+
+
+def _show_columns(log: ChatLog) -> None:
+    """The columns of a table with examples and roles; nothing for an export."""
+    if not is_on_hub(log.path) and path_export(log.path):
+        return
+    open_records = record_opener(log)
+    records = open_records(BrokenLines())
+    if not log.columns and record_export(set(records.columns)):
+        return
+    rows = [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
+    columns = flat_columns(records.columns, rows)
+    problem, names = None, dict(log.columns)
+    try:
+        names = find_columns(log, open_records(BrokenLines()), lambda: open_records(BrokenLines()))
+    except InputError as error:
+        problem = error
+    roles: dict[str, str] = {}
+    for role, name in names.items():
+        roles[name] = f"{roles[name]}, {role}" if name in roles else role
+    print(f"  {'column':{NAME_WIDTH}}  {'role':12}  examples")
+    for name in columns:
+        print(
+            f"  {_truncate(name, NAME_WIDTH):{NAME_WIDTH}}  {roles.get(name, ''):12}  {_examples(rows, name)}".rstrip()
+        )
+    if problem:
+        raise problem
+
+
+def _examples(rows: list[Record], name: str) -> str:
+    """The first different values of a column, as many as fit into a line."""
+    values = dict.fromkeys(str(value) for row in rows if (value := look_up(row, name)) not in (None, ""))
+    line = ""
+    for value in islice(values, EXAMPLES):
+        longer = f"{line} | {_truncate(value, EXAMPLE_WIDTH)}" if line else _truncate(value, EXAMPLE_WIDTH)
+        if len(longer) > EXAMPLE_WIDTH:
+            break
+        line = longer
+    return line
+
+
+def _truncate(text: str, width: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _show_pairs(log: ChatLog) -> None:
+    """What was detected, the counts, and a few pairs of different threads."""
+    # Imported here, so that --help does not wait for it.
+    from data_scripts.join.engines import connect
+
+    report: Report = {}
+    filters = Filters("chat")
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        with connect(argparse.Namespace(memory_limit=MEMORY_LIMIT), scratch) as database:
+            stored = store_logs([log], filters, scratch, MESSAGES)
+            table = join_logs(stored, database, scratch, filters, report).distinct()
+            pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
+    if log.detected:
+        print(f"  {log.describe()}")
+    if log.broken.counts:
+        print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
+    first = "the first " if sum(stored) == MESSAGES else ""
+    read = _number(stored[0], "message") if stored[0] else _number(stored[1], "ready pair")
+    print(
+        f"\n{first}{read} gave {_number(len(pairs), 'pair')}"
+        + (", such as" if pairs else "; their texts are left out:")
+    )
+    if not pairs:
+        print(format_table(report))
+    for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
+        print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def _next_command(log: ChatLog, args: argparse.Namespace) -> str:
+    columns = args.columns or shlex.split(log.detected.get("columns", ""))
+    options = {"--columns": columns, "--gap": args.gap, "--encoding": args.encoding, "--date_order": args.date_order}
+    words = [*PROGRAM.split(), "conversations", str(log.path)]
+    for option, value in options.items():
+        if value:
+            words += [option, *([value] if isinstance(value, str) else value)]
+    folder = re.sub(r"\W+", "_", log.path.stem).strip("_") or "chats"
+    return shlex.join([*words, "-o", f"data/{folder}"])

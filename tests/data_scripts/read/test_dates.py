@@ -1,0 +1,99 @@
+from datetime import UTC, date, datetime
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.read.dates import Dates, find_order
+from data_scripts.read.files import BrokenLineError
+
+
+def at(*parts: int) -> float:
+    return datetime(*parts, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize(
+    ("order", "text", "expected"),
+    [
+        (None, "2026-03-01T09:00:00Z", at(2026, 3, 1, 9)),
+        (None, "2026-03-01 09:00:00+02:00", at(2026, 3, 1, 7)),
+        (None, "2026/3/1 9:05", at(2026, 3, 1, 9, 5)),
+        (None, "2026-03-01 09:05:01 UTC", at(2026, 3, 1, 9, 5, 1)),
+        ("DMY", "01/03/2026 00:03", at(2026, 3, 1, 0, 3)),
+        ("MDY", "01/03/2026 00:03", at(2026, 1, 3, 0, 3)),
+        ("DMY", "2026.03.01", at(2026, 3, 1)),
+        ("YMD", "26/03/01", at(2026, 3, 1)),
+        ("DMY", "1.3.26, 18:05:07", at(2026, 3, 1, 18, 5, 7)),
+        ("DMY", "01-03-1998 18.05", at(1998, 3, 1, 18, 5)),
+        ("DMY", "01/03/2026 à 18:05", at(2026, 3, 1, 18, 5)),
+        ("MDY", "3/1/26, 12:05\u202fAM", at(2026, 3, 1, 0, 5)),
+        ("MDY", "3/1/26 12:05 p. m.", at(2026, 3, 1, 12, 5)),
+        ("DMY", "01/03/2026 18:05 -0130", at(2026, 3, 1, 19, 35)),
+        (None, "Mar 1, 2026 2:05 PM", at(2026, 3, 1, 14, 5)),
+        (None, "Sun, 01 Mar 2026 09:00:00 +0100", at(2026, 3, 1, 8)),
+        (None, "Tue Oct 31 22:10:47 +0000 2017", at(2017, 10, 31, 22, 10, 47)),
+        (None, "1772359200", 1772359200),
+        (None, 1772359200.5, 1772359200.5),
+        (None, "1772359200500", 1772359200.5),  # milliseconds
+        (None, datetime(2026, 3, 1, 9), at(2026, 3, 1, 9)),
+        (None, date(2026, 3, 1), at(2026, 3, 1)),
+    ],
+)
+def test_a_date_becomes_the_seconds_since_1970(order, text, expected):
+    assert Dates(order).seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("order", "value"),
+    [
+        (None, "01/03/2026"),  # in which order?
+        ("DMY", "01/13/2026"),
+        ("MDY", "13/01/2026"),
+        ("DMY", "31.02.2026"),
+        ("DMY", "01/03/2026 25:00"),
+        (None, "noon"),
+        (None, "March"),
+        (None, "March 3"),
+        (None, "order 7 of Mar 3, 2026"),
+        (None, "nan"),
+        (None, ""),
+        (None, None),
+    ],
+)
+def test_what_is_no_date_is_a_wrong_time(order, value):
+    with pytest.raises(BrokenLineError) as error:
+        Dates(order).seconds(value)
+    assert error.value.args[0] == "wrong time"
+
+
+def test_unusual_readings_are_noted():
+    dates = Dates("DMY")
+    dates.seconds("2026-03-01T09:00:00Z")
+    assert not dates.readings
+    dates.seconds("2026/03/01")
+    assert not dates.readings
+    for text in ("01/03/2026", 1772359200500):
+        dates.seconds(text)
+    assert dates.readings == {"DMY", "milliseconds"}
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (["01/03/2026", None, 3, "soon", "13/03/2026"], "DMY"),
+        (["01/03/2026", "03/13/2026 10:00"], "MDY"),
+        (["2026/03/01", "01/03/2026", "13/03/2026"], "DMY"),
+        (["99/03/01"], "YMD"),
+        (["01.03.2026 10.30"], "DMY"),  # nobody writes dots between month and day
+        (["03.13.2026"], "MDY"),
+        (["2026-03-01T10:00:00", "Mar 1, 2026"], None),
+        ([], None),
+    ],
+)
+def test_the_order_of_day_and_month_is_that_of_the_first_date_that_shows_it(values, order):
+    assert find_order(values, None, "c.csv") == order
+
+
+def test_an_order_that_no_date_shows_is_asked_for():
+    with pytest.raises(InputError, match=r"c.csv: no date decides .* such as 01/03/2026 10:30; .*--date_order DMY"):
+        find_order(["01/03/2026 10:30", "02/03/2026 10.30"], None, "c.csv")
+    assert find_order(["01/03/2026"], "MDY", "c.csv") == "MDY"

@@ -1,0 +1,120 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.read.chat_logs import read_log
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message, Pair
+from data_scripts.read.roles import flat_columns, guess_roles
+
+SAID = "where is my parcel please", "it is on its way to you", "thank you very much indeed", "you are welcome my friend"
+
+
+def guess(**columns: list) -> dict[str, str]:
+    names = [name.replace("_0_", " #") for name in columns]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    found = guess_roles(names, rows)
+    assert not found.ambiguous
+    return found.columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "roles"),
+    [
+        ("Ticket #|From|Sent at|Message", "thread|speaker|time|text"),
+        ("Conversation ID|AuthorName|createdAt|Body", "thread|speaker|time|text"),
+        ("msg_id|in_reply_to|user|content", "id|parent|speaker|text"),
+        ("id|thread|Sender Name|sender|timestamp|text", "id|thread||speaker|time|text"),
+        ("Question|Answer|id", "input|response|id"),
+        ("prompt|completion", "input|response"),
+        ("date|name|comment", "time|speaker|text"),
+        ("tweet_id|author_id|created_at|text|in_response_to_tweet_id", "id|speaker|time|text|parent"),
+        ("customer|agent", "input|response"),
+        ("customer|when", "|time"),
+        ("channel|case_number|text", "|thread|text"),
+        ("a|b|c", "||"),
+    ],
+)
+def test_names_alone_show_the_roles(columns, roles):
+    expected = {role: name for name, role in zip(columns.split("|"), roles.split("|"), strict=True) if role}
+    assert guess_roles(columns.split("|"), []).columns == expected
+
+
+def test_values_decide_which_columns_fit_a_role():
+    times = ["2026-03-01 10:00", "01/03/2026", "1/3/26 9:00 PM", "Mar 3, 2026"]
+    assert guess(message=[1, 2, 3, 4], content=list(SAID)) == {"text": "content"}
+    assert guess(text=list(SAID), date=times, time=["soon"] * 4) == {"text": "text", "time": "date"}
+    assert guess(text=list(SAID), user=[True] * 4, author=["a", "b", "a", None]) == {
+        "text": "text",
+        "speaker": "author",
+    }
+    assert guess(id=[1, 1, 1, 2], message=list(SAID)) == {"text": "message"}  # ids are unique
+    assert guess(customer=["Ann"] * 4, agent=["Ben"] * 4, text=list(SAID)) == {"text": "text"}
+    assert guess(text=list(SAID), thread=[{"a": 1}] * 4) == {"text": "text"}
+
+
+def test_the_only_column_of_long_texts_is_the_text():
+    assert guess(col1=["a", "b", "a", "b"], col2=list(SAID)) == {"text": "col2"}
+    assert guess(col1=list(SAID), col2=list(SAID)) == {}
+
+
+def test_two_columns_of_the_same_group_are_ambiguous():
+    found = guess_roles(["thread", "body", "message"], [])
+    assert found.ambiguous == {"text": ["body", "message"]} and found.shape is None
+    assert guess_roles(["thread", "body", "sent", "created"], []).columns["time"] == "created"
+
+
+def test_fields_of_objects_are_columns():
+    rows = [{"author": {"name": "Ann", "id": 1}, "text": "a"}, {"author": None, "text": "b"}]
+    assert flat_columns(["author", "text"], rows) == ["author.name", "author.id", "text"]
+    assert guess_roles(["author.name", "author.id", "text"], rows).columns == {"text": "text", "speaker": "author.name"}
+
+
+def read(path: Path, *rows: dict, **columns: str) -> tuple[list, ChatLog]:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    log = ChatLog(path, "c", columns, None, BrokenLines(), Counter())
+    return [item for _, item in read_log(log)], log
+
+
+def test_a_table_is_read_by_its_guessed_roles_which_are_noted(tmp_path):
+    rows = [{"Ticket #": 7, "From": name, "Sent at": "13/03/2026", "Message": name} for name in ("Ann", "Ben")]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    assert items[1] == Message("row 2", None, "7", "Ben", 1773360000, "Ben", "c", None)
+    columns = "text=Message 'thread=Ticket #' speaker=From 'time=Sent at'"
+    assert log.detected == {"columns": columns, "dates": "DMY"}
+
+
+def test_roles_are_guessed_beside_columns_that_are_named_after_theirs(tmp_path):
+    items, log = read(tmp_path / "c.jsonl", {"thread": 1, "from": "Ann", "text": "a", "subject": "b"})
+    assert items[0].speaker == "Ann" and log.detected == {"columns": "speaker=from"}
+    items, log = read(tmp_path / "c.jsonl", {"input": "a", "response": "b", "conversation": "c"})
+    assert items == [Pair("a", "b", None, "c")] and not log.detected
+    items, log = read(tmp_path / "c.jsonl", {"thread": 1, "from": "Ann", "text": "a"}, text="from")
+    assert items[0] == Message("row 1", None, "1", None, None, "Ann", "c", None) and not log.detected
+
+
+def test_a_table_without_threads_is_one_chat_with_pauses(tmp_path):
+    items, _ = read(tmp_path / "c.jsonl", {"date": "2026-03-01", "sender": "Ann", "message": "a"})
+    assert items == [Message("row 1", None, "c", "Ann", 1772323200, "a", "c", CHANNEL_GAP)]
+
+
+def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
+    inspect = r"; `python -m data_scripts inspect .*c.jsonl` shows"
+    with pytest.raises(InputError, match=r"may be the text \(body, message\); .* --columns, as in text=body" + inspect):
+        read(tmp_path / "c.jsonl", {"thread": 1, "body": "a", "message": "b"})
+    with pytest.raises(InputError, match=r"the columns are a, b; expected .* as in text=body" + inspect):
+        read(tmp_path / "c.jsonl", {"a": 1, "b": 2})
+    (tmp_path / "c.csv").write_text("1,Ann,Hello\n1,Ben,Hi\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a line with the"):
+        list(read_log(ChatLog(tmp_path / "c.csv", "c", {}, None, BrokenLines(), Counter())))
+
+
+def test_dates_whose_order_no_row_shows_are_refused(tmp_path):
+    rows = [{"thread": 1, "text": "a", "time": f"0{day}/03/2026 00:03"} for day in (1, 2)]
+    with pytest.raises(InputError, match=r"c.jsonl: no date decides .* 01/03/2026 00:03; state it with --date_order"):
+        read(tmp_path / "c.jsonl", *rows)
+    items, _ = read(tmp_path / "c.jsonl", *rows, {"thread": 1, "text": "a", "time": "13/03/2026"})
+    assert [item.time for item in items] == [1772323380, 1772409780, 1773360000]

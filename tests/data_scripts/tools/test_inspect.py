@@ -1,0 +1,131 @@
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.tools import inspect
+
+ROWS = [
+    "Ticket #;From;Sent at;Message",
+    "7;Ann;13/03/2026 09:00;Where is my parcel, please?",
+    "7;Jürgen;13/03/2026 09:02;On its way",
+    "8;Cleo;14/03/2026 10:00;Can I pay with €20?",
+    "8;Jürgen;14/03/2026 10:03;Of course",
+]
+
+
+def run(*arguments: object) -> int:
+    return main(["inspect", *map(str, arguments)])
+
+
+def table(path: Path, *rows: str) -> Path:
+    path.write_bytes("\r\n".join(rows).encode("cp1252"))
+    return path
+
+
+def test_columns_with_examples_and_roles_pairs_and_the_next_command_are_shown(tmp_path, capsys):
+    path = table(tmp_path / "my chats.csv", *ROWS)
+    assert run(path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(path)
+    assert [line.split() for line in lines[2:4]] == [["Ticket", "#", "thread", "7", "|", "8"], lines[3].split()]
+    assert lines[3].split() == "From speaker Ann | Jürgen | Cleo".split()
+    assert "encoding: cp1252; delimiter: semicolon; columns: text=Message 'thread=Ticket #'" in lines[6]
+    assert lines[6].endswith("dates: DMY")
+    assert lines[8:13] == [
+        "4 messages gave 2 pairs, such as",
+        "  Where is my parcel, please?",
+        "    -> On its way",
+        "  Can I pay with €20?",
+        "    -> Of course",
+    ]
+
+
+def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(table(Path("my chats.csv"), *ROWS)) == 0
+    words = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("next: "))
+    assert words[:5] == ["python", "-m", "data_scripts", "conversations", "my chats.csv"]
+    assert words[-2:] == ["-o", "data/my_chats"] and "thread=Ticket #" in words
+    assert main(words[3:]) == 0
+    files = sorted(Path("data/my_chats").glob("*.parquet"))
+    assert {row["response"] for file in files for row in pq.read_table(file).to_pylist()} == {"On its way", "Of course"}
+
+
+def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):
+    path = table(tmp_path / "c.csv", "a;b;c", "1;01/03/2026;hello", "1;02/03/2026;hi")
+    options = [
+        "--columns",
+        "thread=a",
+        "text=c",
+        "time=b",
+        "--date_order",
+        "MDY",
+        "--gap",
+        "99d",
+        "--encoding",
+        "cp1252",
+    ]
+    assert run(path, *options) == 0
+    output = capsys.readouterr().out
+    assert "2 messages gave 1 pair, such as\n  hello\n    -> hi" in output and "dates: MDY" in output
+    assert "--columns thread=a text=c time=b --gap 99d --encoding cp1252 --date_order MDY -o data/c" in output
+
+
+def test_a_file_that_is_not_understood_shows_its_columns_before_the_remedy(tmp_path, capsys):
+    assert run(table(tmp_path / "c.csv", "a,b", "1,2")) == 2
+    captured = capsys.readouterr()
+    assert "  a                                       1\n" in captured.out and "next" not in captured.out
+    assert "name columns with other names with --columns" in captured.err
+    assert run(table(tmp_path / "c.csv", "date,sender,message", "01/03/2026,Ann,hi")) == 2
+    captured = capsys.readouterr()
+    assert "columns: text=message speaker=sender time=date" in captured.out
+    assert "state it with --date_order DMY" in captured.err
+
+
+def test_an_export_shows_its_format_and_broken_lines(tmp_path, capsys, monkeypatch):
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    path = tmp_path / "c.jsonl"
+    path.write_text("[\n" + json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    assert run(path) == 0
+    output = capsys.readouterr().out
+    assert "format: messages with roles" in output and "  column  " not in output
+    assert "lines left out: 1, such as" in output and "2 messages gave 1 pair, such as" in output
+    monkeypatch.setattr(inspect, "MESSAGES", 2)
+    assert run(path) == 0
+    assert "the first 2 messages gave 1 pair" in capsys.readouterr().out
+
+
+def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
+    assert run(table(tmp_path / "c.csv", "thread,speaker,text", "1,Ann,hi", "1,Ann,ho")) == 0
+    output = capsys.readouterr().out
+    assert "2 messages gave 0 pairs; their texts are left out:" in output
+    assert "answer to nothing                                   1" in output
+
+
+@pytest.mark.parametrize("arguments", [["missing.csv"], ["a.csv", "--gap", "soon"], ["a.csv", "--encoding", "x"]])
+def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    table(Path("a.csv"), *ROWS)
+    assert run(*arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_long_names_examples_and_texts_are_truncated(tmp_path, capsys):
+    row = {"input": "a" * 200, "response": "b", "n" * 30: "x" * 80}
+    path = tmp_path / "c.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert run(path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == f"  {'n' * 23}…  {'':12}  {'x' * 74}…"
+    assert lines[6:9] == ["1 ready pair gave 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
+
+
+def test_the_shipped_chats_are_read_without_options(capsys):
+    assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
+    output = capsys.readouterr().out
+    assert "580 messages gave 403 pairs" in output and "dates: DMY" in output
+    assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
