@@ -42,7 +42,7 @@ from trainer.training.trainable_model import TrainableModel
             {"best_metric": "stsb.dev.all.pearsn"},
             "'stsb.dev.all.pearsn' is not among the dev results of this run; did you mean 'stsb.dev.all.pearson'",
         ),
-        ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "tokenizer: nowhere/at/all cannot be loaded"),
+        ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "initialize_from: nowhere/at/all cannot be loaded"),
         ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
     ],
