@@ -198,6 +198,14 @@ class Arguments:
         None, "learning rate after late_from; the paper: 0.001", group="optimization", above=0
     )
 
+    adapt: bool = option(
+        False,
+        "adapt the model of initialize_from to a user's own conversations: batch size and max_steps follow from the "
+        "number of pairs, and the result is base + a (trained - base), with the a that is best on dev (fewer than "
+        "1,000 pairs: in 5-fold cross-validation); the base itself if that is best",
+        group="optimization",
+    )
+
     eval_every: int = option(
         1000, "number of steps between evaluations on dev, each with a checkpoint", group="evaluation", minimum=1
     )
@@ -289,7 +297,20 @@ def validate(arguments: Arguments) -> None:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
+    _validate_adaptation(arguments)
     _refuse_ineffective_options(arguments)
+
+
+def _validate_adaptation(arguments: Arguments) -> None:
+    if not arguments.adapt:
+        return
+    if not arguments.initialize_from:
+        raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
+    if [task for task, weight in arguments.tasks.items() if weight] != ["response_prediction"]:
+        raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
+    if arguments.sharded:
+        raise InputError("adapt interpolates whole models: drop sharded")
+    refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
 
 
 def _validate_range(name: str, value: Any, rules: Any) -> None:

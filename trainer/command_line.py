@@ -57,7 +57,7 @@ def build_arguments(**options: Any) -> Arguments:
     validate_tasks(arguments)
     _validate_best_metric(arguments)
     _validate_model_config(arguments)
-    if arguments.max_steps is None and arguments.epochs is None:
+    if arguments.max_steps is None and arguments.epochs is None and not arguments.adapt:
         arguments.max_steps = DEFAULT_STEPS
     return arguments
 

@@ -42,6 +42,10 @@ class Progress:
     best: float | None = None
     """Highest dev score so far, and the step that reached it; both on the main process only."""
     best_step: int | None = None
+    best_factor: float | None = None
+    """Factor of the interpolated weights with that score; with `adapt`."""
+    base_score: float | None = None
+    """Dev score before the first step."""
     threads: int | None = None
     """Number of threads that training uses; None on a GPU."""
     mixed_precision: str | None = None

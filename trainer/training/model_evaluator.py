@@ -77,6 +77,12 @@ def select_score(results: dict[str, Any], metric: str, step: int) -> float:
     scores = flatten(results) | {"last": float(step)}
     if metric not in scores:
         available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
+        if not results:
+            raise InputError(
+                f"best_metric '{metric}' is not measured: this run has no dev data, neither a validation split nor "
+                "several threads of pairs to hold some out; prepare more data, or keep the last checkpoint with "
+                "--best_metric last"
+            )
         raise InputError(
             f"best_metric '{metric}' is not among the dev results of this run{suggest(metric, scores)}; "
             f"set best_metric to one of {available}"
