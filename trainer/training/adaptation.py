@@ -19,7 +19,7 @@ from data_scripts.errors import InputError
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
-from trainer.data.dev_split import thread_numbers
+from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.context import Progress, RunContext
@@ -95,8 +95,11 @@ class Adaptation:
         }
 
 
-def merge_small_dev_split(data: RunData) -> None:
-    """Add the dev split of a few pairs to the training split, for cross-validation."""
+def split_pairs(data: RunData) -> None:
+    """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
+    cross-validated.
+    """
+    complete_dev_split(data, ENOUGH)
     train, splits = data.training["pairs"], data.evaluation["pairs"]
     if "validation" in splits and len(train) + len(splits["validation"]) < SMALL:
         data.training["pairs"] = concatenate_datasets([train, splits["validation"]])

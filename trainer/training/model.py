@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
@@ -60,15 +60,25 @@ def validate_model(arguments: Arguments) -> None:
             raise InputError(f"token_weights is sif, but {error}") from None
 
 
-def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
+def load_initial_config(source: str) -> PreTrainedConfig:
+    """Load the config of a model to start from.
+
+    Raises:
+        InputError: it cannot be loaded, or is not that of a multitask model.
+    """
     config = load_pretrained(AutoConfig, source, "initialize_from")
-    model_type = config.model_type.removeprefix("convsim_")
     is_multitask = any(name.endswith("ForMultitask") for name in config.architectures or ())
-    if model_type not in ENCODERS or not is_multitask:
+    if config.model_type.removeprefix("convsim_") not in ENCODERS or not is_multitask:
         raise InputError(
             f"initialize_from: {source} holds {' '.join(config.architectures or [config.model_type])}, expected a "
             "multitask model; name a model that a run saved (runs/NAME/model)"
         )
+    return config
+
+
+def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
+    config = load_initial_config(source)
+    model_type = config.model_type.removeprefix("convsim_")
     if arguments.model_type not in (None, model_type):
         raise _conflict("model_type", arguments.model_type, source, model_type)
     own = config.to_dict()

@@ -18,11 +18,11 @@ from data_scripts.write.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
-from trainer.data.dev_split import ENOUGH, FEWEST, complete_dev_split
+from trainer.data.dev_split import complete_dev_split
 from trainer.distributed import rank
 from trainer.hardware import start_accelerator
 from trainer.tasks import TASKS, Task, sampling_weights
-from trainer.training.adaptation import merge_small_dev_split, plan_adaptation
+from trainer.training.adaptation import plan_adaptation, split_pairs
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import RunContext
@@ -102,10 +102,10 @@ def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, d
     # The main process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
         data = load_run_data(arguments)
-        if "pairs" in data.training:
-            complete_dev_split(data, ENOUGH if arguments.adapt else FEWEST)
         if arguments.adapt:
-            merge_small_dev_split(data)
+            split_pairs(data)
+        elif "pairs" in data.training:
+            complete_dev_split(data)
         tokenizer = build_tokenizer(arguments, data, tokenizer_folder(context.folder, arguments))
         tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
     return data, tokenizer, tasks
