@@ -29,7 +29,7 @@ def check_base(base: str) -> None:
     Raises:
         InputError: it cannot be loaded, or is no multitask model.
     """
-    load_initial_config(base)
+    load_initial_config(base, "--base")
 
 
 def train_model(base: str, folder: Path, license: str | None) -> Arguments:

@@ -60,17 +60,17 @@ def validate_model(arguments: Arguments) -> None:
             raise InputError(f"token_weights is sif, but {error}") from None
 
 
-def load_initial_config(source: str) -> PreTrainedConfig:
-    """Load the config of a model to start from.
+def load_initial_config(source: str, option: str = "initialize_from") -> PreTrainedConfig:
+    """Load the config of a model to start from, which `option` names.
 
     Raises:
         InputError: it cannot be loaded, or is not that of a multitask model.
     """
-    config = load_pretrained(AutoConfig, source, "initialize_from")
+    config = load_pretrained(AutoConfig, source, option)
     is_multitask = any(name.endswith("ForMultitask") for name in config.architectures or ())
     if config.model_type.removeprefix("convsim_") not in ENCODERS or not is_multitask:
         raise InputError(
-            f"initialize_from: {source} holds {' '.join(config.architectures or [config.model_type])}, expected a "
+            f"{option}: {source} holds {' '.join(config.architectures or [config.model_type])}, expected a "
             "multitask model; name a model that a run saved (runs/NAME/model)"
         )
     return config
