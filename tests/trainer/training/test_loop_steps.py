@@ -57,6 +57,9 @@ class Task:
 
 
 class Plan:
+    def __init__(self, batch_sizes: np.ndarray) -> None:
+        self.batch_sizes = batch_sizes
+
     def batch(self, step: int) -> tuple[str, np.ndarray]:
         return ("even" if step % 2 == 0 else "odd/x"), np.arange(8) + 100 * step
 
@@ -78,8 +81,8 @@ def build(folder: Path, **options: Any) -> tuple[TrainingLoop, Model, Task]:
     options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
     arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
     context = RunContext(arguments, accelerator(), folder, threads=1)
-    model, task = Model(), Task()
-    return TrainingLoop(context, model, {"even": task, "odd/x": task}, Plan()), model, task
+    model, task, sizes = Model(), Task(), Schedule(arguments).batch_sizes()
+    return TrainingLoop(context, model, {"even": task, "odd/x": task}, Plan(sizes)), model, task
 
 
 def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradients_of_its_batch(tmp_path):
