@@ -211,7 +211,8 @@ class Arguments:
     )
     best_metric: str = option(
         "response_prediction.p_at_1",
-        "dev result that selects the best checkpoint: response_prediction.p_at_1, snli.accuracy, "
+        "dev result that selects the best checkpoint: response_prediction.p_at_1 (or p_at_n, the mean of P@1, P@3 and "
+        "P@10, which varies less with the sample of queries), snli.accuracy, "
         "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
         group="evaluation",
     )

@@ -7,7 +7,7 @@ and factor are chosen on dev; a few pairs are too few for a dev split, and are c
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +20,13 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
+from trainer.evaluation.response_prediction import RANKS
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
-from trainer.training.loop import TrainingLoop
-from trainer.training.model_evaluator import ModelEvaluator
+from trainer.training.loop import DEV_QUERIES, TrainingLoop
+from trainer.training.model_evaluator import ModelEvaluator, mean_precision
 from trainer.training.schedule import Schedule
 from trainer.training.trainable_model import TrainableModel
 
@@ -41,13 +42,12 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """What cross-validation chose: the number of steps, the factor, and P@1 of the base and of the adapted models."""
+    """What cross-validation chose: numbers of steps and factor, and P@N of the base and of the adapted models."""
 
     steps: int
     factor: float
-    base: float
-    adapted: float
-    queries: int
+    base: dict[str, float]
+    adapted: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -71,28 +71,32 @@ class Adaptation:
         if self.choice:
             base, adapted, factor = self.choice.base, self.choice.adapted, self.choice.factor
         else:
-            assert progress.best is not None and progress.base_score is not None and progress.best_factor is not None
-            base, adapted = progress.base_score, progress.best
-            factor = progress.best_factor if adapted > base else 0.0
+            assert progress.base_ranking and progress.best_ranking and progress.best_factor is not None
+            base, adapted = progress.base_ranking, progress.best_ranking
+            factor = progress.best_factor if _is_better(adapted, base) else 0.0
         self.interpolation.apply(model, factor)
         method = f"{FOLDS}-fold cross-validation" if self.choice else "dev"
         if factor:
             logger.info(
                 "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; base + %g (trained - base), step %d)",
-                adapted, base, method, self.queries, factor, progress.best_step,
+                adapted["p_at_1"], base["p_at_1"], method, self.queries, factor, progress.best_step,
             )  # fmt: skip
         else:
             logger.info(
                 "adapting did not help: P@1 %.4f at best, the base's %.4f (%s, %d queries); the result is the base",
-                adapted, base, method, self.queries,
+                adapted["p_at_1"], base["p_at_1"], method, self.queries,
             )  # fmt: skip
         return {
             "factor": factor,
             "selected_on": method,
             "queries": self.queries,
-            "base_p_at_1": base,
-            "p_at_1": adapted if factor else base,
+            "base_p_at_1": base["p_at_1"],
+            "p_at_1": (adapted if factor else base)["p_at_1"],
         }
+
+
+def _is_better(adapted: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return mean_precision(adapted) > mean_precision(base) and adapted["p_at_1"] >= base["p_at_1"]
 
 
 def split_pairs(data: RunData) -> None:
@@ -131,11 +135,11 @@ def plan_adaptation(
     """
     arguments = scale_schedule(context.arguments, len(tasks[TASK]))
     if "validation" in data.evaluation["pairs"]:
-        queries = len(data.evaluation["pairs"]["validation"])
+        queries = min(len(data.evaluation["pairs"]["validation"]), DEV_QUERIES)
         return Adaptation(arguments, Interpolation(model), queries)
     choice = _cross_validate(dataclasses.replace(context, arguments=arguments), model, tokenizer, tasks, data)
     arguments = dataclasses.replace(arguments, max_steps=choice.steps, eval_every=choice.steps, best_metric="last")
-    return Adaptation(arguments, Interpolation(model, [choice.factor]), choice.queries, choice)
+    return Adaptation(arguments, Interpolation(model, [choice.factor]), len(tasks[TASK]), choice)
 
 
 class _FoldPlan(BatchPlan):
@@ -163,21 +167,30 @@ def _cross_validate(
     if context.accelerator.num_processes > 1:
         raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
     folds = _folds(thread_numbers(pairs))
-    base, hits, queries = Interpolation(model), dict[tuple[int, float], float](), 0
+    base, folds_of = Interpolation(model), dict[tuple[int, float], list[dict[str, Any]]]()
     for fold in range(FOLDS):
         held = pairs.select(np.flatnonzero(folds == fold))
         if len(set(held["response"])) < 2:
             continue
         evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=held)}, (), context.threads)
         plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-        for point, p_at_1 in _train_fold(context, model, evaluator, tasks, plan, base):
-            hits[point] = hits.get(point, 0) + p_at_1 * len(held)
-        queries += len(held)
-    base_hits = hits.pop((0, 0.0))
-    (steps, factor), most = max(hits.items(), key=lambda item: item[1])
-    if most <= base_hits:
+        for point, ranking in _train_fold(context, model, evaluator, tasks, plan, base):
+            folds_of.setdefault(point, []).append(ranking)
+    if not folds_of:
+        raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+    rankings = {point: _average(each) for point, each in folds_of.items()}
+    base_ranking = rankings.pop((0, 0.0))
+    (steps, factor), best = max(rankings.items(), key=lambda item: mean_precision(item[1]))
+    if not _is_better(best, base_ranking):
         steps, factor = 1, 0.0
-    return Choice(steps, factor, base_hits / queries, most / queries, queries)
+    return Choice(steps, factor, base_ranking, best)
+
+
+def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """P@N over the queries of all folds; for those N that all folds have."""
+    names = [f"p_at_{n}" for n in RANKS if all(f"p_at_{n}" in each for each in rankings)]
+    queries = [each["queries"] for each in rankings]
+    return {name: float(np.average([each[name] for each in rankings], weights=queries)) for name in names}
 
 
 def _folds(threads: np.ndarray) -> np.ndarray:
@@ -200,19 +213,19 @@ def _train_fold(
     tasks: Mapping[str, Task],
     plan: BatchPlan,
     base: Interpolation,
-) -> list[tuple[tuple[int, float], float]]:
-    """P@1 after (step, factor), first that of the base as (0, 0)."""
+) -> list[tuple[tuple[int, float], dict[str, Any]]]:
+    """Response prediction after (step, factor), first that of the base as (0, 0)."""
 
-    def evaluate() -> float:
-        return evaluator.evaluate("dev")[TASK]["p_at_1"]
+    def evaluate() -> dict[str, Any]:
+        return evaluator.evaluate("dev")[TASK]
 
-    scores = [((0, 0.0), evaluate())]
+    rankings = [((0, 0.0), evaluate())]
     loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
     loop.choose_threads()
     for step in range(1, len(plan.batch_sizes) + 1):
         loop.step(step - 1)
         if step % context.arguments.eval_every == 0 or step == len(plan.batch_sizes):
-            scores += [((step, factor), score) for score, factor in base.evaluate(model, evaluate)]
+            rankings += [((step, factor), ranking) for ranking, factor in base.evaluate(model, evaluate)]
     base.apply(model, 0.0)
     context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
-    return scores
+    return rankings

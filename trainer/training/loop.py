@@ -249,11 +249,14 @@ class TrainingLoop:
             return
         arguments, progress = self._arguments, self._progress
         self._metrics.write({"step": progress.step, "dev": results})
-        score, factor = self._score(results), results.get("interpolation", {}).get("factor")
-        if not progress.step:
-            progress.base_score = score
-        elif progress.best is None or score > progress.best:
-            progress.best, progress.best_step, progress.best_factor = score, progress.step, factor
+        score = self._score(results)
+        if progress.step and (progress.best is None or score > progress.best):
+            progress.best, progress.best_step = score, progress.step
+            if self._interpolation:
+                progress.best_factor = results["interpolation"]["factor"]
+                progress.best_ranking = results.get("response_prediction")
+        elif self._interpolation and not progress.step:
+            progress.base_ranking = results.get("response_prediction")
         tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
 
 

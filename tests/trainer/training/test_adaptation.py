@@ -1,6 +1,5 @@
 """The option `adapt`: numbers of steps, folds of whole threads, and the base if adapting does not help."""
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from data_scripts.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from trainer.command_line import build_arguments
 from trainer.data.datasets import RunData
-from trainer.training.adaptation import Adaptation, Choice, _FoldPlan, _folds, scale_schedule, split_pairs
+from trainer.training.adaptation import Adaptation, Choice, _average, _FoldPlan, _folds, scale_schedule, split_pairs
 from trainer.training.context import Progress
 from trainer.training.interpolation import Interpolation
 
@@ -82,24 +81,37 @@ def test_a_few_pairs_have_no_dev_split(pairs, splits):
     assert len(data.training["pairs"]) + len(held_out) == pairs and len(held_out) in (0, 200)
 
 
+def ranking(p_at_1: float, p_at_3: float = 0.5) -> dict[str, float]:
+    return {"p_at_1": p_at_1, "p_at_3": p_at_3}
+
+
 @pytest.mark.parametrize(
-    ("choice", "progress", "factor", "p_at_1"),
+    ("adapted", "factor", "p_at_1"),
     [
-        (None, {"base_score": 0.2, "best": 0.3, "best_factor": 0.5}, 0.5, 0.3),
-        (None, {"base_score": 0.2, "best": 0.2, "best_factor": 0.5}, 0.0, 0.2),
-        (None, {"base_score": 0.2, "best": 0.1, "best_factor": 1.0}, 0.0, 0.2),
-        (Choice(50, 0.75, 0.2, 0.3, 90), {"base_score": 0, "best": 50, "best_factor": 0.75}, 0.75, 0.3),
-        (Choice(1, 0.0, 0.2, 0.1, 90), {"base_score": 0, "best": 1, "best_factor": 0.0}, 0.0, 0.2),
+        (ranking(0.3), 0.5, 0.3),
+        (ranking(0.2, 0.6), 0.5, 0.2),
+        (ranking(0.2), 0.0, 0.2),
+        (ranking(0.1), 0.0, 0.2),
+        (ranking(0.19, 0.9), 0.0, 0.2),  # better on average, but not at P@1
     ],
 )
-def test_the_base_is_kept_if_adapting_does_not_help(choice, progress, factor, p_at_1):
+@pytest.mark.parametrize("method", ["dev", "5-fold cross-validation"])
+def test_the_base_is_kept_if_adapting_does_not_help(adapted, factor, p_at_1, method):
     model = build("dan_best")
     name = "encoder.embed_tokens.weight"
     base = model.get_parameter(name).detach().clone()
     interpolation = Interpolation(model)
     with torch.no_grad():
         model.get_parameter(name).add_(1)
-    adaptation = Adaptation(arguments(), interpolation, 90, choice)
-    part = adaptation.finish(model, dataclasses.replace(Progress(), **progress, best_step=9))
-    assert (part["factor"], part["p_at_1"], part["base_p_at_1"]) == (factor, p_at_1, 0.2)
+    choice = None if method == "dev" else Choice(9, factor, ranking(0.2), adapted)
+    progress = Progress(best_step=9, best_factor=0.5, base_ranking=ranking(0.2), best_ranking=adapted)
+    part = Adaptation(arguments(), interpolation, 90, choice).finish(model, progress)
+    assert part == {
+        "factor": factor, "selected_on": method, "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
+    }  # fmt: skip
     torch.testing.assert_close(model.get_parameter(name).data, base + factor)
+
+
+def test_cross_validation_averages_over_the_queries_of_all_folds():
+    folds = [{"p_at_1": 0.5, "p_at_3": 1.0, "queries": 10}, {"p_at_1": 0.2, "queries": 30}]
+    assert _average(folds) == {"p_at_1": pytest.approx(0.275)}

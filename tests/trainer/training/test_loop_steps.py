@@ -235,3 +235,23 @@ def test_weights_that_are_not_finite_on_one_process_stop_all(tmp_path, finite, s
     loop._accelerator.reduce = lambda value, reduction: {("sum", 1.0): torch.tensor(finite)}[reduction, float(value)]
     with pytest.raises(loop_module.InputError, match="not finite") if stops else nullcontext():
         loop._check_weights()
+
+
+def test_with_interpolation_each_evaluation_keeps_the_best_factor_and_the_lowest_of_equal_ones(tmp_path, saved):
+    def ranking(p_at_1: float) -> dict[str, Any]:
+        return {"response_prediction": {"p_at_1": p_at_1, "p_at_3": 0.5, "p_at_10": 0.9}}
+
+    class Interpolation:
+        factors = (0.5, 1.0)
+        scores = iter([(0.1, 0.3), (0.4, 0.4), (0.2, 0.1)])
+
+        def evaluate(self, model: Any, evaluate: Any) -> list[Any]:
+            return [(ranking(score), factor) for score, factor in zip(next(self.scores), self.factors, strict=True)]
+
+    evaluator = SimpleNamespace(model=None, evaluate=lambda split, queries: ranking(0.2))
+    loop, _, _ = build(tmp_path, max_steps=3, eval_every=1, best_metric="response_prediction.p_at_n")
+    loop._interpolation = Interpolation()
+    progress = loop.run(evaluator, lambda: None)
+    assert (progress.best_step, progress.best_factor, progress.best) == (2, 0.5, pytest.approx((0.4 + 0.5 + 0.9) / 3))
+    assert (progress.base_ranking["p_at_1"], progress.best_ranking["p_at_1"]) == (0.2, 0.4)
+    assert [one["best_factor"] for one in saved] == [1.0, 0.5, 0.5]
