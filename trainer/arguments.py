@@ -12,6 +12,10 @@ from data_scripts.write.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 DEFAULT_STEPS = 1000
+DEFAULT_MODEL_TYPE = "dan"
+# Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
+NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
+NEW_WEIGHTS = ("token_weights", "word_vectors", "texts")
 LARGEST_FLOAT = 3.4028234663852886e38  # float32
 
 
@@ -61,7 +65,12 @@ class Arguments:
     A run's own class also has the options of every registered task: `trainer.command_line.arguments_class`.
     """
 
-    model_type: str = option("dan", "encoder: the NAME of a modeling_NAME.py in modeling_convsim", group="model")
+    model_type: str | None = option(
+        None,
+        "encoder: the NAME of a modeling_NAME.py in modeling_convsim; by default that of initialize_from, or "
+        f"{DEFAULT_MODEL_TYPE}",
+        group="model",
+    )
     model_config: dict = option(
         {},
         "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'; for a single field: "
@@ -82,7 +91,10 @@ class Arguments:
         group="model",
     )
     initialize_from: str | None = option(
-        None, "folder or Hub id of a saved multitask model to start from", group="model"
+        None,
+        "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer; on the command "
+        f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
+        group="model",
     )
     tokenizer: str | None = option(
         None,
@@ -186,12 +198,21 @@ class Arguments:
         None, "learning rate after late_from; the paper: 0.001", group="optimization", above=0
     )
 
+    adapt: bool = option(
+        False,
+        "adapt the model of initialize_from to a user's own conversations: batch size and max_steps follow from the "
+        "number of pairs, and the result is base + a (trained - base), with the a that is best on dev (fewer than "
+        "1,000 pairs: in 5-fold cross-validation); the base itself if that is best",
+        group="optimization",
+    )
+
     eval_every: int = option(
         1000, "number of steps between evaluations on dev, each with a checkpoint", group="evaluation", minimum=1
     )
     best_metric: str = option(
         "response_prediction.p_at_1",
-        "dev result that selects the best checkpoint: response_prediction.p_at_1, snli.accuracy, "
+        "dev result that selects the best checkpoint: response_prediction.p_at_1 (or p_at_n, the mean of P@1, P@3 and "
+        "P@10, which varies less with the sample of queries), snli.accuracy, "
         "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
         group="evaluation",
     )
@@ -277,7 +298,20 @@ def validate(arguments: Arguments) -> None:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
+    _validate_adaptation(arguments)
     _refuse_ineffective_options(arguments)
+
+
+def _validate_adaptation(arguments: Arguments) -> None:
+    if not arguments.adapt:
+        return
+    if not arguments.initialize_from:
+        raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
+    if [task for task, weight in arguments.tasks.items() if weight] != ["response_prediction"]:
+        raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
+    if arguments.sharded:
+        raise InputError("adapt interpolates whole models: drop sharded")
+    refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
 
 
 def _validate_range(name: str, value: Any, rules: Any) -> None:
@@ -310,13 +344,12 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
 
     An option at its default value is not refused: the config.yaml of a run, which has all options, is a preset too.
     """
-    new_tokenizer = ("tokenizer_kind", "min_count", "vocab_size")
     late = ("late_batch_size", "late_learning_rate")
     if arguments.initialize_from:
         source = "initialize_from, which names a trained model with its tokenizer"
-        refuse_ineffective(arguments, ("token_weights", "word_vectors", *new_tokenizer), source)
+        refuse_ineffective(arguments, ("token_weights", "word_vectors", *NEW_TOKENIZER), source)
     if arguments.tokenizer:
-        refuse_ineffective(arguments, new_tokenizer, "tokenizer, which names a trained tokenizer")
+        refuse_ineffective(arguments, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
     if arguments.word_vectors != "skip_gram":
         remedy = "set word_vectors to skip_gram"
         refuse_ineffective(arguments, ("texts",), f"word_vectors: {arguments.word_vectors}", remedy)

@@ -13,7 +13,16 @@ from typing import Any, NoReturn
 
 from data_scripts.command_line import ArgumentParser, suggest, with_underscores
 from data_scripts.errors import InputError
-from trainer.arguments import DEFAULT_STEPS, Arguments, default_of, table_learning_rate_ratio, validate
+from trainer.arguments import (
+    DEFAULT_MODEL_TYPE,
+    DEFAULT_STEPS,
+    NEW_TOKENIZER,
+    NEW_WEIGHTS,
+    Arguments,
+    default_of,
+    table_learning_rate_ratio,
+    validate,
+)
 from trainer.preset_files import list_presets, load_extensions, read_preset
 from trainer.tasks import TASKS, validate_tasks
 
@@ -40,12 +49,15 @@ def build_arguments(**options: Any) -> Arguments:
         TypeError: an option does not exist.
     """
     arguments = arguments_class()(**options)
-    _validate_model_type(arguments.model_type)
+    if arguments.model_type is None and not arguments.initialize_from:
+        arguments.model_type = DEFAULT_MODEL_TYPE
+    if arguments.model_type is not None:
+        _validate_model_type(arguments.model_type)
     validate(arguments)
     validate_tasks(arguments)
     _validate_best_metric(arguments)
     _validate_model_config(arguments)
-    if arguments.max_steps is None and arguments.epochs is None:
+    if arguments.max_steps is None and arguments.epochs is None and not arguments.adapt:
         arguments.max_steps = DEFAULT_STEPS
     return arguments
 
@@ -78,7 +90,7 @@ def _validate_best_metric(arguments: Arguments) -> None:
 
 
 def _validate_model_config(arguments: Arguments) -> None:
-    if not arguments.model_config:
+    if not arguments.model_config or arguments.model_type is None:  # then `build_model` compares both configs
         return
     fields = config_fields(arguments.model_type)
     for key in arguments.model_config:
@@ -88,26 +100,26 @@ def _validate_model_config(arguments: Arguments) -> None:
             )
 
 
-def config_fields(model_type: str) -> set[str]:
+def config_fields(model_type: str | None) -> set[str]:
     """Return the names of the fields of an encoder's config, which `model_config` may set."""
     # They import torch, which takes seconds.
     from transformers import PreTrainedConfig
 
     from modeling_convsim import ENCODERS
 
-    config_class: Any = ENCODERS[model_type].config_class
+    config_class: Any = ENCODERS[model_type or DEFAULT_MODEL_TYPE].config_class
     return {each.name for each in dataclasses.fields(config_class)} - {
         each.name for each in dataclasses.fields(PreTrainedConfig)
     }
 
 
-def suggest_option(name: str, model_type: str) -> str:
+def suggest_option(name: str, model_type: str | None) -> str:
     """Return the end of an error message that names the option that was probably meant; empty if none is similar.
 
     Args:
         name: what the user wrote: an option, a field of the encoder's config, or an entry of a mapping such as
             `tasks.snly`.
-        model_type: the encoder.
+        model_type: the encoder; None for the default one.
 
     Example:
         >>> suggest_option("learning_rat", "dan")
@@ -119,7 +131,7 @@ def suggest_option(name: str, model_type: str) -> str:
     return f"; did you mean '{similar}'?" if similar else ""
 
 
-def _similar_option(name: str, model_type: str) -> str | None:
+def _similar_option(name: str, model_type: str | None) -> str | None:
     full_names = {option.name: option.name for option in dataclasses.fields(arguments_class())}
     for field in config_fields(model_type):
         full_names.setdefault(field, f"model_config.{field}")
@@ -241,6 +253,8 @@ def parse_arguments(argv: list[str]) -> Arguments:
         changes = _parse_overrides(preset, overrides, options)
     except InputError as error:
         raise InputError(f"command line: {error}") from None
+    if changes.get("initialize_from"):
+        options = {name: value for name, value in options.items() if name not in (*NEW_TOKENIZER, *NEW_WEIGHTS)}
     arguments = _build(preset, options, changes)
     if arguments.table_learning_rate is None:
         # Last, so that an override of learning_rate changes both; written out, so that config.yaml is complete.
@@ -311,7 +325,7 @@ def _field(name: str) -> dataclasses.Field:
     return next(option for option in dataclasses.fields(Arguments) if option.name == name)
 
 
-def _suggest_or_refer_to_help(name: str, model_type: str, prefix: str = "") -> str:
+def _suggest_or_refer_to_help(name: str, model_type: str | None, prefix: str = "") -> str:
     """Return the end of an error message on an unknown option; `prefix` stands before the suggested one."""
     try:
         similar = _similar_option(name, model_type)

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 # What the contenders import: once, before they are forked.
 SMOKE_LIBRARIES = (
-    *(f"tests.benchmarks.{name}" for name in ("encoding", "extracting", "kernels", "suggesting", "training")),
+    *(
+        f"tests.benchmarks.{name}"
+        for name in ("adapting", "encoding", "extracting", "kernels", "suggesting", "training")
+    ),
     "data_scripts.join.engines",
     "data_scripts.join.replies",
     "data_scripts.sources.conversations",

@@ -18,6 +18,7 @@ from data_scripts.sources.sts import STS_SETS
 from data_scripts.tools.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from tests.benchmarks.registry import DOMAINS
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.publish.folder import build_folder
 
@@ -50,6 +51,9 @@ class Material:
     queries: int = 1_000
     dumped: int = 2_000_000  # comments in synthetic dumps
     many_dumped: int = 20_000_000
+    adapt_pairs: int = 10_000  # the most that a model is adapted to
+    adapt_queries: int = 2_000
+    adapt_steps: int | None = None  # by default, they follow from the number of pairs
 
     def to_json(self) -> dict[str, Any]:
         """Return the fields as JSON values, for another process."""
@@ -131,6 +135,9 @@ SIZES = {
         queries=50,
         dumped=2_000,
         many_dumped=6_000,
+        adapt_pairs=120,
+        adapt_queries=20,
+        adapt_steps=2,
     ),
 }
 
@@ -173,6 +180,7 @@ def prepare(material: Material) -> dict[str, Any]:
         "text": f"{len(pairs):,} {kind}, containing {known:,} of the {material.words:,} words",
         "dumps": f"{material.dumped:,} comments of tests/benchmarks/synthetic_dumps.py "
         f"({material.many_dumped:,} in the benchmarks that read more)",
+        "chats": f"conversations of {len(DOMAINS)} domains, {material.adapt_queries:,} held-out messages each",
         "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,

@@ -36,7 +36,7 @@ class Benchmark:
     better: Literal["higher", "lower"] = "higher"
     group: str = ""
     needs: Literal["gpu", "bf16"] | None = None
-    reads: Literal["text", "dumps"] = "text"
+    reads: Literal["text", "dumps", "chats"] = "text"
     prepare: Contender | None = None
 
     @property
@@ -82,6 +82,51 @@ SUGGEST_BESIDE = (
     Contender("ours, exact, float32 from float16", "suggesting.ours_exact"),
     Contender("usearch's HNSW graph, int8, connectivity 32, 256 candidates", "suggesting.graph"),
 )
+
+
+# Of `conversations/pairs` in the real data.
+DOMAINS = (
+    "slack_disentangled", "ubuntu_irc_gold_replies", "movie_dialog_slice", "taskmaster", "mrda_meetings",
+    "self_dialogue",
+)  # fmt: skip
+PREPARE_DOMAINS = Contender("domains", "adapting.prepare")
+
+
+def _adapt(pairs: int) -> dict[str, Benchmark]:
+    """The benchmarks of adapting on a number of pairs; the issue's bars."""
+    group, what = f"adapt_{pairs}", f"adapting to {pairs:,} pairs of a domain"
+    ours, base, bm25, tfidf, minilm, tuned, static = (
+        Contender(name, f"adapting.{function}", {"pairs": pairs, **options})
+        for name, function, options in (
+            ("ours", "ours", {}),
+            ("the base as it is", "base", {}),
+            ("BM25", "word_overlap", {"name": "bm25"}),
+            ("TF-IDF", "word_overlap", {"name": "tfidf"}),
+            ("all-MiniLM-L6-v2", "minilm", {}),
+            ("all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers", "tuned_minilm", {}),
+            ("StaticEmbedding, trained from scratch in sentence-transformers", "static_embedding", {}),
+        )
+    )
+    beside = (base, bm25, tfidf, minilm, tuned, static)
+    mean = f"{what}: mean of P@1 over {len(DOMAINS)} domains"
+
+    def benchmark(
+        text: str, unit: str, bar: float, peer: Contender, better: Literal["higher", "lower"] = "higher"
+    ) -> Benchmark:
+        others = tuple(one for one in beside if one != peer)
+        return Benchmark(text, unit, bar, ours, peer, others, better, group, reads="chats", prepare=PREPARE_DOMAINS)
+
+    return {
+        **{
+            f"{group}_{domain}_{name}": benchmark(f"{what}: {domain}", f"P@1 {domain}", bar, peer)
+            for domain in DOMAINS
+            for name, peer, bar in (("bm25", bm25, 1), ("tfidf", tfidf, 1), ("base", base, 0.95))
+        },
+        f"{group}_minilm": benchmark(mean, "P@1", 1, minilm),
+        f"{group}_tuned": benchmark(f"{mean}, at most .02 below the peer's", "P@1 within .02", 1, tuned),
+        f"{group}_static": benchmark(mean, "P@1", 1, static),
+        f"{group}_seconds": benchmark(f"{what}: time, with evaluation", "seconds", 0.05, tuned, "lower"),
+    }
 
 
 def _beside_dan(batch_size: int) -> tuple[Contender, ...]:
@@ -240,6 +285,13 @@ BENCHMARKS = {
         Contender("ours", "training.gpu_transformer"),
         Contender("the card's own rate on bf16 matrix products of size 8,192", "training.matrix_rate"),
         needs="gpu",
+    ),
+    **_adapt(300), **_adapt(1_000), **_adapt(3_000), **_adapt(10_000),
+    "adapt_seconds": Benchmark(
+        "adapting to 10,000 pairs of a domain: mean time, with evaluation", "seconds", 1,
+        Contender("ours", "adapting.ours", {"pairs": 10_000}),
+        Contender("the required bound: 40 seconds", "adapting.forty_seconds", {"pairs": 10_000}),
+        better="lower", group="adapt_10000", reads="chats", prepare=PREPARE_DOMAINS,
     ),
 }  # fmt: skip
 REASONS = {"gpu": "no GPU in this machine", "bf16": "the processor has no AVX512-BF16 or AMX-BF16"}

@@ -261,7 +261,7 @@ def test_missing_preset_is_named_with_the_existing_ones():
 @pytest.mark.parametrize("path", sorted((ROOT / "trainer" / "presets").glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_preset_parses(path):
     arguments = parse_arguments([str(path)])
-    assert arguments.max_steps or arguments.epochs
+    assert arguments.max_steps or arguments.epochs or arguments.adapt
 
 
 @pytest.mark.parametrize(

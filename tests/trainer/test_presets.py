@@ -48,6 +48,7 @@ TINY_RUN: dict[str, Any] = {
     "sharded": False,
 }
 TEACHER = "quickstart"  # the preset whose tiny model is the teacher
+BASE = "model_cards/base"  # the tiny model of TEACHER replaces it too
 
 
 @pytest.fixture(scope="module")
@@ -82,10 +83,12 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
-        elif name == "teacher":
+        elif name == "teacher" or value == BASE:
             changes[name] = model_of(TEACHER)
         elif is_model_of_a_run(value):
             changes[name] = model_of(Path(value).parent.name)
+    if arguments.adapt:
+        changes["max_steps"] = STEPS
     if arguments.initialize_from is None:
         changes["model_config"] = tiny_model(arguments)
     return changes
@@ -120,6 +123,8 @@ def run_trainer(words: list[str]) -> None:
 
 
 def number_of_steps(arguments: Arguments, results: dict[str, Any]) -> int:
+    if arguments.adapt:  # cross-validation chooses one of the evaluated steps
+        return min(results["run"]["steps"], STEPS)
     if arguments.epochs is None:
         return STEPS
     return math.ceil(arguments.epochs * sum(results["run"]["rows"].values()) / arguments.batch_size)

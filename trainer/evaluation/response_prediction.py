@@ -1,5 +1,6 @@
 """Response prediction: rank the true response to an input among 99 random ones (Yang et al. 2018, section 4.1)."""
 
+import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,16 +64,21 @@ def build_queries(
         )
     size = min(CANDIDATES, len(position))
     if size < CANDIDATES:
-        logger.warning(
-            "response prediction: the %d queries have only %d distinct responses and rank all of these; "
-            "P@N cannot be compared with that of 1-of-%d ranking", len(true_responses), size, CANDIDATES,
-        )  # fmt: skip
+        _warn_of_few_candidates(len(true_responses), size)
     candidates = np.empty((len(true_responses), size), dtype=np.int64)
     for row, text in enumerate(true_responses):
         true = position[text]
         others = random.choice(len(position) - 1, size - 1, replace=False)
         candidates[row] = true, *(others + (others >= true))  # positions from `true` on move up by one, to skip it
     return ResponseQueries([inputs[index] for index in selected], list(position), candidates)
+
+
+@functools.cache  # once, not at every evaluation of a run
+def _warn_of_few_candidates(queries: int, candidates: int) -> None:
+    logger.warning(
+        "response prediction: the %d queries have only %d distinct responses and rank all of these; P@N cannot be "
+        "compared with that of 1-of-%d ranking", queries, candidates, CANDIDATES,
+    )  # fmt: skip
 
 
 def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.ndarray:

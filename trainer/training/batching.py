@@ -18,6 +18,7 @@ class BatchPlan:
         rows: dict[str, int],
         weights: dict[str, float],
         batch_sizes: np.ndarray,
+        divisor: int = 1,
     ) -> None:
         """Plan a run.
 
@@ -25,28 +26,31 @@ class BatchPlan:
             seed: random seed of the tasks and of the shuffled rows.
             rows: number of training rows of each task.
             weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
-            batch_sizes: (steps,) rows in each step, over all processes.
+            batch_sizes: (steps,) rows in each step, over all processes. A task with fewer rows has batches of all.
+            divisor: the number of processes, by which the size of every batch is divisible.
 
         Raises:
-            InputError: a task has fewer rows than a batch.
+            InputError: a task has fewer than two rows.
         """
         self.tasks = [task for task, weight in weights.items() if weight > 0]
         for task in self.tasks:
-            if rows[task] < batch_sizes.max():
+            if rows[task] < max(2, divisor):
                 raise InputError(
-                    f"{task} has {rows[task]} training pairs, fewer than a batch of {batch_sizes.max()}: "
-                    "add more pairs or lower batch_size (and late_batch_size)"
+                    f"{task} has {rows[task]} training pairs, expected {max(2, divisor)} or more: prepare more data, "
+                    f"or leave {task} out of tasks"
                 )
-        self._seed, self._rows, self._batch_sizes = seed, rows, batch_sizes
+        self._seed, self._rows = seed, rows
         uniform = np.random.default_rng([seed, 0]).random(len(batch_sizes))  # (steps,) in [0, 1)
         self._task_of_step = self._sample_tasks(uniform, weights)
+        largest = np.array([rows[task] // divisor * divisor for task in self.tasks])  # (tasks,)
+        self.batch_sizes = np.minimum(batch_sizes, largest[self._task_of_step])  # (steps,)
         self._start_of_step = self._count_rows_before()
         self._orders: dict[str, tuple[int, np.ndarray]] = {}
 
     def batch(self, step: int) -> tuple[str, np.ndarray]:
         """Return the task of a step (counted from 0) and its rows, (batch,), of all processes."""
         index = int(self._task_of_step[step])
-        task, start, size = self.tasks[index], int(self._start_of_step[step]), int(self._batch_sizes[step])
+        task, start, size = self.tasks[index], int(self._start_of_step[step]), int(self.batch_sizes[step])
         epoch, first = divmod(start, self._rows[task])
         rows = self._order(task, index, epoch)[first : first + size]  # (batch,), or fewer at the end of an epoch
         if len(rows) < size:
@@ -61,10 +65,10 @@ class BatchPlan:
 
     def _count_rows_before(self) -> np.ndarray:
         """Return the number of rows of each step's task that the earlier steps read, (steps,)."""
-        starts = np.zeros(len(self._batch_sizes), dtype=np.int64)
+        starts = np.zeros(len(self.batch_sizes), dtype=np.int64)
         for index in range(len(self.tasks)):
             steps = np.flatnonzero(self._task_of_step == index)
-            sizes = self._batch_sizes[steps]
+            sizes = self.batch_sizes[steps]
             starts[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
         return starts
 

@@ -42,6 +42,12 @@ class Progress:
     best: float | None = None
     """Highest dev score so far, and the step that reached it; both on the main process only."""
     best_step: int | None = None
+    best_factor: float | None = None
+    """Factor of the interpolated weights with that score; with `adapt`."""
+    base_ranking: dict[str, Any] | None = None
+    """Response prediction on dev before the first step; with `adapt`."""
+    best_ranking: dict[str, Any] | None = None
+    """Response prediction on dev of the best interpolated weights; with `adapt`."""
     threads: int | None = None
     """Number of threads that training uses; None on a GPU."""
     mixed_precision: str | None = None

@@ -1,5 +1,6 @@
 """The training loop: steps, logs, evaluations and checkpoints."""
 
+import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -16,6 +17,7 @@ from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
+from trainer.training.interpolation import Interpolation
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
 from trainer.training.run_folder import list_checkpoints, resume_run
@@ -34,12 +36,20 @@ class TrainingLoop:
     `step(index)` takes a single training step, for measurements without evaluations and checkpoints.
     """
 
-    def __init__(self, context: RunContext, model: TrainableModel, tasks: Mapping[str, Task], plan: BatchPlan) -> None:
+    def __init__(
+        self,
+        context: RunContext,
+        model: TrainableModel,
+        tasks: Mapping[str, Task],
+        plan: BatchPlan,
+        interpolation: Interpolation | None = None,
+    ) -> None:
         self._arguments, self._accelerator = context.arguments, context.accelerator
         self._context, self._model, self._tasks, self._plan = context, model, tasks, plan
         self._schedule = Schedule(context.arguments)
         self._metrics = MetricsLog(context)
         self._progress = Progress.at_start(context)
+        self._interpolation = interpolation
 
     def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
@@ -65,7 +75,7 @@ class TrainingLoop:
         with self._progress_bar() as bar, self._context.interruption.deferred():
             for index in range(progress.step, self._schedule.steps):
                 self.step(index)
-                pairs = self._schedule.batch_size(index)
+                pairs = int(self._plan.batch_sizes[index])
                 progress.step = index + 1
                 progress.pairs += pairs
                 progress.seconds = time.monotonic() - started
@@ -175,7 +185,7 @@ class TrainingLoop:
 
     def _progress_bar(self) -> tqdm:
         return tqdm(
-            total=int(self._schedule.batch_sizes().sum(dtype=np.int64)),
+            total=int(self._plan.batch_sizes.sum(dtype=np.int64)),
             initial=self._progress.pairs,
             unit=" pairs",
             unit_scale=True,
@@ -220,9 +230,18 @@ class TrainingLoop:
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return None
-        results = evaluator.evaluate("dev", queries=DEV_QUERIES)
-        select_score(results, self._arguments.best_metric, self._progress.step)
+        evaluate = functools.partial(evaluator.evaluate, "dev", queries=DEV_QUERIES)
+        if self._interpolation is None or not self._progress.step:
+            results = evaluate()
+        else:
+            outcomes = self._interpolation.evaluate(evaluator.model, evaluate)
+            results, factor = max(outcomes, key=lambda outcome: self._score(outcome[0]))  # the lowest of the best
+            results["interpolation"] = {"factor": factor}
+        self._score(results)
         return results
+
+    def _score(self, results: dict[str, Any]) -> float:
+        return select_score(results, self._arguments.best_metric, self._progress.step)
 
     def _record(self, results: dict[str, Any] | None) -> None:
         """Log results on dev; after the first step, update the best score."""
@@ -230,9 +249,14 @@ class TrainingLoop:
             return
         arguments, progress = self._arguments, self._progress
         self._metrics.write({"step": progress.step, "dev": results})
-        score = select_score(results, arguments.best_metric, progress.step)
+        score = self._score(results)
         if progress.step and (progress.best is None or score > progress.best):
             progress.best, progress.best_step = score, progress.step
+            if self._interpolation:
+                progress.best_factor = results["interpolation"]["factor"]
+                progress.best_ranking = results.get("response_prediction")
+        elif self._interpolation and not progress.step:
+            progress.base_ranking = results.get("response_prediction")
         tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
 
 

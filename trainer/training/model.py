@@ -4,12 +4,12 @@ from typing import Any
 
 import torch
 from huggingface_hub.errors import StrictDataclassError
-from transformers import AutoConfig, PreTrainedTokenizerFast
+from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.arguments import Arguments
+from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
 from trainer.training.loading import load_pretrained
 
 
@@ -20,10 +20,10 @@ def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> Con
         InputError: the options do not define a model, or the model does not fit the tokenizer.
     """
     torch.manual_seed(arguments.seed)
-    model_class = ENCODERS[arguments.model_type]
     if arguments.initialize_from:
-        model = _load_model(arguments, model_class)
+        model = _load_model(arguments, arguments.initialize_from)
     else:
+        model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
         special = {"pad_token_id": tokenizer.pad_token_id, "unk_token_id": tokenizer.unk_token_id}
         model = model_class(_new_config(arguments, model_class.config_class, len(tokenizer), **special))
     if len(tokenizer) > model.config.vocab_size:
@@ -48,7 +48,7 @@ def validate_model(arguments: Arguments) -> None:
     """
     if arguments.initialize_from:
         return
-    model_class = ENCODERS[arguments.model_type]
+    model_class = ENCODERS[arguments.model_type or DEFAULT_MODEL_TYPE]
     config = _new_config(arguments, model_class.config_class, arguments.vocab_size)
     if arguments.token_weights == "sif":
         with torch.device("meta"):
@@ -60,22 +60,46 @@ def validate_model(arguments: Arguments) -> None:
             raise InputError(f"token_weights is sif, but {error}") from None
 
 
-def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) -> ConvSimForMultitask:
-    source = arguments.initialize_from
-    assert source is not None
-    config = load_pretrained(AutoConfig, source, "initialize_from")
-    if config.model_type != model_class.config_class.model_type:
-        raise InputError(f"initialize_from holds a {config.model_type} model, but model_type is {arguments.model_type}")
-    changed = {key: value for key, value in arguments.model_config.items() if getattr(config, key, None) != value}
-    if changed:
-        raise InputError(f"model_config differs from the model in initialize_from: {changed}; drop these entries")
-    model = load_pretrained(model_class, source, "initialize_from")
+def load_initial_config(source: str, option: str = "initialize_from") -> PreTrainedConfig:
+    """Load the config of a model to start from, which `option` names.
+
+    Raises:
+        InputError: it cannot be loaded, or is not that of a multitask model.
+    """
+    config = load_pretrained(AutoConfig, source, option)
+    is_multitask = any(name.endswith("ForMultitask") for name in config.architectures or ())
+    if config.model_type.removeprefix("convsim_") not in ENCODERS or not is_multitask:
+        raise InputError(
+            f"{option}: {source} holds {' '.join(config.architectures or [config.model_type])}, expected a "
+            "multitask model; name a model that a run saved (runs/NAME/model)"
+        )
+    return config
+
+
+def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
+    config = load_initial_config(source)
+    model_type = config.model_type.removeprefix("convsim_")
+    if arguments.model_type not in (None, model_type):
+        raise _conflict("model_type", arguments.model_type, source, model_type)
+    own = config.to_dict()
+    for name, value in arguments.model_config.items():
+        if own.get(name) != value:
+            raise _conflict(f"model_config.{name}", value, source, own.get(name))
+    model = load_pretrained(ENCODERS[model_type], source, "initialize_from")
     damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
     if damaged:
         raise InputError(
             f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite; use another model"
         )
     return model
+
+
+def _conflict(name: str, given: object, source: str, own: object) -> InputError:
+    option = name.partition(".")[0]
+    return InputError(
+        f"{name} is {given}, but that of the model in initialize_from, {source}, is {own}: leave {option} out (to "
+        f"reset an option of a preset: --{option} none), or drop initialize_from to train a new model"
+    )
 
 
 def _new_config(arguments: Arguments, config_class: Any, vocab_size: int, **special_tokens: Any) -> Any:

@@ -1,6 +1,7 @@
 """Evaluation of a run's model, and the score that selects the best checkpoint."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
@@ -13,6 +14,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_encoder
+from trainer.evaluation.response_prediction import RANKS
 from trainer.evaluation.results import flatten
 from trainer.tasks import TASKS
 
@@ -68,6 +70,15 @@ class ModelEvaluator:
         return results
 
 
+def mean_precision(ranking: Mapping[str, Any]) -> float:
+    """The mean of P@1, P@3 and P@10, which varies less with the sample of queries than P@1.
+
+    Args:
+        ranking: the part "response_prediction" of the results.
+    """
+    return fmean(ranking[f"p_at_{n}"] for n in RANKS if f"p_at_{n}" in ranking)
+
+
 def select_score(results: dict[str, Any], metric: str, step: int) -> float:
     """Return the dev score that selects the best checkpoint; `last` scores each checkpoint by its step.
 
@@ -75,8 +86,16 @@ def select_score(results: dict[str, Any], metric: str, step: int) -> float:
         InputError: the results lack this metric.
     """
     scores = flatten(results) | {"last": float(step)}
+    if ranking := results.get("response_prediction"):
+        scores["response_prediction.p_at_n"] = mean_precision(ranking)
     if metric not in scores:
         available = ", ".join(key for key, value in scores.items() if isinstance(value, float))
+        if not results:
+            raise InputError(
+                f"best_metric '{metric}' is not measured: this run has no dev data, neither a validation split nor "
+                "several threads of pairs to hold some out; prepare more data, or keep the last checkpoint with "
+                "--best_metric last"
+            )
         raise InputError(
             f"best_metric '{metric}' is not among the dev results of this run{suggest(metric, scores)}; "
             f"set best_metric to one of {available}"

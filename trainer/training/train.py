@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import logging
 import math
 import time
 from collections.abc import Mapping
@@ -17,8 +18,11 @@ from data_scripts.write.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
+from trainer.data.dev_split import complete_dev_split
+from trainer.distributed import rank
 from trainer.hardware import start_accelerator
 from trainer.tasks import TASKS, Task, sampling_weights
+from trainer.training.adaptation import plan_adaptation, split_pairs
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
 from trainer.training.context import RunContext
@@ -34,6 +38,8 @@ from trainer.training.schedule import Schedule
 from trainer.training.setup import build_tasks
 from trainer.training.tokenizer import build_tokenizer
 from trainer.training.trainable_model import TrainableModel
+
+logger = logging.getLogger(__name__)
 
 
 def train(arguments: Arguments) -> dict[str, Any]:
@@ -78,12 +84,16 @@ def _train(context: RunContext) -> dict[str, Any]:
     model = _build_model(context, data, tokenizer, tasks)
     begin = functools.partial(begin_run, context.folder, context.arguments)
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
+    adaptation = plan_adaptation(context, model, tokenizer, tasks, data) if context.arguments.adapt else None
+    if adaptation:
+        context = replace(context, arguments=adaptation.arguments)
+    interpolation = adaptation.interpolation if adaptation else None
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip, context.threads)
-    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
-    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
+    progress = TrainingLoop(context, trainable, tasks, plan, interpolation).run(evaluator, begin)
+    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage, adaptation)
 
 
 def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
@@ -92,6 +102,10 @@ def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, d
     # The main process fills the caches on disk, the others read them.
     with accelerator.main_process_first():
         data = load_run_data(arguments)
+        if arguments.adapt:
+            split_pairs(data)
+        elif "pairs" in data.training:
+            complete_dev_split(data)
         tokenizer = build_tokenizer(arguments, data, tokenizer_folder(context.folder, arguments))
         tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
     return data, tokenizer, tasks
@@ -120,17 +134,25 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
     """Plan the batches of all steps.
 
     Raises:
-        InputError: a batch size is not divisible by the number of processes, or a task has fewer rows than a batch.
+        InputError: a batch size is not divisible by the number of processes, or a task has fewer than two rows.
     """
     schedule = Schedule(arguments)
     batch_sizes = schedule.batch_sizes()  # (steps,)
     if (batch_sizes % processes).any():
         raise InputError(f"batch_size and late_batch_size must be divisible by the {processes} processes")
+    rows = {name: len(task) for name, task in tasks.items()}
+    for name in tasks if rank() == 0 else ():
+        if 0 < rows[name] < batch_sizes.max():
+            logger.warning(
+                "%s has %d training pairs, fewer than a batch of %d: its batches have all of them", name, rows[name],
+                batch_sizes.max(),
+            )  # fmt: skip
     return BatchPlan(
         arguments.seed,
-        {name: len(task) for name, task in tasks.items()},
+        rows,
         sampling_weights(arguments.tasks, tasks),
         batch_sizes,
+        processes,
     )
 
 

@@ -101,12 +101,22 @@ def test_the_batch_size_may_change_during_the_run():
     assert all(sorted(read[30 * epoch : 30 * epoch + 30]) == list(range(30)) for epoch in range(4))
 
 
-def test_fewer_pairs_than_a_batch_is_refused():
-    with pytest.raises(InputError, match="a has 7 training pairs, fewer than a batch of 8"):
-        plan(rows={"a": 7, "b": 50})
-    with pytest.raises(InputError, match="a has 7 training pairs, fewer than a batch of 8"):
-        BatchPlan(0, {"a": 7}, {"a": 1}, np.array([4, 8]))
-    assert BatchPlan(0, {"a": 8}, {"a": 1}, np.array([4, 8])).tasks == ["a"]
+def test_a_task_with_fewer_pairs_than_a_batch_has_batches_of_all():
+    small = BatchPlan(0, {"a": 7, "b": 50}, {"a": 1, "b": 1}, np.full(40, 8))
+    for step in range(40):
+        task, rows = small.batch(step)
+        assert len(rows) == small.batch_sizes[step] == (7 if task == "a" else 8)
+        if task == "a":
+            assert sorted(rows) == list(range(7))
+    assert BatchPlan(0, {"a": 7}, {"a": 1}, np.array([4, 8])).batch_sizes.tolist() == [4, 7]
+    assert BatchPlan(0, {"a": 7}, {"a": 1}, np.array([4, 8]), divisor=2).batch_sizes.tolist() == [4, 6]
+
+
+def test_a_single_pair_has_no_negatives_and_is_refused():
+    with pytest.raises(InputError, match="a has 1 training pairs, expected 2 or more"):
+        BatchPlan(0, {"a": 1}, {"a": 1}, np.array([4]))
+    with pytest.raises(InputError, match="a has 3 training pairs, expected 4 or more"):
+        BatchPlan(0, {"a": 3}, {"a": 1}, np.array([8]), divisor=4)
 
 
 def test_a_task_of_weight_zero_is_never_sampled_and_needs_no_rows():

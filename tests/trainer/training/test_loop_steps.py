@@ -57,6 +57,9 @@ class Task:
 
 
 class Plan:
+    def __init__(self, batch_sizes: np.ndarray) -> None:
+        self.batch_sizes = batch_sizes
+
     def batch(self, step: int) -> tuple[str, np.ndarray]:
         return ("even" if step % 2 == 0 else "odd/x"), np.arange(8) + 100 * step
 
@@ -78,8 +81,8 @@ def build(folder: Path, **options: Any) -> tuple[TrainingLoop, Model, Task]:
     options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
     arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
     context = RunContext(arguments, accelerator(), folder, threads=1)
-    model, task = Model(), Task()
-    return TrainingLoop(context, model, {"even": task, "odd/x": task}, Plan()), model, task
+    model, task, sizes = Model(), Task(), Schedule(arguments).batch_sizes()
+    return TrainingLoop(context, model, {"even": task, "odd/x": task}, Plan(sizes)), model, task
 
 
 def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradients_of_its_batch(tmp_path):
@@ -232,3 +235,23 @@ def test_weights_that_are_not_finite_on_one_process_stop_all(tmp_path, finite, s
     loop._accelerator.reduce = lambda value, reduction: {("sum", 1.0): torch.tensor(finite)}[reduction, float(value)]
     with pytest.raises(loop_module.InputError, match="not finite") if stops else nullcontext():
         loop._check_weights()
+
+
+def test_with_interpolation_each_evaluation_keeps_the_best_factor_and_the_lowest_of_equal_ones(tmp_path, saved):
+    def ranking(p_at_1: float) -> dict[str, Any]:
+        return {"response_prediction": {"p_at_1": p_at_1, "p_at_3": 0.5, "p_at_10": 0.9}}
+
+    class Interpolation:
+        factors = (0.5, 1.0)
+        scores = iter([(0.1, 0.3), (0.4, 0.4), (0.2, 0.1)])
+
+        def evaluate(self, model: Any, evaluate: Any) -> list[Any]:
+            return [(ranking(score), factor) for score, factor in zip(next(self.scores), self.factors, strict=True)]
+
+    evaluator = SimpleNamespace(model=None, evaluate=lambda split, queries: ranking(0.2))
+    loop, _, _ = build(tmp_path, max_steps=3, eval_every=1, best_metric="response_prediction.p_at_n")
+    loop._interpolation = Interpolation()
+    progress = loop.run(evaluator, lambda: None)
+    assert (progress.best_step, progress.best_factor, progress.best) == (2, 0.5, pytest.approx((0.4 + 0.5 + 0.9) / 3))
+    assert (progress.base_ranking["p_at_1"], progress.best_ranking["p_at_1"]) == (0.2, 0.4)
+    assert [one["best_factor"] for one in saved] == [1.0, 0.5, 0.5]

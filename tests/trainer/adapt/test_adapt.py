@@ -1,0 +1,153 @@
+"""`python -m trainer.adapt`: from a table of messages to a run's folder, and mistakes in one line."""
+
+import csv
+import itertools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from accelerate.state import AcceleratorState
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
+from tests.modeling_convsim.tiny_models import build
+from trainer.adapt import folder as adapt_folder
+from trainer.adapt.__main__ import build_parser, main, run
+from trainer.training import adaptation
+
+QUALITIES, THINGS, VERBS = (
+    "old new big small good bad".split(),
+    "cat dog bird house car".split(),
+    "like love hate see".split(),
+)
+CHATS = [
+    [f"do you {verb} the {quality} {thing} today", f"yes i {verb} that {quality} {thing}"]
+    for quality, thing, verb in itertools.product(QUALITIES, THINGS, VERBS)
+]
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory, tiny_tokenizer) -> str:
+    """The folder of a multitask model with random weights."""
+    path = tmp_path_factory.mktemp("base")
+    build("dan_best").save_pretrained(path)
+    tiny_tokenizer.save_pretrained(path)
+    return str(path)
+
+
+def write_chats(path: Path, chats: list[list[str]]) -> str:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["ticket", "from", "text"])
+        for ticket, messages in enumerate(chats):
+            writer.writerows([ticket, speaker, text] for speaker, text in zip("ab", messages, strict=False))
+    return str(path)
+
+
+@pytest.fixture
+def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
+    """The words of a command line for chats."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+    def words(chats: list[list[str]], *more: str, output: str = "run") -> list[str]:
+        file = write_chats(tmp_path / "support.csv", chats)
+        columns = ["--columns", "thread=ticket", "speaker=from"]
+        return [file, *columns, "-o", str(tmp_path / output), "--base", base, *more]
+
+    return words
+
+
+def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, capsys):
+    results = run(build_parser().parse_args(options(CHATS)))
+    printed = capsys.readouterr().out
+    assert results == json.loads((tmp_path / "run" / "results.json").read_text())
+    pairs = results["chats"]["report"]["splits"]
+    assert sum(pairs.values()) == len(CHATS)
+
+    # every system ranks the same held-out messages
+    adapted, baselines = results["response_prediction"], results["baselines"]
+    assert {"base", "bm25", "tfidf"} <= baselines.keys()
+    for baseline in baselines.values():
+        part = baseline["response_prediction"]
+        assert part["queries"] == adapted["queries"] == pairs["test"] and part["candidates"] == adapted["candidates"]
+        assert part["gain"] == pytest.approx(adapted["p_at_1"] - part["p_at_1"])
+        assert part["gain_interval"][0] <= part["gain"] <= part["gain_interval"][1]
+        assert f"{part['p_at_1']:.3f}" in printed
+
+    # fewer than 1,000 pairs are cross-validated: each is a query once
+    chosen = results["adaptation"]
+    assert chosen["queries"] == pairs["train"] + pairs.get("validation", 0)
+    assert chosen["p_at_1"] >= chosen["base_p_at_1"]
+
+    index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
+    held_out = {example["reply"] for example in results["chats"]["examples"]}
+    assert len(held_out) == 3 and not held_out & set(index.replies.texts)
+    for example in results["chats"]["examples"]:
+        assert index.suggest(example["message"], 1, -1.0)[0].text == example["suggestion"] in printed
+
+
+@pytest.mark.parametrize(
+    ("chats", "more", "message"),
+    [
+        (CHATS[:5], (), "support.csv: 5 pairs, expected 50 or more to adapt a model"),
+        ([["do you like the cat"]] * 3, (), "no pair is left to write"),
+        (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
+        (CHATS, ("--precision", "80"), "--precision is 80; expected a number above 0, at most 1"),
+        (CHATS, ("--push_to_hub", "me/chats", "--license", "mit"), "--push_to_hub: this would publish your texts"),
+    ],
+)
+def test_a_mistake_is_one_line(options, capsys, chats, more, message):
+    assert main(options(chats, *more)) == 2
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert message in line
+
+
+def test_a_file_that_does_not_exist_is_named(options, tmp_path, capsys):
+    words = options(CHATS)
+    assert main(["missing.csv", *words[1:]]) == 2
+    assert "error: missing.csv: " in capsys.readouterr().err
+
+
+def test_a_model_without_heads_is_refused_before_the_logs_are_read(options, tiny_tokenizer, tmp_path, capsys):
+    build("dan_best").encoder.save_pretrained(tmp_path / "encoder")
+    tiny_tokenizer.save_pretrained(tmp_path / "encoder")
+    assert main(options(CHATS, "--base", str(tmp_path / "encoder"))) == 2
+    assert "encoder holds ConvSimDanModel, expected a multitask model" in capsys.readouterr().err
+    assert not (tmp_path / "run" / "pairs").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("notes.txt", "mine", "exists and is not the folder of a run"),
+        (".written-by-convsim", '{"kind": "dataset"}', "exists and is not the folder of a run"),
+    ],
+)
+def test_a_folder_of_something_else_is_left_alone(tmp_path, name, content, message):
+    (tmp_path / name).write_text(content)
+    with pytest.raises(adapt_folder.InputError, match=message):
+        adapt_folder.prepare_folder(tmp_path, overwrite=True)
+    assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == content
+
+
+def test_a_finished_run_is_replaced_only_on_request(tmp_path):
+    adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)
+    adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)  # an unfinished one
+    (tmp_path / "run" / "results.json").write_text("{}")
+    with pytest.raises(adapt_folder.InputError, match=r"holds a finished run; .* replace it with --overwrite"):
+        adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)
+    adapt_folder.prepare_folder(tmp_path / "run", overwrite=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(adapt_folder.InputError, match="is a file, expected a folder"):
+        adapt_folder.prepare_folder(tmp_path / "file", overwrite=True)
+
+
+def test_the_base_is_that_of_the_clone_if_it_has_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(adapt_folder, "BASE", tmp_path)
+    with pytest.raises(adapt_folder.InputError, match=r"--base: .* has no model; name a folder or Hub id"):
+        adapt_folder.choose_base(None)
+    (tmp_path / "config.json").touch()
+    assert adapt_folder.choose_base(None) == str(tmp_path) and adapt_folder.choose_base("a/b") == "a/b"

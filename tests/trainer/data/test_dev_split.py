@@ -1,0 +1,68 @@
+"""A dev split that is too small gets whole threads of the training split."""
+
+import pytest
+from datasets import Dataset, DatasetDict
+
+from trainer.data.datasets import RunData
+from trainer.data.dev_split import complete_dev_split, thread_numbers
+
+
+def make_data(train_threads: list[int], dev: int = 0) -> RunData:
+    """Threads of these sizes to train on, and `dev` pairs of one thread in the dev split."""
+    rows = [
+        {"input": f"{thread} {pair}", "response": "yes", "thread": f"t{thread}", "source": "s"}
+        for thread, size in enumerate(train_threads)
+        for pair in range(size)
+    ]
+    held = [{"input": f"d {pair}", "response": "no", "thread": "d", "source": "s"} for pair in range(dev)]
+    evaluation = DatasetDict({"validation": Dataset.from_list(held)} if dev else {})
+    return RunData({"pairs": Dataset.from_list(rows)}, {"pairs": evaluation})
+
+
+def parts(data: RunData) -> tuple[Dataset, Dataset]:
+    return data.training["pairs"], data.evaluation["pairs"]["validation"]
+
+
+@pytest.mark.parametrize(
+    ("pairs", "dev", "expected"),
+    [(90, 0, 18), (400, 0, 80), (1200, 0, 200), (2698, 16, 271), (20_000, 99, 2009), (400, 100, 100)],
+)
+def test_dev_has_a_tenth_of_the_pairs_at_least_200_and_at_most_a_fifth(pairs, dev, expected):
+    data = make_data([1] * pairs, dev)
+    complete_dev_split(data)
+    assert [len(rows) for rows in parts(data)] == [pairs + dev - expected, expected]
+
+
+def test_threads_stay_whole_and_every_pair_is_in_one_split():
+    data = make_data([40, 3, 1, 77, 200, 5, 60, 9, 30, 25] * 3, 4)
+    before = [text for rows in parts(data) for text in rows["input"]]
+    complete_dev_split(data)
+    train, dev = (set(rows["thread"]) for rows in parts(data))
+    assert not train & dev and "d" in dev and len(dev) > 1
+    assert sorted(text for rows in parts(data) for text in rows["input"]) == sorted(before)
+
+
+def test_the_choice_depends_on_the_names_of_threads_not_on_their_order():
+    data, shuffled = make_data([2] * 300), make_data([2] * 300)
+    shuffled.training["pairs"] = shuffled.training["pairs"].shuffle(seed=1)
+    for each in (data, shuffled):
+        complete_dev_split(each)
+    assert set(parts(data)[1]["thread"]) == set(parts(shuffled)[1]["thread"])
+
+
+def test_a_single_thread_is_not_divided():
+    data = make_data([500])
+    complete_dev_split(data)
+    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == 500
+
+
+def test_a_limit_may_be_given():
+    data = make_data([1] * 2000, 120)
+    complete_dev_split(data, 200)
+    assert len(parts(data)[1]) == 212
+
+
+def test_pairs_without_a_thread_are_threads_of_their_own():
+    rows = Dataset.from_dict({"thread": ["a", None, "a", None]})
+    numbers = thread_numbers(rows)
+    assert numbers[0] == numbers[2] and len(set(numbers)) == 3

@@ -1,0 +1,231 @@
+"""Adapting a trained model to a user's own conversations: the option `adapt`.
+
+The result is an interpolation of the base, the model of `initialize_from`, and the model that was trained from it. Step
+and factor are chosen on dev; a few pairs are too few for a dev split, and are chosen by cross-validation.
+"""
+
+import dataclasses
+import logging
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from datasets import DatasetDict, concatenate_datasets
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from modeling_convsim.modeling_heads import ConvSimForMultitask
+from trainer.arguments import Arguments
+from trainer.data.datasets import RunData
+from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
+from trainer.evaluation.response_prediction import RANKS
+from trainer.tasks import Task
+from trainer.training.batching import BatchPlan
+from trainer.training.context import Progress, RunContext
+from trainer.training.interpolation import Interpolation
+from trainer.training.loop import DEV_QUERIES, TrainingLoop
+from trainer.training.model_evaluator import ModelEvaluator, mean_precision
+from trainer.training.schedule import Schedule
+from trainer.training.trainable_model import TrainableModel
+
+TASK = "response_prediction"
+FOLDS = 5
+SMALL = 1_000  # pairs; with fewer, a dev split of a fifth would have fewer than 200 queries
+FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
+LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
+LARGE_BATCH = 4
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What cross-validation chose: numbers of steps and factor, and P@N of the base and of the adapted models."""
+
+    steps: int
+    factor: float
+    base: dict[str, float]
+    adapted: dict[str, float]
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """How a model is adapted.
+
+    Attributes:
+        arguments: the settings, with batch size and numbers of steps.
+        interpolation: the base.
+        queries: the number of dev queries, or of those of cross-validation.
+        choice: what cross-validation chose; None if dev chooses during training.
+    """
+
+    arguments: Arguments
+    interpolation: Interpolation
+    queries: int
+    choice: Choice | None = None
+
+    def finish(self, model: ConvSimForMultitask, progress: Progress) -> dict[str, Any]:
+        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json."""
+        if self.choice:
+            base, adapted, factor = self.choice.base, self.choice.adapted, self.choice.factor
+        else:
+            assert progress.base_ranking and progress.best_ranking and progress.best_factor is not None
+            base, adapted = progress.base_ranking, progress.best_ranking
+            factor = progress.best_factor if _is_better(adapted, base) else 0.0
+        self.interpolation.apply(model, factor)
+        method = f"{FOLDS}-fold cross-validation" if self.choice else "dev"
+        if factor:
+            logger.info(
+                "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; base + %g (trained - base), step %d)",
+                adapted["p_at_1"], base["p_at_1"], method, self.queries, factor, progress.best_step,
+            )  # fmt: skip
+        else:
+            logger.info(
+                "adapting did not help: P@1 %.4f at best, the base's %.4f (%s, %d queries); the result is the base",
+                adapted["p_at_1"], base["p_at_1"], method, self.queries,
+            )  # fmt: skip
+        return {
+            "factor": factor,
+            "selected_on": method,
+            "queries": self.queries,
+            "base_p_at_1": base["p_at_1"],
+            "p_at_1": (adapted if factor else base)["p_at_1"],
+        }
+
+
+def _is_better(adapted: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return mean_precision(adapted) > mean_precision(base) and adapted["p_at_1"] >= base["p_at_1"]
+
+
+def split_pairs(data: RunData) -> None:
+    """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
+    cross-validated.
+    """
+    complete_dev_split(data, ENOUGH)
+    train, splits = data.training["pairs"], data.evaluation["pairs"]
+    if "validation" in splits and len(train) + len(splits["validation"]) < SMALL:
+        data.training["pairs"] = concatenate_datasets([train, splits["validation"]])
+        data.evaluation["pairs"] = DatasetDict({name: rows for name, rows in splits.items() if name != "validation"})
+
+
+def scale_schedule(arguments: Arguments, pairs: int) -> Arguments:
+    """Return the arguments with a batch size and numbers of steps for a number of pairs; `max_steps` is kept if given.
+
+    An epoch and a half is enough for many pairs; more than 150 steps are too many for a few.
+    """
+    batch_size = arguments.batch_size * (LARGE_BATCH if pairs > LARGE else 1)
+    steps = arguments.max_steps or max(FEWEST_STEPS, math.ceil(EPOCHS * pairs / batch_size))
+    eval_every = min(arguments.eval_every, math.ceil(steps / EVALUATIONS))
+    return dataclasses.replace(arguments, batch_size=batch_size, max_steps=steps, eval_every=eval_every)
+
+
+def plan_adaptation(
+    context: RunContext,
+    model: ConvSimForMultitask,
+    tokenizer: PreTrainedTokenizerFast,
+    tasks: Mapping[str, Task],
+    data: RunData,
+) -> Adaptation:
+    """Plan the adaptation of a model; without a dev split, choose steps and factor by cross-validation.
+
+    Raises:
+        InputError: the pairs can neither be held out nor cross-validated.
+    """
+    arguments = scale_schedule(context.arguments, len(tasks[TASK]))
+    if "validation" in data.evaluation["pairs"]:
+        queries = min(len(data.evaluation["pairs"]["validation"]), DEV_QUERIES)
+        return Adaptation(arguments, Interpolation(model), queries)
+    choice = _cross_validate(dataclasses.replace(context, arguments=arguments), model, tokenizer, tasks, data)
+    arguments = dataclasses.replace(arguments, max_steps=choice.steps, eval_every=choice.steps, best_metric="last")
+    return Adaptation(arguments, Interpolation(model, [choice.factor]), len(tasks[TASK]), choice)
+
+
+class _FoldPlan(BatchPlan):
+    """The batches of some rows of a task."""
+
+    def __init__(self, seed: int, selected: np.ndarray, batch_sizes: np.ndarray) -> None:
+        super().__init__(seed, {TASK: len(selected)}, {TASK: 1.0}, batch_sizes)
+        self._selected = selected
+
+    def batch(self, step: int) -> tuple[str, np.ndarray]:
+        """As `BatchPlan.batch`, in the numbers of the task's rows."""
+        task, rows = super().batch(step)
+        return task, self._selected[rows]
+
+
+def _cross_validate(
+    context: RunContext,
+    model: ConvSimForMultitask,
+    tokenizer: PreTrainedTokenizerFast,
+    tasks: Mapping[str, Task],
+    data: RunData,
+) -> Choice:
+    """Train on all folds but one, for each fold; the model has its own weights again afterwards."""
+    arguments, pairs = context.arguments, data.training["pairs"]
+    if context.accelerator.num_processes > 1:
+        raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
+    folds = _folds(thread_numbers(pairs))
+    base, folds_of = Interpolation(model), dict[tuple[int, float], list[dict[str, Any]]]()
+    for fold in range(FOLDS):
+        held = pairs.select(np.flatnonzero(folds == fold))
+        if len(set(held["response"])) < 2:
+            continue
+        evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=held)}, (), context.threads)
+        plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
+        for point, ranking in _train_fold(context, model, evaluator, tasks, plan, base):
+            folds_of.setdefault(point, []).append(ranking)
+    if not folds_of:
+        raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+    rankings = {point: _average(each) for point, each in folds_of.items()}
+    base_ranking = rankings.pop((0, 0.0))
+    (steps, factor), best = max(rankings.items(), key=lambda item: mean_precision(item[1]))
+    if not _is_better(best, base_ranking):
+        steps, factor = 1, 0.0
+    return Choice(steps, factor, base_ranking, best)
+
+
+def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """P@N over the queries of all folds; for those N that all folds have."""
+    names = [f"p_at_{n}" for n in RANKS if all(f"p_at_{n}" in each for each in rankings)]
+    queries = [each["queries"] for each in rankings]
+    return {name: float(np.average([each[name] for each in rankings], weights=queries)) for name in names}
+
+
+def _folds(threads: np.ndarray) -> np.ndarray:
+    """The fold of each pair, (pairs,), from the number of its thread; threads stay whole."""
+    sizes = np.bincount(threads)
+    if len(sizes) < FOLDS:
+        raise InputError(
+            f"adapt: the {len(threads)} pairs are in {len(sizes)} threads, expected {FOLDS} or more, because threads "
+            "are held out as a whole: prepare more conversations, or divide long ones with --gap of `data_scripts "
+            "conversations`"
+        )
+    starts = np.cumsum(sizes) - sizes
+    return (starts * FOLDS // len(threads))[threads]
+
+
+def _train_fold(
+    context: RunContext,
+    model: ConvSimForMultitask,
+    evaluator: ModelEvaluator,
+    tasks: Mapping[str, Task],
+    plan: BatchPlan,
+    base: Interpolation,
+) -> list[tuple[tuple[int, float], dict[str, Any]]]:
+    """Response prediction after (step, factor), first that of the base as (0, 0)."""
+
+    def evaluate() -> dict[str, Any]:
+        return evaluator.evaluate("dev")[TASK]
+
+    rankings = [((0, 0.0), evaluate())]
+    loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
+    loop.choose_threads()
+    for step in range(1, len(plan.batch_sizes) + 1):
+        loop.step(step - 1)
+        if step % context.arguments.eval_every == 0 or step == len(plan.batch_sizes):
+            rankings += [((step, factor), ranking) for ranking, factor in base.evaluate(model, evaluate)]
+    base.apply(model, 0.0)
+    context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
+    return rankings

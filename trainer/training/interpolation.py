@@ -1,0 +1,52 @@
+"""Interpolation of trained weights with those of the model that training started from (Wortsman et al., 2022)."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from modeling_convsim.modeling_heads import ConvSimForMultitask
+
+FACTORS = (0.25, 0.5, 0.75, 1.0)
+
+Result = TypeVar("Result")
+
+
+class Interpolation:
+    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights.
+
+    Attributes:
+        factors: the factors to choose from on dev.
+    """
+
+    def __init__(self, base: ConvSimForMultitask, factors: Sequence[float] = FACTORS) -> None:
+        self.factors = tuple(factors)
+        self._base = _copy(base)
+
+    def apply(self, model: ConvSimForMultitask, factor: float) -> None:
+        """Replace the trained weights of a model by interpolated ones."""
+        self._load(model, _copy(model), factor)
+
+    def evaluate(self, model: ConvSimForMultitask, evaluate: Callable[[], Result]) -> list[tuple[Result, float]]:
+        """Evaluate the model with each factor: (result, factor); its trained weights are restored."""
+        trained = _copy(model)
+        outcomes = []
+        for factor in self.factors:
+            self._load(model, trained, factor)
+            outcomes.append((evaluate(), factor))
+        _assign(model, trained)
+        return outcomes
+
+    def _load(self, model: ConvSimForMultitask, trained: Mapping[str, Tensor], factor: float) -> None:
+        _assign(model, {name: torch.lerp(self._base[name].to(value), value, factor) for name, value in trained.items()})
+
+
+def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
+    return {name: value.detach().clone() for name, value in model.named_parameters()}
+
+
+@torch.no_grad()
+def _assign(model: ConvSimForMultitask, weights: Mapping[str, Tensor]) -> None:
+    for name, value in model.named_parameters():
+        value.copy_(weights[name])
