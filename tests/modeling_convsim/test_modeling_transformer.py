@@ -5,8 +5,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 
-from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_transformer
-from modeling_convsim.modeling_transformer import FlatLayout, timing_signal
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts, modeling_transformer
+from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 
@@ -28,7 +28,10 @@ def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> lis
     config = model.config
     size = config.hidden_size
     signal = torch.tensor([scalar_timing_signal(position, size) for position in range(len(sentence))])
-    states = [model.embed_tokens.weight[torch.tensor(sentence)] * math.sqrt(size) + signal]
+    words = model.embed_tokens.weight[torch.tensor(sentence)]
+    if config.residual:
+        words = words @ model.input_projection.weight.T
+    states = [words * math.sqrt(size) + signal.to(words.dtype)]
     for ours in model.layers:
         layer = nn.TransformerEncoderLayer(
             size,
@@ -39,6 +42,7 @@ def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> lis
             layer_norm_eps=config.layer_norm_eps,
             norm_first=True,
             batch_first=True,
+            dtype=states[0].dtype,
         )
         nn.init.zeros_(layer.self_attn.in_proj_bias)
         nn.init.zeros_(layer.self_attn.out_proj.bias)
@@ -70,7 +74,7 @@ def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
 def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
     model = build("transformer").encoder
     expected = model(**pack(SENTENCES)).pooler_output
-    monkeypatch.setattr(modeling_transformer, "group_step", lambda device: 4)
+    monkeypatch.setattr(modeling_layouts, "group_step", lambda device: 4)
     layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
@@ -194,6 +198,8 @@ def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_t
         ({"hidden_size": 15, "num_attention_heads": 3}, "hidden_size is 15, expected an even multiple"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0, expected at least 0 and below 1"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0, expected numbers above 0"),
+        ({"token_dropout": -0.1}, "token_dropout is -0.1, expected at least 0 and below 1"),
+        ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
     ],
 )
 def test_config_refuses_values_out_of_range(values, message):
