@@ -71,7 +71,10 @@ def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int,
     if given == width:
         return
     names = {field.name for field in dataclasses.fields(model.config)}  # without the aliases of `attribute_map`
-    option = next(name for name in ("word_embedding_size", "hidden_size", "embedding_size") if name in names)
+    options = ["word_embedding_size", "hidden_size", "embedding_size"]
+    if getattr(model.config, "residual", False):
+        options.remove("hidden_size")  # a residual Transformer's words have the size of its embeddings
+    option = next(name for name in options if name in names)
     raise InputError(
         f"word_vectors: {arguments.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
         f"have {width}: set {option} to {given} in model_config"
