@@ -10,6 +10,7 @@ from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
+from trainer.training.initialization import transformer_from_dan
 from trainer.training.loading import load_pretrained
 
 
@@ -64,6 +65,9 @@ def _load_model(arguments: Arguments, model_class: type[ConvSimForMultitask]) ->
     source = arguments.initialize_from
     assert source is not None
     config = load_pretrained(AutoConfig, source, "initialize_from")
+    if (arguments.model_type, config.model_type) == ("transformer", "convsim_dan"):
+        dan = load_pretrained(ENCODERS["dan"], source, "initialize_from")
+        return transformer_from_dan(arguments.model_config, dan, source)
     if config.model_type != model_class.config_class.model_type:
         raise InputError(f"initialize_from holds a {config.model_type} model, but model_type is {arguments.model_type}")
     changed = {key: value for key, value in arguments.model_config.items() if getattr(config, key, None) != value}
