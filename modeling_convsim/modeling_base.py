@@ -157,6 +157,11 @@ def normalize(vectors: Tensor) -> Tensor:
     return vectors / torch.where(norms > 1e-12, norms, 1.0)
 
 
+def divide_by_sqrt(sums: Tensor, counts: Tensor) -> Tensor:
+    """Divides sums (batch, dimensions) by the square root of counts (batch,), at least 1: TensorFlow's `sqrtn`."""
+    return sums / counts.clamp_min(1).to(sums.dtype).sqrt().unsqueeze(-1)
+
+
 def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
     """The gradient (ids,) of the weights of bag sums: of each id, gradient (bags, dimensions) of its bag . its row.
 
@@ -290,6 +295,16 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         self.config.auto_map = {}
         super().save_pretrained(save_directory, *args, **kwargs)
 
+    def set_input_embeddings(self, value: nn.Embedding) -> None:  # type: ignore[override]
+        """Replaces the word embeddings and resizes the token weights to match; new tokens get a weight of one."""
+        super().set_input_embeddings(value)
+        if (token_weights := getattr(self, "token_weights", None)) is not None:
+            old = token_weights.weight.data
+            shared = min(len(old), value.num_embeddings)
+            self.token_weights = TokenWeights(value.num_embeddings, 1, device=old.device, dtype=old.dtype)
+            self.token_weights.weight.data.fill_(1.0)[:shared] = old[:shared]
+
+    @torch.no_grad()
     def scale_tokens(self, weights: Tensor) -> None:
         """Sets the initial weight of every token in the sentence embedding.
 
@@ -299,9 +314,20 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         Raises:
             ValueError: The encoder has no token weights.
         """
-        raise ValueError(
-            f"{self.config.model_type} has no token weights: use a DAN with learned_token_weights: true, or CBOW"
-        )
+        if (token_weights := getattr(self, "token_weights", None)) is None:
+            has_option = hasattr(self.config, "learned_token_weights")
+            remedy = "set" if has_option else "use CBOW, or a DAN or a residual Transformer with"
+            raise ValueError(f"{self.config.model_type} has no token weights: {remedy} learned_token_weights: true")
+        token_weights.weight.copy_(weights)
+
+    def drop_tokens(self, ids: Tensor, probability: float) -> Tensor | None:
+        """Samples weights of tokens in training, shaped like `ids`: 0 with a probability, else 1 / (1 - probability).
+
+        Returns None if nothing is dropped.
+        """
+        if not self.training or not probability:
+            return None
+        return F.dropout(torch.ones(ids.shape, dtype=self.dtype, device=ids.device), probability)
 
     def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool:
         """Checks the keyword arguments of `forward`.

@@ -12,7 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs, can_return_tuple
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear
+from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroEmbedding, ZeroLinear, divide_by_sqrt
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
 
 
@@ -65,11 +65,6 @@ def hash_bigrams(first: Tensor, second: Tensor, buckets: int) -> Tensor:
     return (first * 1_000_003 + second) % 2_147_483_647 % buckets
 
 
-def divide_by_sqrt(sums: Tensor, counts: Tensor) -> Tensor:
-    """Divides sums (batch, dimensions) by the square root of counts (batch,), at least 1: TensorFlow's `sqrtn`."""
-    return sums / counts.clamp_min(1).to(sums.dtype).sqrt().unsqueeze(-1)
-
-
 class ConvSimDanModel(ConvSimEncoder):
     """Sums word and bigram embeddings, divides each sum by the square root of its count, and applies a DNN."""
 
@@ -87,22 +82,6 @@ class ConvSimDanModel(ConvSimEncoder):
         self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
         self.layers.append(output_class(sizes[-1], config.embedding_size))
         self.post_init()
-
-    def set_input_embeddings(self, value: nn.Embedding) -> None:  # type: ignore[override]
-        """Replaces the word embeddings and resizes the token weights to match; new tokens get a weight of one."""
-        self.embed_tokens = value
-        if self.token_weights is not None:
-            old = self.token_weights.weight.data
-            shared = min(len(old), value.num_embeddings)
-            self.token_weights = TokenWeights(value.num_embeddings, 1, device=old.device, dtype=old.dtype)
-            self.token_weights.weight.data.fill_(1.0)[:shared] = old[:shared]
-
-    @torch.no_grad()
-    def scale_tokens(self, weights: Tensor) -> None:
-        """Initializes the learned token weights; raises ValueError without `learned_token_weights`."""
-        if self.token_weights is None:
-            raise ValueError("this DAN has no token weights: set learned_token_weights: true in its config")
-        self.token_weights.weight.copy_(weights)
 
     @can_return_tuple
     def forward(
@@ -177,10 +156,7 @@ class ConvSimDanModel(ConvSimEncoder):
         return sums + divide_by_sqrt(bigrams.sum(1), bigram_mask.sum(1)), words
 
     def _drop_tokens(self, ids: Tensor) -> Tensor | None:
-        """Token dropout's weights, shaped like `ids`: 0, or 1 / (1 - probability). None if nothing is dropped."""
-        if not self.training or not self.config.token_dropout:
-            return None
-        return F.dropout(torch.ones(ids.shape, dtype=self.dtype, device=ids.device), self.config.token_dropout)
+        return self.drop_tokens(ids, self.config.token_dropout)
 
     def _apply_layers(self, sums: Tensor) -> Tensor:
         """Maps scaled sums (batch, word_embedding_size) to sentence vectors (batch, embedding_size)."""

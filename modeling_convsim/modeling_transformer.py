@@ -1,13 +1,10 @@
 """The Transformer encoder (Yang et al. 2018, section 2.3): Tensor2Tensor's base model, with pre-layer-norm and ReLU.
 
 Layers read flat tokens (tokens, hidden_size), one sentence after the other, and only attention pads them: groups of
-sentences, (sentences, width, hidden_size). A layout says how a batch is arranged: `FlatLayout` removes all padding and
-sorts sentences by length; `PaddedLayout` keeps the batch as it is, (batch, tokens, hidden_size), so that no shape
-depends on the data and hidden states and attention weights have the shapes of the input.
+sentences, (sentences, width, hidden_size). `modeling_layouts.py` arranges a batch.
 """
 
 import math
-from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import torch
@@ -21,8 +18,9 @@ from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
 from transformers.utils.output_capturing import capture_outputs
 
-from .modeling_base import ConvSimConfig, ConvSimEncoder
+from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroLinear, divide_by_sqrt
 from .modeling_heads import ConvSimForMultitask, ConvSimForSequenceClassification
+from .modeling_layouts import FlatLayout, PaddedLayout, SentenceGroup, timing_signal
 
 
 @strict
@@ -38,6 +36,14 @@ class ConvSimTransformerConfig(ConvSimConfig):
             both parts of a layer. (The paper gives no value; 0.1 is Tensor2Tensor's.)
         attention_dropout: Dropout of the attention weights, in [0, 1).
         layer_norm_eps: Added to the variance in a layer norm.
+        residual: The embedding is average + projection(Transformer's mean): the average is the sum of the word
+            embeddings, of `embedding_size` dimensions, divided by the square root of their number, as in the DAN. A
+            linear layer maps them to `hidden_size` for the Transformer. The projection is initialized to zero, so that
+            training starts at the averages. Not in the paper.
+        learned_token_weights: Multiply every word embedding in the average by a learned weight of its token; requires
+            `residual`. Not in the paper.
+        token_dropout: Probability, in [0, 1), that the Transformer reads zeros in place of a word embedding during
+            training; the others are multiplied by 1 / (1 - probability). Averages are complete. Not in the paper.
     """
 
     model_type = "convsim_transformer"
@@ -50,6 +56,9 @@ class ConvSimTransformerConfig(ConvSimConfig):
     hidden_dropout: float | int = 0.1
     attention_dropout: float | int = 0.1
     layer_norm_eps: float | int = 1e-6
+    residual: bool = False
+    learned_token_weights: bool = False
+    token_dropout: float | int = 0.0
 
     def validate_transformer(self) -> None:
         """Requires sizes that are above zero and compatible, and dropouts that are probabilities."""
@@ -59,185 +68,34 @@ class ConvSimTransformerConfig(ConvSimConfig):
                 f"hidden_size is {self.hidden_size}, expected an even multiple of num_attention_heads "
                 f"{self.num_attention_heads}"
             )
-        for name in ("hidden_dropout", "attention_dropout"):
+        for name in ("hidden_dropout", "attention_dropout", "token_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 0 and below 1")
+        if self.learned_token_weights and not self.residual:
+            raise ValueError("learned_token_weights are those of the average: set residual: true too")
 
 
-def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
-    """Position signal (length, size), float32: concat[sin(p / t_i), cos(p / t_i)], t_i = 10000^(i / (size/2 - 1)).
+def drop_values(values: Tensor, probability: float) -> Tensor:
+    """Sets values to zero with a probability, and multiplies the others by 1 / (1 - probability).
 
-    This is Tensor2Tensor's `get_timing_signal_1d`: sines in the first half, cosines in the second, not interleaved.
+    On a CPU, 16 random bits per value and operations that stay within one dtype take a fraction of `F.dropout`'s time.
     """
-    steps = torch.arange(size // 2, dtype=torch.float32, device=device)  # (size / 2,)
-    rates = torch.exp(steps * (-math.log(10_000.0) / max(size // 2 - 1, 1)))
-    angles = torch.arange(length, dtype=torch.float32, device=device).unsqueeze(1) * rates  # (length, size / 2)
-    return torch.cat([angles.sin(), angles.cos()], dim=1)
-
-
-def attention_keys(mask: Tensor) -> Tensor:
-    """The keys that may be attended to (sentences, 1, 1, width), from the mask of tokens (sentences, width).
-
-    A softmax over no key at all is NaN, so a sentence without tokens attends to its padding, which is never read.
-    """
-    return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
-
-
-@dataclass
-class SentenceGroup:
-    """Sentences that attention reads together, padded to the same width.
-
-    Args:
-        sentences: Number of sentences.
-        width: Positions per sentence.
-        tokens: Number of tokens in the group's flat form.
-        indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
-        keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
-    """
-
-    sentences: int
-    width: int
-    tokens: int
-    indices: Tensor | None = None
-    keys: Tensor | None = None
-
-    @classmethod
-    def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
-        """Groups sentences of the given lengths (sentences,), at most `width`."""
-        mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)  # (sentences, width)
-        indices = mask.flatten().nonzero().squeeze(1)
-        return cls(len(lengths), width, len(indices), indices, attention_keys(mask))
-
-    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
-        """Copies the group to a device; Accelerate calls this for layers that `device_map` puts on another one."""
-        indices, keys = (
-            None if tensor is None else tensor.to(device, non_blocking=non_blocking)
-            for tensor in (self.indices, self.keys)
-        )
-        return replace(self, indices=indices, keys=keys)
-
-    def pad(self, flat: Tensor) -> Tensor:
-        """Pads flat tokens (tokens, size) with zeros to (sentences, width, size)."""
-        if self.indices is not None:
-            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.indices, flat)
-        return flat.view(self.sentences, self.width, flat.shape[1])
-
-    def flatten(self, padded: Tensor) -> Tensor:
-        """Removes the padding from (sentences, width, size): (tokens, size)."""
-        flat = padded.flatten(0, 1)
-        return flat if self.indices is None else flat.index_select(0, self.indices)
-
-
-def group_step(device: torch.device) -> int:
-    """The step of group widths: sentences whose lengths round up to the same multiple of it form one group.
-
-    On a CPU only sentences of equal length are grouped, so that nothing is padded. On other devices, many small calls
-    would cost more than some padding.
-    """
-    return 1 if device.type == "cpu" else 16
-
-
-def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
-    """Groups of similar length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
-    step = group_step(lengths.device)
-    widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
-    groups, start = [], 0
-    for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
-        if width and step == 1:
-            groups.append(SentenceGroup(count, width, count * width))
-        elif width:
-            groups.append(SentenceGroup.from_lengths(lengths[start : start + count], width))
-        start += count
-    return groups
-
-
-@dataclass
-class FlatLayout:
-    """A batch without padding, its sentences sorted by length.
-
-    Args:
-        lengths: (batch,) number of tokens of each sentence, in the batch's order.
-        order: (batch,) the sentences' indices in the batch, in this layout's order.
-        source: (tokens,) the index of each token among the batch's tokens.
-        positions: (tokens,) the position of each token in its sentence.
-        groups: What attention reads together.
-        mask: (batch, width) of the padded batch that this was made of; None for a packed one.
-    """
-
-    lengths: Tensor
-    order: Tensor
-    source: Tensor
-    positions: Tensor
-    groups: list[SentenceGroup]
-    mask: Tensor | None = None
-
-    @classmethod
-    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None) -> "FlatLayout":
-        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any."""
-        order = lengths.argsort(stable=True)
-        sorted_lengths = lengths[order]
-        total = int(sorted_lengths.sum())
-
-        def per_token(values: Tensor) -> Tensor:
-            """Repeats each sorted sentence's value (batch,) for its tokens: (tokens,)."""
-            return torch.repeat_interleave(values, sorted_lengths, output_size=total)
-
-        starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
-        positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
-        source = positions + per_token(starts[order])
-        groups = group_by_length(sorted_lengths)
-        return cls(lengths, order, source, positions, groups, mask)
-
-    @property
-    def width(self) -> int:
-        """Number of positions: the length of the longest sentence, at least 1."""
-        return int(self.positions.max()) + 1 if len(self.positions) else 1
-
-    def arrange(self, values: Tensor) -> Tensor:
-        """Arranges ids or embeddings, packed (total_tokens, …) or padded (batch, width, …): (tokens, …)."""
-        return (values if self.mask is None else values[self.mask])[self.source]
-
-    def pad(self, flat: Tensor) -> Tensor | None:
-        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero.
-
-        None for a packed batch.
-        """
-        if self.mask is None:
-            return None
-        indices = self.mask.flatten().nonzero().squeeze(1)[self.source]
-        flat = flat.to(self.mask.device)  # with device_map, the last layer may be on another one
-        padded = flat.new_zeros(self.mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
-        return padded.view(*self.mask.shape, flat.shape[1])
-
-    def mean(self, flat: Tensor) -> Tensor:
-        """Means over each sentence's tokens (tokens, size), in the batch's order: (batch, size)."""
-        flat = flat.to(self.lengths.device)
-        sums = torch.segment_reduce(flat, "sum", lengths=self.lengths[self.order], unsafe=True)
-        return sums[self.order.argsort()] / self.lengths.clamp_min(1).unsqueeze(1).to(flat.dtype)
-
-
-class PaddedLayout:
-    """A padded batch as it is: no shape depends on the data, so that the model compiles and exports."""
-
-    def __init__(self, mask: Tensor) -> None:
-        batch, self.width = mask.shape
-        self.mask = mask
-        # Counted over real tokens, so that padding on the left does not shift them.
-        self.positions = (mask.cumsum(1) - 1).clamp_min(0)  # (batch, width)
-        self.groups = [SentenceGroup(batch, self.width, batch * self.width, None, attention_keys(mask))]
-
-    def arrange(self, values: Tensor) -> Tensor:
-        """Keeps ids or embeddings (batch, width, …) as they are."""
+    if values.device.type != "cpu" or torch.compiler.is_compiling():
+        return F.dropout(values, probability)
+    if not probability:
         return values
+    bits = torch.empty(-(-values.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
+    threshold = min(round(probability * 2**16), 2**16 - 1) - 2**15
+    mask = bits[: values.numel()].ge_(threshold).to(values.dtype).mul_(1 / (1 - probability))
+    return values * mask.view(values.shape)
 
-    def pad(self, tokens: Tensor) -> Tensor:
-        """Sets tokens (batch, width, size) to zero at padding."""
-        return tokens.to(self.mask.device) * self.mask.unsqueeze(-1)
 
-    def mean(self, tokens: Tensor) -> Tensor:
-        """Means over each sentence's tokens (batch, width, size): (batch, size)."""
-        tokens = self.pad(tokens)
-        return tokens.sum(1) / self.mask.sum(1, keepdim=True).clamp_min(1).to(tokens.dtype)
+class ConvSimDropout(nn.Dropout):
+    """`nn.Dropout` with masks that are faster to sample on a CPU."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        """As `nn.Dropout`: any shape to the same shape."""
+        return drop_values(input, self.p) if self.training else input
 
 
 def eager_attention_forward(
@@ -263,11 +121,11 @@ def eager_attention_forward(
     Returns:
         Contexts (sentences, width, heads, head_size) and weights (sentences, heads, width, width).
     """
-    scores = query @ key.transpose(-1, -2) * scaling
+    scores = (query * scaling) @ key.transpose(-1, -2)
     if attention_mask is not None:
         scores = scores.masked_fill(~attention_mask, float("-inf"))
     weights = scores.softmax(-1)
-    return (F.dropout(weights, dropout) @ value).transpose(1, 2).contiguous(), weights
+    return (drop_values(weights, dropout) @ value).transpose(1, 2).contiguous(), weights
 
 
 class ConvSimTransformerAttention(nn.Module):
@@ -289,11 +147,14 @@ class ConvSimTransformerAttention(nn.Module):
         Also returns the attention weights (sentences, heads, width, width) of the last group, if they are computed: by
         eager attention, which `output_attentions` selects.
         """
+        implementation = self.config._attn_implementation
         # Kernels other than eager attention return no weights.
         eager = kwargs.get("output_attentions") or self.config.output_attentions
-        attend = ALL_ATTENTION_FUNCTIONS.get_interface(
-            "eager" if eager else self.config._attn_implementation, eager_attention_forward
-        )
+        # For short sentences on a CPU, the backward pass of torch's kernel takes several times as long.
+        trains_on_cpu = self.training and implementation == "sdpa" and hidden.device.type == "cpu"
+        if eager or (trains_on_cpu and not torch.compiler.is_compiling()):
+            implementation = "eager"
+        attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         contexts, weights = [], None
         flat = self.query_key_value(hidden).flatten(0, -2)  # (tokens, 3 * hidden_size)
         for part, group in zip(flat.split([group.tokens for group in groups]), groups, strict=True):
@@ -317,7 +178,7 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
         self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
         self.intermediate = nn.Linear(config.hidden_size, config.intermediate_size)
         self.output = nn.Linear(config.intermediate_size, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = ConvSimDropout(config.hidden_dropout)
 
     def forward(self, hidden: Tensor, groups: list[SentenceGroup], **kwargs: Unpack[TransformersKwargs]) -> Tensor:
         """Maps tokens (…, hidden_size) to the same shape."""
@@ -328,7 +189,10 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
 
 
 class ConvSimTransformerModel(ConvSimEncoder):
-    """Token embeddings plus timing signal, attention layers, a layer norm, the mean over tokens, and a linear layer."""
+    """Token embeddings plus timing signal, attention layers, a layer norm, the mean over tokens, and a linear layer.
+
+    With `residual`, the average of the word embeddings is added to its output.
+    """
 
     config: ConvSimTransformerConfig
     pads_batches: ClassVar[bool] = True
@@ -342,11 +206,15 @@ class ConvSimTransformerModel(ConvSimEncoder):
 
     def __init__(self, config: ConvSimTransformerConfig) -> None:
         super().__init__(config)
-        self.embed_tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        word_size = config.embedding_size if config.residual else config.hidden_size
+        self.embed_tokens = nn.Embedding(config.vocab_size, word_size)
+        self.token_weights = TokenWeights(config.vocab_size, 1) if config.learned_token_weights else None
+        self.input_projection = nn.Linear(word_size, config.hidden_size, bias=False) if config.residual else None
+        self.dropout = ConvSimDropout(config.hidden_dropout)
         self.layers = nn.ModuleList(ConvSimTransformerLayer(config) for _ in range(config.num_hidden_layers))
         self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.projection = nn.Linear(config.hidden_size, config.embedding_size)
+        output_class = ZeroLinear if config.residual else nn.Linear
+        self.projection = output_class(config.hidden_size, config.embedding_size)
         self.post_init()
 
     @capture_outputs
@@ -362,8 +230,11 @@ class ConvSimTransformerModel(ConvSimEncoder):
 
         `hidden_states` holds the token embeddings and every layer's output (batch, tokens, hidden_size), the last one
         after the layer norm. `attentions` holds every layer's weights (batch, heads, tokens, tokens), which only eager
-        attention computes. `inputs_embeds` are multiplied by sqrt(hidden_size), as the embeddings of ids are.
+        attention computes. `inputs_embeds` are multiplied by sqrt(hidden_size), as the embeddings of ids are; they need
+        a Transformer without token weights, which are looked up by token id.
         """
+        if inputs_embeds is not None and self.token_weights is not None:
+            raise ValueError("inputs_embeds: this Transformer needs input_ids for its token weights")
         outputs = self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
@@ -380,15 +251,39 @@ class ConvSimTransformerModel(ConvSimEncoder):
                 layout = PaddedLayout(mask)
             else:
                 layout = FlatLayout.from_lengths(mask.sum(1), mask)
-        tokens = layout.arrange(values)
-        if inputs_embeds is None:
-            tokens = self.embed_tokens(tokens)
+        tokens, average = self._embed(layout.arrange(values), layout, has_ids=inputs_embeds is None)
         signal = timing_signal(layout.width, self.config.hidden_size, tokens.device)[layout.positions]
         hidden = self.dropout(tokens * math.sqrt(self.config.hidden_size) + signal.to(tokens.dtype))
         for layer in self.layers:
             hidden = layer(hidden, layout.groups, **kwargs)
         hidden = self.norm(hidden)
-        return self.build_output(self.projection(layout.mean(hidden)), last_hidden_state=layout.pad(hidden))
+        sums = layout.sum(hidden)
+        sentence = self.projection(sums / layout.counts.clamp_min(1).unsqueeze(1).to(sums.dtype))
+        if average is not None:
+            sentence = average + sentence
+        return self.build_output(sentence, last_hidden_state=layout.pad(hidden))
+
+    def _embed(self, values: Tensor, layout: FlatLayout | PaddedLayout, has_ids: bool) -> tuple[Tensor, Tensor | None]:
+        """Looks up token ids (…,), or takes word embeddings (…, dimensions).
+
+        Returns:
+            What the layers read of the words (…, hidden_size), without the timing signal; and with `residual` the
+            averages of the word embeddings (batch, embedding_size).
+        """
+        indices = average = None
+        if has_ids and isinstance(layout, FlatLayout):
+            # Every word of the batch is looked up and projected once; `indices` (tokens,) has the word of each token.
+            values, indices = values.unique(return_inverse=True)
+        words = self.embed_tokens(values) if has_ids else values
+        if self.input_projection is not None:
+            weighted = words if self.token_weights is None else words * self.token_weights(values)
+            sums = layout.sum(weighted) if indices is None else layout.sum_rows(weighted, indices)
+            average = divide_by_sqrt(sums, layout.counts)
+            words = self.input_projection(words).to(words.dtype)
+        tokens = words if indices is None else F.embedding(indices, words)
+        if (weights := self.drop_tokens(tokens[..., 0], self.config.token_dropout)) is not None:
+            tokens = tokens * weights.unsqueeze(-1)
+        return tokens, average
 
 
 class ConvSimTransformerForSequenceClassification(ConvSimForSequenceClassification):

@@ -88,7 +88,7 @@ def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
 def _register_folder() -> None:
     """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
     for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
-        if name.startswith("modeling_") and name not in ("modeling_base", "modeling_heads"):
+        if name.startswith("modeling_") and name not in ("modeling_base", "modeling_heads", "modeling_layouts"):
             multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
             classes = (
                 multitask_class.config_class, multitask_class.encoder_class, multitask_class,

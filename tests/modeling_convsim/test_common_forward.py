@@ -14,7 +14,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from modeling_convsim import ConvSimPreTrainedModel
 from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pad, part_inputs
 
-FOUR = ["dan", "transformer", "cbow", "bilstm"]
+MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm"]
 
 
 @pytest.fixture(params=PARTS)
@@ -22,7 +22,7 @@ def part(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(params=FOUR)
+@pytest.fixture(params=MODELS)
 def kind(request: pytest.FixtureRequest) -> str:
     return request.param
 
@@ -36,7 +36,7 @@ def everything(kind: str, part: str) -> dict[str, bool]:
     """The options that request all outputs of a class."""
     if part == "multitask":
         return {}
-    return {"output_hidden_states": True} | ({"output_attentions": True} if kind == "transformer" else {})
+    return {"output_hidden_states": True} | ({"output_attentions": True} if kind.startswith("transformer") else {})
 
 
 # -- outputs ----------------------------------------------------------------------------------------------------------
@@ -75,7 +75,7 @@ def test_the_main_input_is_the_first_parameter_of_forward(model):
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("kind", ["dan_words", "transformer", "cbow", "bilstm"])
+@pytest.mark.parametrize("kind", ["dan_words", "transformer", "transformer_residual_words", "cbow", "bilstm"])
 def test_embeddings_of_the_ids_give_the_output_of_the_ids(kind):
     model, batch = (
         build(kind).encoder,
@@ -95,9 +95,9 @@ def test_embeddings_of_the_ids_give_the_output_of_the_ids(kind):
         model(inputs_embeds=embeddings[..., :-1])
 
 
-@pytest.mark.parametrize("kind", ["dan", "dan_best"])
-def test_a_dan_that_looks_up_ids_refuses_embeddings(kind):
-    with pytest.raises(ValueError, match="needs input_ids for its bigrams or token weights"):
+@pytest.mark.parametrize("kind", ["dan", "dan_best", "transformer_residual"])
+def test_an_encoder_that_looks_up_ids_refuses_embeddings(kind):
+    with pytest.raises(ValueError, match=r"needs input_ids for its (bigrams or )?token weights"):
         build(kind).encoder(inputs_embeds=torch.zeros(1, 2, 8))
 
 
@@ -176,9 +176,10 @@ def test_a_classifier_has_the_loss_of_its_problem_type(kind, labels):
     ("options", "frozen"), [(None, False), ({"use_reentrant": False}, False), ({"use_reentrant": True}, True)]
 )
 @pytest.mark.parametrize("part", ["multitask", "classifier"])
-def test_checkpointing_gives_the_same_gradients(part, options, frozen):
+@pytest.mark.parametrize("kind", ["transformer", "transformer_residual"])
+def test_checkpointing_gives_the_same_gradients(kind, part, options, frozen):
     """`frozen` as an adapter's training freezes the embeddings, whose output then must require gradients."""
-    model = build_part("transformer", part).train()
+    model = build_part(kind, part).train()
     model.get_input_embeddings().requires_grad_(not frozen)
     gradients, counts, calls = [], [], []
     layer = next(module for module in model.modules() if isinstance(module, GradientCheckpointingLayer))

@@ -94,7 +94,7 @@ def test_exactly_the_weights_that_a_file_lacks_are_reported(model, part, tmp_pat
     assert loading["missing_keys"] == model.state_dict().keys()
 
 
-@pytest.mark.parametrize(("kind", "part"), product([*FOUR, "dan_best"], PARTS))
+@pytest.mark.parametrize(("kind", "part"), product([*FOUR, "dan_best", "transformer_residual"], PARTS))
 def test_missing_weights_are_initialized_like_those_of_a_new_model(kind, part, monkeypatch):
     original = PreTrainedModel._initialize_weights
 
@@ -154,7 +154,7 @@ def test_special_tokens_and_tied_embeddings_have_defaults(model, part):
 # -- embeddings -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "part"), product([*FOUR, "dan_best"], PARTS))
+@pytest.mark.parametrize(("kind", "part"), product([*FOUR, "dan_best", "transformer_residual"], PARTS))
 def test_resizing_keeps_the_embeddings_of_the_other_tokens(kind, part, tmp_path):
     model = build_part(kind, part)
     table = model.get_input_embeddings()

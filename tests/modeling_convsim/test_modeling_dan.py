@@ -92,7 +92,7 @@ def test_scale_tokens_sets_the_learned_weights():
     assert torch.equal(model.token_weights.weight, weights)
     with pytest.raises(ValueError, match="set learned_token_weights: true"):
         build("dan").encoder.scale_tokens(weights)
-    with pytest.raises(ValueError, match="convsim_bilstm has no token weights: use a DAN"):
+    with pytest.raises(ValueError, match="convsim_bilstm has no token weights: use CBOW, or a DAN"):
         build("bilstm").encoder.scale_tokens(weights)
 
 

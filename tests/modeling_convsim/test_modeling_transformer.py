@@ -5,8 +5,9 @@ import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 
-from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_transformer
-from modeling_convsim.modeling_transformer import FlatLayout, timing_signal
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts, modeling_transformer
+from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
+from modeling_convsim.modeling_transformer import drop_values
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
 
 
@@ -28,7 +29,10 @@ def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> lis
     config = model.config
     size = config.hidden_size
     signal = torch.tensor([scalar_timing_signal(position, size) for position in range(len(sentence))])
-    states = [model.embed_tokens.weight[torch.tensor(sentence)] * math.sqrt(size) + signal]
+    words = model.embed_tokens.weight[torch.tensor(sentence)]
+    if config.residual:
+        words = words @ model.input_projection.weight.T
+    states = [words * math.sqrt(size) + signal.to(words.dtype)]
     for ours in model.layers:
         layer = nn.TransformerEncoderLayer(
             size,
@@ -39,6 +43,7 @@ def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> lis
             layer_norm_eps=config.layer_norm_eps,
             norm_first=True,
             batch_first=True,
+            dtype=states[0].dtype,
         )
         nn.init.zeros_(layer.self_attn.in_proj_bias)
         nn.init.zeros_(layer.self_attn.out_proj.bias)
@@ -70,7 +75,7 @@ def test_agrees_with_torchs_layers_sentence_by_sentence(attention):
 def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
     model = build("transformer").encoder
     expected = model(**pack(SENTENCES)).pooler_output
-    monkeypatch.setattr(modeling_transformer, "group_step", lambda device: 4)
+    monkeypatch.setattr(modeling_layouts, "group_step", lambda device: 4)
     layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
@@ -130,6 +135,51 @@ def test_batch_with_empty_texts_has_finite_gradients():
     with torch.autograd.detect_anomaly(check_nan=True):
         model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in model.encoder.parameters())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("probability", "scale"), [(0.1, 10 / 9), (0.5, 2), (0.999995, 200_000)])
+def test_dropout_keeps_each_value_with_its_probability_whatever_its_neighbors(dtype, probability, scale):
+    torch.manual_seed(0)
+    values = torch.linspace(1, 2, 3 * 33_337, dtype=dtype).view(3, -1).requires_grad_()
+    dropped = drop_values(values, probability)
+    is_kept = dropped != 0
+    expected = values.detach() * torch.tensor(scale, dtype=dtype)
+    torch.testing.assert_close(dropped.detach(), torch.where(is_kept, expected, 0.0))
+    for part in (is_kept, *is_kept, is_kept[:, ::4], is_kept[:, 1::4], is_kept[:, 2::4], is_kept[:, 3::4]):
+        deviation = (probability * (1 - probability) / part.numel()) ** 0.5
+        assert abs(part.double().mean().item() - (1 - probability)) < 4 * deviation + 2**-16
+    both = (is_kept[:, 1:] & is_kept[:, :-1]).double().mean().item()
+    assert abs(both - (1 - probability) ** 2) < 0.01  # neighbors share random bits, but not their own 16
+    dropped.sum().backward()
+    torch.testing.assert_close(values.grad, is_kept.to(dtype) * torch.tensor(scale, dtype=dtype))
+
+
+def test_dropout_repeats_with_the_seed_and_is_torchs_own_where_masks_are_not_sampled_here(monkeypatch):
+    values, masks = torch.ones(2, 50), []
+    for seed in (0, 0, 1):
+        torch.manual_seed(seed)
+        masks.append(drop_values(values, 0.5))
+    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
+    assert drop_values(values, 0) is values
+    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
+    torch.manual_seed(0)
+    compiled = drop_values(values, 0.5)
+    torch.manual_seed(0)
+    assert torch.equal(compiled, torch.nn.functional.dropout(values, 0.5))
+
+
+def test_training_on_a_cpu_computes_attention_without_torchs_kernel(monkeypatch):
+    model, calls = build("transformer").encoder, []
+    expected = model(**pack(SENTENCES)).pooler_output
+    original = torch.nn.functional.scaled_dot_product_attention
+    monkeypatch.setattr(
+        torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or original(*a, **k)
+    )
+    torch.testing.assert_close(model.train()(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
+    assert not calls
+    model.eval()(**pack(SENTENCES))
+    assert calls
 
 
 def test_dropout_is_applied_in_training_only():
@@ -194,6 +244,8 @@ def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_t
         ({"hidden_size": 15, "num_attention_heads": 3}, "hidden_size is 15, expected an even multiple"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0, expected at least 0 and below 1"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0, expected numbers above 0"),
+        ({"token_dropout": -0.1}, "token_dropout is -0.1, expected at least 0 and below 1"),
+        ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
     ],
 )
 def test_config_refuses_values_out_of_range(values, message):

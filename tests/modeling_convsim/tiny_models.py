@@ -25,8 +25,10 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_best": ("dan", {"embedding_size": 8, **BEST}),
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
+    "transformer_residual": ("transformer", BEST),
+    "transformer_residual_words": ("transformer", {"residual": True}),
 }
-KINDS = [*ENCODERS, "dan_best"]  # the parameters of most tests
+KINDS = [*ENCODERS, "dan_best", "transformer_residual"]  # the parameters of most tests
 PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind
 # Ids 0 and 1 are the padding and the unknown token. Empty sentences come first, last and in between.
 SENTENCES = [[], [5, 6, 7], [8], [], [9, 10, 11, 1, 13, 9, 10], [14, 15], []]

@@ -2,6 +2,7 @@
 
 import itertools
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -76,6 +77,18 @@ class RunData:
     def of_kind(self, kind: str) -> dict[str, Dataset]:
         """Return the training datasets of a kind, by their names in `training`."""
         return {name: rows for name, rows in self.training.items() if name.partition("/")[0] == kind}
+
+    def join_sources(self, kind: str) -> None:
+        """Concatenate the training datasets of a kind, and add up their counts in `leakage`."""
+        parts = self.of_kind(kind)
+        if kind in parts or not parts:
+            return
+        counts: Counter[str] = Counter()
+        for name in parts:
+            del self.training[name]
+            counts.update(self.leakage.pop(name, {}))
+        self.training[kind] = concatenate_datasets(list(parts.values()))
+        self.leakage[kind] = dict(counts)
 
     def named(self, kind: str) -> dict[str, Dataset]:
         """Return the separate training datasets of a kind: name of the source -> rows."""

@@ -103,6 +103,7 @@ def split_pairs(data: RunData) -> None:
     """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
     cross-validated.
     """
+    data.join_sources("pairs")
     complete_dev_split(data, ENOUGH)
     train, splits = data.training["pairs"], data.evaluation["pairs"]
     if "validation" in splits and len(train) + len(splits["validation"]) < SMALL:

@@ -1,13 +1,16 @@
-"""Initial word embeddings and token weights of a new encoder."""
+"""Initial word embeddings and token weights of a new encoder; a residual Transformer that starts from a DAN."""
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from modeling_convsim import ConvSimConfig, ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_text_columns
@@ -71,7 +74,10 @@ def _require_width(arguments: Arguments, model: ConvSimForMultitask, given: int,
     if given == width:
         return
     names = {field.name for field in dataclasses.fields(model.config)}  # without the aliases of `attribute_map`
-    option = next(name for name in ("word_embedding_size", "hidden_size", "embedding_size") if name in names)
+    options = ["word_embedding_size", "hidden_size", "embedding_size"]
+    if getattr(model.config, "residual", False):
+        options.remove("hidden_size")  # a residual Transformer's words have the size of its embeddings
+    option = next(name for name in options if name in names)
     raise InputError(
         f"word_vectors: {arguments.word_vectors} has vectors of {given} dimensions, but the model's word embeddings "
         f"have {width}: set {option} to {given} in model_config"
@@ -86,3 +92,45 @@ def _set_word_embeddings(model: ConvSimForMultitask, vectors: np.ndarray) -> Non
     length = (model.config.initializer_range or width**-0.5) * width**0.5  # 1 by default
     known = torch.from_numpy(vectors.any(axis=1))
     table[known] = length * torch.from_numpy(vectors)[known].to(table.dtype)
+
+
+def transformer_from_dan(
+    model_config: dict[str, Any], dan: ConvSimForMultitask, source: str
+) -> ConvSimTransformerForMultitask:
+    """Build a residual Transformer with the word embeddings, token weights and heads of a trained DAN.
+
+    The layers of the Transformer are new, and those of the DAN are left out: training starts at the DAN's averages.
+
+    Args:
+        model_config: fields of the Transformer's config. It takes those that both configs have from the DAN.
+        dan: the multitask model.
+        source: where the DAN was loaded from, for messages.
+
+    Raises:
+        InputError: the DAN is not one of residual sums of words, or `model_config` contradicts it or is invalid.
+    """
+    if not dan.config.residual or dan.config.bigram_buckets:
+        raise InputError(
+            f"initialize_from: {source} is a DAN that has bigrams or is not residual; a Transformer starts from a DAN "
+            "with residual: true and bigram_buckets: 0, such as best_dan"
+        )
+    shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}
+    shared |= {"residual": True, "learned_token_weights": dan.config.learned_token_weights}
+    for name, value in shared.items():
+        if model_config.get(name, value) != value:
+            raise InputError(
+                f"model_config.{name} is {model_config[name]}, but that of the DAN in initialize_from, {source}, is "
+                f"{value}: leave it out"
+            )
+    try:
+        model = ConvSimTransformerForMultitask(ConvSimTransformerConfig(**shared | model_config))
+    except StrictDataclassError as error:
+        raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
+    layers = "encoder.layers."  # of the DAN: a Transformer's have other names and shapes
+    weights = {name: value for name, value in dan.state_dict().items() if not name.startswith(layers)}
+    damaged = [name for name, value in weights.items() if not value.isfinite().all()]
+    if damaged:
+        raise InputError(f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite")
+    _, unexpected = model.load_state_dict(weights, strict=False)
+    assert not unexpected
+    return model

@@ -10,6 +10,7 @@ from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
+from trainer.training.initialization import transformer_from_dan
 from trainer.training.loading import load_pretrained
 
 
@@ -79,6 +80,9 @@ def load_initial_config(source: str, option: str = "initialize_from") -> PreTrai
 def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:
     config = load_initial_config(source)
     model_type = config.model_type.removeprefix("convsim_")
+    if (arguments.model_type, model_type) == ("transformer", "dan"):
+        dan = load_pretrained(ENCODERS["dan"], source, "initialize_from")
+        return transformer_from_dan(arguments.model_config, dan, source)
     if arguments.model_type not in (None, model_type):
         raise _conflict("model_type", arguments.model_type, source, model_type)
     own = config.to_dict()

@@ -150,6 +150,12 @@ def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(
         "b": ["input train b"],
     }
     assert data.of_kind("pairs").keys() == {"pairs/a", "pairs/b"} and "train" not in data.evaluation["pairs"]
+    data.leakage = {"pairs/a": {"removed": 1, "stsb dev": 1}, "pairs/b": {"removed": 2}, "snli": {"removed": 3}}
+    data.join_sources("pairs")
+    assert data.training["pairs"]["input"][:] == ["input train a", "input train b"] and not data.named("pairs")
+    assert data.leakage == {"snli": {"removed": 3}, "pairs": {"removed": 3, "stsb dev": 1}}
+    data.join_sources("pairs")  # nothing is left to join
+    assert len(data.training["pairs"]) == 2
     assert {split: rows["response"][:] for split, rows in data.evaluation["pairs"].items()} == {
         "validation": ["response validation a"],
         "test": ["response test b"],

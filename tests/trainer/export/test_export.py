@@ -86,7 +86,9 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 # -- ONNX -------------------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module", params=["dan", "dan_input_network", "dan_words", "transformer", "cbow"])
+@pytest.fixture(
+    scope="module", params=["dan", "dan_input_network", "dan_words", "transformer", "transformer_residual", "cbow"]
+)
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder in torch, and in onnxruntime."""
     encoder, folder = Encoder(build(request.param), tiny_tokenizer), tmp_path_factory.mktemp(request.param)

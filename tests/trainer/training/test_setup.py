@@ -18,14 +18,20 @@ from trainer.training.setup import build_tasks
 INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
 RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
 
+OPTIONS = {
+    "bilstm": {"word_embedding_size": 4},
+    "dan": {"word_embedding_size": 4, "learned_token_weights": True},
+    "cbow": {},
+    "transformer": {"hidden_size": 8, "residual": True, "learned_token_weights": True},
+}
+
 
 def initialized(model_type: str, tmp_path, monkeypatch, **settings):
     """Return a new model whose skip-gram vectors are (0.5, 0.5, 0.5, 0.5), and its vocabulary."""
     monkeypatch.setattr(
         skip_gram, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
-    sizes = {"embedding_size": 4} | ({} if model_type == "cbow" else {"word_embedding_size": 4})
-    sizes |= {"learned_token_weights": True} if model_type == "dan" else {}
+    sizes = {"embedding_size": 4} | OPTIONS[model_type]
     arguments = build_arguments(
         model_type=model_type,
         model_config=sizes,
@@ -48,8 +54,9 @@ def sif(word: str) -> float:
     return 0.001 / (0.001 + words.count(word) / len(words))
 
 
-def test_token_weights_of_a_dan_are_initialized_with_sif(tmp_path, monkeypatch):
-    model, vocabulary = initialized("dan", tmp_path, monkeypatch, token_weights="sif")
+@pytest.mark.parametrize("model_type", ["dan", "transformer"])
+def test_token_weights_are_initialized_with_sif(model_type, tmp_path, monkeypatch):
+    model, vocabulary = initialized(model_type, tmp_path, monkeypatch, token_weights="sif")
     weights = model.get_parameter("encoder.token_weights.weight")
     for word in ("the", "cat", "bone"):
         assert weights[vocabulary[word]].item() == pytest.approx(sif(word), rel=1e-6)
@@ -83,7 +90,10 @@ def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, m
     assert table[vocabulary["dog"]].any()  # not in the file: random
 
 
-@pytest.mark.parametrize(("model_type", "option"), [("dan", "word_embedding_size"), ("cbow", "embedding_size")])
+@pytest.mark.parametrize(
+    ("model_type", "option"),
+    [("dan", "word_embedding_size"), ("cbow", "embedding_size"), ("transformer", "embedding_size")],
+)
 def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, monkeypatch):
     path = tmp_path / "glove.txt"
     path.write_text("cat 3 0 0\n")

@@ -1,0 +1,204 @@
+"""How a Transformer arranges a batch: timing signal, groups of sentences, and layouts with and without padding.
+
+`FlatLayout` removes all padding and sorts sentences by length: (tokens, size), one sentence after the other.
+`PaddedLayout` keeps the batch as it is, (batch, tokens, size), so that no shape depends on the data and hidden states
+and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
+    """Position signal (length, size), float32: concat[sin(p / t_i), cos(p / t_i)], t_i = 10000^(i / (size/2 - 1)).
+
+    This is Tensor2Tensor's `get_timing_signal_1d`: sines in the first half, cosines in the second, not interleaved.
+    """
+    steps = torch.arange(size // 2, dtype=torch.float32, device=device)  # (size / 2,)
+    rates = torch.exp(steps * (-math.log(10_000.0) / max(size // 2 - 1, 1)))
+    angles = torch.arange(length, dtype=torch.float32, device=device).unsqueeze(1) * rates  # (length, size / 2)
+    return torch.cat([angles.sin(), angles.cos()], dim=1)
+
+
+def attention_keys(mask: Tensor) -> Tensor:
+    """The keys that may be attended to (sentences, 1, 1, width), from the mask of tokens (sentences, width).
+
+    A softmax over no key at all is NaN, so a sentence without tokens attends to its padding, which is never read.
+    """
+    return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+
+
+@dataclass
+class SentenceGroup:
+    """Sentences that attention reads together, padded to the same width.
+
+    Args:
+        sentences: Number of sentences.
+        width: Positions per sentence.
+        tokens: Number of tokens in the group's flat form.
+        indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
+        keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
+    """
+
+    sentences: int
+    width: int
+    tokens: int
+    indices: Tensor | None = None
+    keys: Tensor | None = None
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
+        """Groups sentences of the given lengths (sentences,), at most `width`."""
+        mask = torch.arange(width, device=lengths.device) < lengths.unsqueeze(1)  # (sentences, width)
+        indices = mask.flatten().nonzero().squeeze(1)
+        return cls(len(lengths), width, len(indices), indices, attention_keys(mask))
+
+    def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
+        """Copies the group to a device; Accelerate calls this for layers that `device_map` puts on another one."""
+        indices, keys = (
+            None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+            for tensor in (self.indices, self.keys)
+        )
+        return replace(self, indices=indices, keys=keys)
+
+    def pad(self, flat: Tensor) -> Tensor:
+        """Pads flat tokens (tokens, size) with zeros to (sentences, width, size)."""
+        if self.indices is not None:
+            flat = flat.new_zeros(self.sentences * self.width, flat.shape[1]).index_copy(0, self.indices, flat)
+        return flat.view(self.sentences, self.width, flat.shape[1])
+
+    def flatten(self, padded: Tensor) -> Tensor:
+        """Removes the padding from (sentences, width, size): (tokens, size)."""
+        flat = padded.flatten(0, 1)
+        return flat if self.indices is None else flat.index_select(0, self.indices)
+
+
+def group_step(device: torch.device) -> int:
+    """The step of group widths: sentences whose lengths round up to the same multiple of it form one group.
+
+    On a CPU only sentences of equal length are grouped, so that nothing is padded. On other devices, many small calls
+    would cost more than some padding.
+    """
+    return 1 if device.type == "cpu" else 16
+
+
+def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
+    """Groups of similar length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
+    step = group_step(lengths.device)
+    widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
+    groups, start = [], 0
+    for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
+        if width and step == 1:
+            groups.append(SentenceGroup(count, width, count * width))
+        elif width:
+            groups.append(SentenceGroup.from_lengths(lengths[start : start + count], width))
+        start += count
+    return groups
+
+
+@dataclass
+class FlatLayout:
+    """A batch without padding, its sentences sorted by length.
+
+    Args:
+        lengths: (batch,) number of tokens of each sentence, in the batch's order.
+        order: (batch,) the sentences' indices in the batch, in this layout's order.
+        source: (tokens,) the index of each token among the batch's tokens.
+        positions: (tokens,) the position of each token in its sentence.
+        groups: What attention reads together.
+        mask: (batch, width) of the padded batch that this was made of; None for a packed one.
+    """
+
+    lengths: Tensor
+    order: Tensor
+    source: Tensor
+    positions: Tensor
+    groups: list[SentenceGroup]
+    mask: Tensor | None = None
+
+    @classmethod
+    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None) -> "FlatLayout":
+        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any."""
+        order = lengths.argsort(stable=True)
+        sorted_lengths = lengths[order]
+        total = int(sorted_lengths.sum())
+
+        def per_token(values: Tensor) -> Tensor:
+            """Repeats each sorted sentence's value (batch,) for its tokens: (tokens,)."""
+            return torch.repeat_interleave(values, sorted_lengths, output_size=total)
+
+        starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
+        positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
+        source = positions + per_token(starts[order])
+        groups = group_by_length(sorted_lengths)
+        return cls(lengths, order, source, positions, groups, mask)
+
+    @property
+    def width(self) -> int:
+        """Number of positions: the length of the longest sentence, at least 1."""
+        return int(self.positions.max()) + 1 if len(self.positions) else 1
+
+    def arrange(self, values: Tensor) -> Tensor:
+        """Arranges ids or embeddings, packed (total_tokens, …) or padded (batch, width, …): (tokens, …)."""
+        return (values if self.mask is None else values[self.mask])[self.source]
+
+    def pad(self, flat: Tensor) -> Tensor | None:
+        """Moves flat tokens (tokens, size) to their positions in the padded batch (batch, width, size), else zero.
+
+        None for a packed batch.
+        """
+        if self.mask is None:
+            return None
+        indices = self.mask.flatten().nonzero().squeeze(1)[self.source]
+        flat = flat.to(self.mask.device)  # with device_map, the last layer may be on another one
+        padded = flat.new_zeros(self.mask.numel(), flat.shape[1]).index_copy(0, indices, flat)
+        return padded.view(*self.mask.shape, flat.shape[1])
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of tokens of each sentence (batch,)."""
+        return self.lengths
+
+    def sum(self, flat: Tensor) -> Tensor:
+        """Sums over each sentence's tokens (tokens, size), in the batch's order: (batch, size)."""
+        flat = flat.to(self.lengths.device)
+        sums = torch.segment_reduce(flat, "sum", lengths=self.lengths[self.order], unsafe=True)
+        return sums[self.order.argsort()]
+
+    def sum_rows(self, rows: Tensor, indices: Tensor) -> Tensor:
+        """As `sum`, of the rows (rows, size) that `indices` (tokens,) assign to the tokens."""
+        sorted_lengths = self.lengths[self.order]
+        sums = F.embedding_bag(indices, rows, sorted_lengths.cumsum(0) - sorted_lengths, mode="sum")
+        return sums[self.order.argsort()]
+
+
+class PaddedLayout:
+    """A padded batch as it is: no shape depends on the data, so that the model compiles and exports."""
+
+    def __init__(self, mask: Tensor) -> None:
+        batch, self.width = mask.shape
+        self.mask = mask
+        # Counted over real tokens, so that padding on the left does not shift them.
+        self.positions = (mask.cumsum(1) - 1).clamp_min(0)  # (batch, width)
+        self.groups = [SentenceGroup(batch, self.width, batch * self.width, None, attention_keys(mask))]
+
+    def arrange(self, values: Tensor) -> Tensor:
+        """Keeps ids or embeddings (batch, width, …) as they are."""
+        return values
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """Sets tokens (batch, width, size) to zero at padding."""
+        return tokens.to(self.mask.device) * self.mask.unsqueeze(-1)
+
+    @property
+    def counts(self) -> Tensor:
+        """Number of tokens of each sentence (batch,)."""
+        return self.mask.sum(1)
+
+    def sum(self, tokens: Tensor) -> Tensor:
+        """Sums over each sentence's tokens (batch, width, size): (batch, size)."""
+        return self.pad(tokens).sum(1)
