@@ -38,10 +38,16 @@ runs/quickstart/model: | $(INSTALLED)
 	$(MAKE) train
 
 # The index is rebuilt each time: it belongs to one model's weights, and the model may have been retrained.
-demo: runs/quickstart/model  ## open a page that compares sentences and suggests replies with the model of make train
+ifdef FILE
+demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies: of make train's model, or of your chats (FILE=support.csv)
+	$(BIN)/python -m trainer.adapt "$(FILE)" -o runs/demo --overwrite
+	$(BIN)/python model_cards/space/app.py runs/demo/replies --open
+else
+demo: runs/quickstart/model
 	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet -o runs/quickstart/replies
 	$(BIN)/python -m modeling_convsim.suggestion calibrate runs/quickstart/replies data/sample/test-00000-of-00001.parquet
 	$(BIN)/python model_cards/space/app.py runs/quickstart/replies --open
+endif
 
 test: $(INSTALLED) $(SPARK)  ## run the test suite
 	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder

@@ -87,7 +87,7 @@ SUGGEST_BESIDE = (
 # Of `conversations/pairs` in the real data.
 DOMAINS = (
     "slack_disentangled", "ubuntu_irc_gold_replies", "movie_dialog_slice", "taskmaster", "mrda_meetings",
-    "self_dialogue",
+    "topical_chat",
 )  # fmt: skip
 PREPARE_DOMAINS = Contender("domains", "adapting.prepare")
 
