@@ -10,6 +10,7 @@ from data_scripts.errors import InputError
 from data_scripts.read.files import BrokenLineError
 
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
+FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
 MAX_DATE = 60  # characters of a date with the name of a month
 MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it would be after the year 5138
 
@@ -108,7 +109,7 @@ def _parse_words(text: str) -> datetime:
 
 
 def find_order(values: Iterable[Any], stated: str | None, location: str) -> str | None:
-    """The order of day and month in dates of numbers, or None if there are none; reads until a date decides it.
+    """The order of day and month in dates of numbers; reads until a date decides it. None if the first ones need none.
 
     A number over 12 cannot be a month, and dates with dots have the day first in every country that writes them.
 
@@ -123,7 +124,9 @@ def find_order(values: Iterable[Any], stated: str | None, location: str) -> str 
     if stated:
         return stated
     undecided = ""
-    for value in values:
+    for number, value in enumerate(values):
+        if number == FIRST_DATES and not undecided:
+            break
         match = NUMERIC.fullmatch(value.strip()) if isinstance(value, str) else None
         if not match or len(match["first"]) > 2:
             continue

@@ -6,7 +6,6 @@ selects one. The delimiter is the one in the first line; if several are there, D
 
 import codecs
 import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from data_scripts.errors import InputError
 from data_scripts.read.files import CHUNK_BYTES, CONVERT, UNPACK, UNREADABLE, unpacked
 
 HEAD_BYTES = 1 << 24  # of a file, in which invalid lines are counted
-SAMPLE_BYTES = 1 << 16  # of the text from which an encoding or a delimiter is detected
+SAMPLE_BYTES, SAMPLE_LINES = 1 << 16, 200  # of the text from which an encoding or a delimiter is detected
 UTF8 = "utf-8"
 DELIMITERS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _MARKS = {codecs.BOM_UTF8: UTF8, codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
@@ -79,30 +78,24 @@ def _detect_encoding(path: Path, head: bytes) -> str:
         if b"\0" not in head[:SAMPLE_BYTES]:
             return UTF8
         return _best_match(path, head[: SAMPLE_BYTES & -2], ["utf_16_le", "utf_16_be"])
-    invalid = valid = 0
-    sample: list[bytes] = []
-    for line, is_valid in _other_lines(head):
-        valid += is_valid
-        invalid += not is_valid
-        if sum(map(len, sample)) < SAMPLE_BYTES and len(sample) < 1_000:
-            sample.append(line)
-    if invalid <= valid:
+    try:
+        codecs.getincrementaldecoder(UTF8)().decode(head)  # the last character may be incomplete
+        return UTF8
+    except UnicodeDecodeError:
+        lines = [line for line in head.split(b"\n") if not line.isascii()]
+    if sum(map(_is_utf8, lines)) * 2 >= len(lines):
         return UTF8
     if b"\0" in head[:SAMPLE_BYTES]:
         return _best_match(path, head[: SAMPLE_BYTES & -2], ["utf_16_le", "utf_16_be"])
-    return _best_match(path, b"\n".join(sample)[:SAMPLE_BYTES], _ENCODINGS)
+    return _best_match(path, b"\n".join(lines[:SAMPLE_LINES])[:SAMPLE_BYTES], _ENCODINGS)
 
 
-def _other_lines(head: bytes) -> Iterator[tuple[bytes, bool]]:
-    """The lines that are not ASCII, and whether they are valid UTF-8; the last one may be incomplete."""
-    lines = head.split(b"\n")
-    for line in lines if len(head) < HEAD_BYTES else lines[:-1]:
-        if not line.isascii():
-            try:
-                line.decode()
-                yield line, True
-            except UnicodeDecodeError:
-                yield line, False
+def _is_utf8(line: bytes) -> bool:
+    try:
+        line.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _best_match(path: Path, sample: bytes, encodings: list[str]) -> str:

@@ -43,7 +43,7 @@ def read_table(log: ChatLog, records: Records, reopen: Callable[[], Records]) ->
     """
     names = find_columns(log, records, reopen)
     convert, dates = _row_converter(log, records, names), None
-    if "time" in names:
+    if "time" in names and convert in (_to_turn, _to_message):  # the other shapes have no order in time
         stamps = (look_up(record, names["time"]) for _, record in reopen().rows({*_paths(names["time"])}))
         dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     unseen = set(log.columns)
@@ -90,7 +90,10 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
             f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
             f"as in {shlex.quote(f'{role}={candidates[0]}')}; {_inspect(log)}"
         )
-    guessed = {role: name for role, name in guess.columns.items() if role not in names and name not in names.values()}
+    # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
+    roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
+    guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
+    guessed = {role: name for role, name in guessed.items() if name not in names.values()}
     if shape_of(names | guessed):
         if guessed:
             log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())

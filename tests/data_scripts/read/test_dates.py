@@ -3,6 +3,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from data_scripts.errors import InputError
+from data_scripts.read import dates
 from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 
@@ -66,14 +67,14 @@ def test_what_is_no_date_is_a_wrong_time(order, value):
 
 
 def test_unusual_readings_are_noted():
-    dates = Dates("DMY")
-    dates.seconds("2026-03-01T09:00:00Z")
-    assert not dates.readings
-    dates.seconds("2026/03/01")
-    assert not dates.readings
+    reader = Dates("DMY")
+    reader.seconds("2026-03-01T09:00:00Z")
+    assert not reader.readings
+    reader.seconds("2026/03/01")
+    assert not reader.readings
     for text in ("01/03/2026", 1772359200500):
-        dates.seconds(text)
-    assert dates.readings == {"DMY", "milliseconds"}
+        reader.seconds(text)
+    assert reader.readings == {"DMY", "milliseconds"}
 
 
 @pytest.mark.parametrize(
@@ -91,6 +92,13 @@ def test_unusual_readings_are_noted():
 )
 def test_the_order_of_day_and_month_is_that_of_the_first_date_that_shows_it(values, order):
     assert find_order(values, None, "c.csv") == order
+
+
+def test_values_without_dates_of_numbers_are_not_all_read(monkeypatch):
+    monkeypatch.setattr(dates, "FIRST_DATES", 3)
+    values = iter([None, "2026-03-01", 1, "13/03/2026", "x"])
+    assert find_order(values, None, "c.csv") is None and [*values] == ["x"]
+    assert find_order(["01/03/2026", None, None, None, "13/03/2026"], None, "c.csv") == "DMY"
 
 
 def test_an_order_that_no_date_shows_is_asked_for():

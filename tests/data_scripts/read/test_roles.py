@@ -96,6 +96,14 @@ def test_roles_are_guessed_beside_columns_that_are_named_after_theirs(tmp_path):
     assert items[0] == Message("row 1", None, "1", None, None, "Ann", "c", None) and not log.detected
 
 
+def test_a_guess_does_not_change_the_shape_that_names_give_nor_read_times_that_it_does_not_need(tmp_path):
+    row = {"thread": 1, "text": "a", "from": "Ann", "message id": 1, "in reply to": 2, "question": "b", "answer": "c"}
+    items, log = read(tmp_path / "c.jsonl", row)
+    assert items[0] == Message("row 1", None, "1", "Ann", None, "a", "c", None)
+    items, log = read(tmp_path / "c.jsonl", {"id": 1, "parent": 2, "text": "a", "time": "soon"})
+    assert len(items) == 1 and not log.broken.counts
+
+
 def test_a_table_without_threads_is_one_chat_with_pauses(tmp_path):
     items, _ = read(tmp_path / "c.jsonl", {"date": "2026-03-01", "sender": "Ann", "message": "a"})
     assert items == [Message("row 1", None, "c", "Ann", 1772323200, "a", "c", CHANNEL_GAP)]
