@@ -283,6 +283,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     `get_input_embeddings()`. Keyword arguments that an encoder would ignore are refused by `check_options`.
     """
 
+    token_weights: TokenWeights | None  # of encoders that have them
     # Whether sentences of similar length should be batched together, because part of the work is done on padding.
     pads_batches: ClassVar[bool] = False
     # Formats that `python -m trainer.export` can write; "onnx" needs a padded forward without data-dependent shapes.

@@ -277,7 +277,10 @@ class ConvSimTransformerModel(ConvSimEncoder):
         words = self.embed_tokens(values) if has_ids else values
         if self.input_projection is not None:
             weighted = words if self.token_weights is None else words * self.token_weights(values)
-            sums = layout.sum(weighted) if indices is None else layout.sum_rows(weighted, indices)
+            if isinstance(layout, FlatLayout) and indices is not None:
+                sums = layout.sum_rows(weighted, indices)
+            else:
+                sums = layout.sum(weighted)
             average = divide_by_sqrt(sums, layout.counts)
             words = self.input_projection(words).to(words.dtype)
         tokens = words if indices is None else F.embedding(indices, words)
