@@ -150,6 +150,11 @@ def main(arguments: list[str]) -> int:
         except USER_ERRORS as error:
             print(f"error: {user_message(error)}", file=sys.stderr)
             return 2
+        except KeyboardInterrupt as stopped:  # during training, a signal has a message and an exit code
+            if not hasattr(stopped, "exit_code"):
+                raise
+            print(f"error: {stopped}", file=sys.stderr)
+            return int(stopped.exit_code)
         return 0
 
     return run_stoppable(execute)

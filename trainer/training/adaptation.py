@@ -175,7 +175,7 @@ def _cross_validate(
             continue
         evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=held)}, (), context.threads)
         plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-        for point, ranking in _train_fold(context, model, evaluator, tasks, plan, base):
+        for point, ranking in _train_fold(context, model, evaluator, tasks, plan, base, not folds_of):
             folds_of.setdefault(point, []).append(ranking)
     if not folds_of:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
@@ -214,6 +214,7 @@ def _train_fold(
     tasks: Mapping[str, Task],
     plan: BatchPlan,
     base: Interpolation,
+    is_first: bool,
 ) -> list[tuple[tuple[int, float], dict[str, Any]]]:
     """Response prediction after (step, factor), first that of the base as (0, 0)."""
 
@@ -222,7 +223,8 @@ def _train_fold(
 
     rankings = [((0, 0.0), evaluate())]
     loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
-    loop.choose_threads()
+    if is_first:
+        loop.choose_threads()  # a measurement, which the other folds need not repeat
     for step in range(1, len(plan.batch_sizes) + 1):
         loop.step(step - 1)
         if step % context.arguments.eval_every == 0 or step == len(plan.batch_sizes):

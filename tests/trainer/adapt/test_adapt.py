@@ -12,9 +12,11 @@ from accelerate.state import AcceleratorState
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import build
+from trainer.adapt import __main__ as adapt_main
 from trainer.adapt import folder as adapt_folder
 from trainer.adapt.__main__ import build_parser, main, run
 from trainer.training import adaptation
+from trainer.training.interruption import Interrupted
 
 QUALITIES, THINGS, VERBS = (
     "old new big small good bad".split(),
@@ -109,6 +111,15 @@ def test_a_file_that_does_not_exist_is_named(options, tmp_path, capsys):
     words = options(CHATS)
     assert main(["missing.csv", *words[1:]]) == 2
     assert "error: missing.csv: " in capsys.readouterr().err
+
+
+def test_a_signal_during_training_is_one_line(options, monkeypatch, capsys):
+    def stop(args: object) -> None:
+        raise Interrupted("stopped by SIGTERM; start it again", 143)
+
+    monkeypatch.setattr(adapt_main, "run", stop)
+    assert main(options(CHATS)) == 143
+    assert capsys.readouterr().err.endswith("error: stopped by SIGTERM; start it again\n")
 
 
 def test_a_model_without_heads_is_refused_before_the_logs_are_read(options, tiny_tokenizer, tmp_path, capsys):
