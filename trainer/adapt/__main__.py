@@ -69,8 +69,11 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         raise InputError(f"--precision is {args.precision:g}; expected a number above 0, at most 1")
     base, folder, seconds = choose_base(args.base), args.output, dict[str, float]()
     with _timed(seconds, "imports and checks"):
+        import datasets
+
         from trainer.adapt.training import check_base, load_splits, train_model
 
+        datasets.disable_progress_bars()  # reading the pairs again takes a moment
         prepare_folder(folder, args.overwrite)
         check_base(base)
     with _timed(seconds, "reading the logs"):

@@ -1,5 +1,7 @@
 """The index of replies of an adapted model: its calibration, and what it suggests for held-out messages."""
 
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -9,66 +11,69 @@ from datasets import Dataset
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds
 from trainer.adapt.training import Splits
 
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters
 PRECISIONS = (0.9, 0.8, 0.7, 0.6, 0.5)
+CANDIDATES = 100
 
 
-def build_index(folder: Path, splits: Splits, precision: float) -> tuple[ReplyIndex, list[dict[str, float]]]:
+def build_index(folder: Path, splits: Splits, precision: float) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
     It is calibrated on dev, or on the test split of pairs that were cross-validated, for the required precision or the
     next one of `PRECISIONS` that is possible; without any, it has no threshold.
 
     Returns:
-        The index, and for each precision that is possible: threshold, precision and coverage.
+        The index, and its calibration: "pairs", "table" of threshold, precision and coverage, and, if the index has a
+        threshold, "threshold" and "min_precision".
 
     Raises:
         InputError: the folder holds something else.
     """
     held_out = splits.test if splits.dev is None else splits.dev
     try:
-        index = ReplyIndex.build(Encoder.from_pretrained(str(folder / "model")), splits.train["response"][:])
-        possible = [] if held_out is None else _calibrate(index, held_out, precision)
+        encoder = Encoder.from_pretrained(str(folder / "model"))
+        index = ReplyIndex.build(encoder, splits.train["response"][:], questions=splits.train["input"][:])
+        calibration = {"pairs": 0, "table": []} if held_out is None else _calibrate(index, held_out, precision)
         index.save(folder / "replies")
     except ValueError as error:
         raise InputError(str(error)) from error
-    return index, possible
+    return index, calibration
 
 
-def _calibrate(index: ReplyIndex, pairs: Dataset, required: float) -> list[dict[str, float]]:
-    possible, chosen = [], None
+def _calibrate(index: ReplyIndex, pairs: Dataset, required: float) -> dict[str, Any]:
+    scores, are_right = index.score_pairs(pairs["input"][:], pairs["response"][:], CANDIDATES)
+    result: dict[str, Any] = {"pairs": len(pairs), "table": list(map(asdict, tabulate_thresholds(scores, are_right)))}
     for precision in sorted({*PRECISIONS, required}, reverse=True):
-        try:
-            calibration = index.calibrate(pairs["input"][:], pairs["response"][:], precision)
-        except ValueError:  # no threshold has this precision, or there are too few pairs
+        if precision > required:
             continue
-        possible.append(
-            {
-                "min_precision": precision,
-                "threshold": calibration.threshold,
-                "precision": calibration.precision,
-                "coverage": calibration.coverage,
-                "pairs": calibration.pairs,
-            }
-        )
-        if chosen is None and precision <= required:
-            chosen = calibration
-    index.calibration = chosen
-    return possible
+        with suppress(ValueError):  # no threshold has this precision, or there are too few pairs
+            index.calibration = choose_threshold(scores, are_right, precision, CANDIDATES)
+            return result | {"threshold": index.calibration.threshold, "min_precision": precision}
+    return result
 
 
-def format_calibration(possible: list[dict[str, float]]) -> str:
-    """A table of thresholds."""
-    if not possible:
-        return "replies: no threshold reaches a precision of .5 on the held-out pairs; suggestions have none"
+def format_calibration(calibration: dict[str, Any]) -> str:
+    """A table of precision against coverage, and the threshold of the index."""
+    if not calibration["table"]:
+        return "replies: too few held-out pairs to choose a threshold, so there are always suggestions"
     lines = [
-        f"suggested replies by threshold, on {possible[0]['pairs']:,} held-out pairs (the true reply among 99 others)",
-        f"  {'precision':>9}  {'coverage':>8}  {'threshold':>9}",
+        f"best suggestion by threshold, on {calibration['pairs']:,} held-out pairs: the true reply among "
+        f"{CANDIDATES - 1} others",
+        f"  {'threshold':>9}  {'precision':>9}  {'coverage':>8}",
     ]
-    lines += [f"  {row['precision']:>9.1%}  {row['coverage']:>8.1%}  {row['threshold']:>9.3f}" for row in possible]
+    for row in calibration["table"]:
+        lines.append(f"  {row['threshold']:>9.3f}  {row['precision']:>9.1%}  {row['coverage']:>8.1%}")
+    if "threshold" in calibration:
+        lines.append(
+            f"the threshold of the index is {calibration['threshold']:.3f}, the lowest with a precision of "
+            f"{calibration['min_precision']:.0%}"
+        )
+    else:
+        lines.append(f"no threshold has a precision of {PRECISIONS[-1]:.0%}: there are always suggestions")
     return "\n".join(lines)
 
 
@@ -82,7 +87,15 @@ def suggest_examples(index: ReplyIndex, pairs: Dataset | None) -> list[dict[str,
     examples = []
     for message, reply in (short[row] for row in rows):
         best = index.suggest(message, k=1, threshold=-np.inf)[0]
-        examples.append({"message": message, "suggestion": best.text, "score": best.score, "reply": reply})
+        examples.append(
+            {
+                "message": message,
+                "suggestion": best.text,
+                "score": best.score,
+                "in_reply_to": best.question,
+                "reply": reply,
+            }
+        )
     return examples
 
 
@@ -90,6 +103,6 @@ def format_examples(examples: list[dict[str, Any]]) -> str:
     """The examples as text."""
     return "\n\n".join(
         f"message     {each['message']}\nsuggestion  {each['suggestion']}  ({each['score']:.3f})\n"
-        f"real reply  {each['reply']}"
+        f"  given to  {each['in_reply_to']}\nreal reply  {each['reply']}"
         for each in examples
     )

@@ -9,7 +9,7 @@ from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
 from trainer.data.datasets import load_run_data
 from trainer.preset_files import PRESETS
-from trainer.training.adaptation import split_pairs
+from trainer.training.adaptation import silent, split_pairs
 from trainer.training.model import load_initial_config
 from trainer.training.train import train
 
@@ -43,7 +43,8 @@ def train_model(base: str, folder: Path, license: str | None) -> Arguments:
 
 def load_splits(arguments: Arguments) -> Splits:
     """The splits of a run."""
-    data = load_run_data(arguments)
-    split_pairs(data)
+    with silent("trainer.data"):  # the run has said the same
+        data = load_run_data(arguments)
+        split_pairs(data)
     held_out = data.evaluation["pairs"]
     return Splits(data.training["pairs"], held_out.get("validation"), held_out.get("test"))

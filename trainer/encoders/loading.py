@@ -14,6 +14,8 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hub_models import parse_model_id
 from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side
 
+FEW_TEXTS = 1_000  # that are encoded without a progress bar
+
 
 class ProgressEncoder(Encoder):
     """A ConvSim encoder that shows its progress by default."""
@@ -41,10 +43,11 @@ class SentenceTransformerEncoder:
         self.model = model
 
     def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Return vectors (texts, dimensions), float32; show progress."""
+        """Return vectors (texts, dimensions), float32; show progress, unless there are few texts."""
         encode = self.model.encode_document if side == "response" else self.model.encode_query
         normalize = self.model.similarity_fn_name == "cosine"
-        vectors = encode(list(texts), show_progress_bar=True, normalize_embeddings=normalize)
+        texts = list(texts)
+        vectors = encode(texts, show_progress_bar=len(texts) > FEW_TEXTS, normalize_embeddings=normalize)
         return np.asarray(vectors, dtype=np.float32)
 
 

@@ -7,12 +7,14 @@ and factor are chosen on dev; a few pairs are too few for a dev split, and are c
 import dataclasses
 import logging
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from datasets import DatasetDict, concatenate_datasets
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
@@ -99,6 +101,18 @@ def _is_better(adapted: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
     return mean_precision(adapted) > mean_precision(base) and adapted["p_at_1"] >= base["p_at_1"]
 
 
+@contextmanager
+def silent(name: str) -> Iterator[None]:
+    """Drop what a logger would show but errors: messages that were shown before, or concern a part of a result."""
+    named = logging.getLogger(name)
+    level = named.level
+    named.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        named.setLevel(level)
+
+
 def split_pairs(data: RunData) -> None:
     """Complete a dev split that is too small; that of a few pairs is added to the training split, which is then
     cross-validated.
@@ -169,19 +183,21 @@ def _cross_validate(
         raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
     folds = _folds(thread_numbers(pairs))
     base, folds_of = Interpolation(model), dict[tuple[int, float], list[dict[str, Any]]]()
-    for fold in range(FOLDS):
+    for fold in tqdm(range(FOLDS), "cross-validation", unit="fold", leave=False):
         held = pairs.select(np.flatnonzero(folds == fold))
         if len(set(held["response"])) < 2:
             continue
         evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=held)}, (), context.threads)
         plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-        for point, ranking in _train_fold(context, model, evaluator, tasks, plan, base, not folds_of):
+        with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies
+            rankings = _train_fold(context, model, evaluator, tasks, plan, base, not folds_of)
+        for point, ranking in rankings:
             folds_of.setdefault(point, []).append(ranking)
     if not folds_of:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
-    rankings = {point: _average(each) for point, each in folds_of.items()}
-    base_ranking = rankings.pop((0, 0.0))
-    (steps, factor), best = max(rankings.items(), key=lambda item: mean_precision(item[1]))
+    averages = {point: _average(each) for point, each in folds_of.items()}
+    base_ranking = averages.pop((0, 0.0))
+    (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
     if not _is_better(best, base_ranking):
         steps, factor = 1, 0.0
     return Choice(steps, factor, base_ranking, best)

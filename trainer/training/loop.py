@@ -257,7 +257,8 @@ class TrainingLoop:
                 progress.best_ranking = results.get("response_prediction")
         elif self._interpolation and not progress.step:
             progress.base_ranking = results.get("response_prediction")
-        tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
+        if arguments.best_metric != "last":
+            tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
 
 
 def _mean_losses(means: Mapping[str, float]) -> dict[str, float]:

@@ -10,7 +10,7 @@ import pytest
 from accelerate.state import AcceleratorState
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion import ReplyIndex, calibration
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import __main__ as adapt_main
 from trainer.adapt import folder as adapt_folder
@@ -62,7 +62,8 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
     return words
 
 
-def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, capsys):
+def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(calibration, "MIN_SUGGESTIONS", 5)
     results = run(build_parser().parse_args(options(CHATS)))
     printed = capsys.readouterr().out
     assert results == json.loads((tmp_path / "run" / "results.json").read_text())
@@ -88,7 +89,11 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, ca
     held_out = {example["reply"] for example in results["chats"]["examples"]}
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:
-        assert index.suggest(example["message"], 1, -1.0)[0].text == example["suggestion"] in printed
+        (best,) = index.suggest(example["message"], 1, -1.0)
+        assert best.text == example["suggestion"] in printed and best.question == example["in_reply_to"] in printed
+    thresholds = results["chats"]["calibration"]
+    assert thresholds["pairs"] == pairs["test"] and f"{thresholds['table'][-1]['precision']:.1%}" in printed
+    assert (index.calibration and index.calibration.threshold) == thresholds.get("threshold")
 
 
 @pytest.mark.parametrize(
