@@ -47,7 +47,7 @@ def help_text(*words: str) -> str:
 
 @pytest.fixture(scope="module")
 def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the results of `make train`, reduced to a few steps."""
+    """A folder with the results of `make train`, reduced to a few steps, and the clone's base model."""
     folder = tmp_path_factory.mktemp("quickstart")
     run(folder, "-m", "data_scripts", "sample", "--output", "data/sample")
     run(
@@ -55,6 +55,7 @@ def quickstart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--eval_every", "60", "--final_split", "dev", "--trackers", "none",
     )  # fmt: skip
     (folder / "README.md").write_text("How are you?\nFine.\n")
+    (folder / "model_cards").symlink_to(ROOT / "model_cards")
     return folder
 
 
@@ -63,21 +64,14 @@ def test_python_runs(quickstart: Path, snippet: str) -> None:
     run(quickstart, "-c", snippet)
 
 
-def test_the_chat_log_gives_the_documented_counts(tmp_path: Path) -> None:
-    table, command, shown = _chat_log()
-    (tmp_path / "support.csv").write_text(table)
-    _, *words = shlex.split(command)
-    printed = run(tmp_path, *words).splitlines()
-    lines = iter(printed)
-    for line in shown.splitlines():
-        assert line == "…" or line in lines, f"not printed, or not in this order: {line}"
-
-
-def _chat_log() -> tuple[str, str, str]:
-    """The table, the command and the output that the README shows."""
+def test_the_chat_log_is_read_as_documented(tmp_path: Path) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     texts = blocks("", ROOT / "README.md")
-    (first,) = [number for number, text in enumerate(texts) if text.startswith("ticket,from,at,text")]
-    return texts[first], texts[first + 1], texts[first + 2]
+    (number,) = [number for number, text in enumerate(texts) if text.startswith("python -m data_scripts inspect")]
+    _, *words = shlex.split(texts[number])
+    lines = iter(run(tmp_path, *words).splitlines())
+    for line in texts[number + 1].splitlines():
+        assert line == "…" or line in lines, f"not printed, or not in this order: {line}"
 
 
 @pytest.mark.parametrize("command", [text for text in commands() if "trainer/run.py" in text])

@@ -182,7 +182,7 @@ ERRORS = {
     "body, subreddit, created_utc; found author, body, controversiality, created_utc, link_id, score, subreddit, "
     "subreddit_id, id; without parent_id, nothing tells which comment a reply answers",
     ("reddit", "open-index/arctic:submissions"): "submissions, not comments; --submissions reads them",
-    ("conversations", "sentence-transformers/gooaq"): "the columns are question, answer; expected input and response",
+    ("conversations", "stanfordnlp/snli"): "the columns are premise, hypothesis, label; expected input and response",
     ("tokenizer", "sentence-transformers/gooaq"): "has the columns question, answer; expected input, response, thread, "
     "source; `python -m data_scripts conversations` makes pairs of others",
     ("nli", "me/gated"): "access is restricted; accept its conditions on https://huggingface.co/datasets/me/gated, and "
