@@ -35,6 +35,7 @@ from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
+from trainer.publish import upload as publish_upload
 from trainer.publish.verify import embed_all_sides, verify_folder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -254,16 +255,21 @@ def test_dry_run_writes_the_card_of_the_newest_results_and_uploads_nothing(dan_r
     assert 'from_pretrained("me/renamed")' in card.text
 
 
-def test_a_model_s_folder_that_holds_its_results_is_published_like_a_run(dan_run: Path, tmp_path: Path, capsys):
+def test_a_whole_model_repository_is_published_with_its_card(dan_run: Path, tmp_path: Path, capsys, monkeypatch):
     flat = shutil.copytree(dan_run / "model", tmp_path / "base")
     shutil.copy2(dan_run / "results.json", flat)
-    (flat / "README.md").unlink()
-    assert publish_command.main([str(flat), "--hub_model_id", "ORG/base", "--dry_run"]) == 0
+    card = 'from_pretrained("ORG/base")'
+    (flat / "README.md").write_text(card)
+    assert publish_command.main([str(flat), "--hub_model_id", "me/x", "--dry_run"]) == 0
     assert capsys.readouterr().out == f"verified, not uploaded: {flat}\n"
-    assert "ORG/base" in (flat / "README.md").read_text()
+    uploaded = {}
+    monkeypatch.setattr(
+        publish_upload, "upload", lambda folder, name, **_: uploaded.update({name: (folder / "README.md").read_text()})
+    )
+    assert publish_command.main([str(flat), "--hub_model_id", "me/x"]) == 0
+    assert uploaded == {"me/x": 'from_pretrained("me/x")'} and (flat / "README.md").read_text() == card
     (flat / "results.json").unlink()
-    assert publish_command.main([str(flat), "--hub_model_id", "ORG/base", "--dry_run"]) == 2
-    assert f"{flat} is not the folder of a finished run: results.json is missing" in capsys.readouterr().err
+    assert "is not a whole model repository: results.json is missing" in refusal(capsys, flat, "--hub_model_id", "me/x")
 
 
 def test_the_folder_of_an_unfinished_run_is_refused(tmp_path: Path, capsys):

@@ -1,0 +1,457 @@
+"""The base classes of every ConvSim encoder: config, packed and padded input, heads, saving and loading.
+
+A batch holds `batch` sentences of at most `tokens` tokens. It is either padded, `input_ids (batch, tokens)` with an
+`attention_mask` of the same shape, or packed, `input_ids (total_tokens,)` with `cu_seqlens (batch + 1,)`: the offset at
+which each sentence starts, followed by the one at which the last sentence ends. Ids after that belong to no sentence.
+
+To write an encoder, subclass `ConvSimConfig`, `ConvSimEncoder` and `ConvSimForMultitask` in one file and register the
+multitask class with `modeling_convsim.register_encoder`. Files named `modeling_*.py` in this folder are registered
+automatically. Of this package, they import only each other, relatively, because a published model holds a copy of them.
+"""
+
+import functools
+import inspect
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import field
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+import torch.nn.functional as F
+from huggingface_hub.dataclasses import strict
+from torch import Tensor, nn
+from transformers import PreTrainedConfig, PreTrainedModel
+from transformers import initialization as init
+from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+NLI_LABELS = ("entailment", "neutral", "contradiction")  # the order of the logits
+# What `forward` accepts beside the input. The Trainer passes the number of items.
+FORWARD_OPTIONS = frozenset(("num_items_in_batch", "output_attentions", "output_hidden_states", "return_dict"))
+# How sentence-transformers loads a saved encoder.
+SENTENCE_TRANSFORMERS_FILES: dict[str, Any] = {
+    "modules.json": [
+        {"idx": 0, "name": "0", "path": "", "type": "sentence_transformers.base.modules.transformer.Transformer"}
+    ],
+    "sentence_bert_config.json": {
+        "transformer_task": "feature-extraction",
+        "modality_config": {"text": {"method": "forward", "method_output_name": "pooler_output"}},
+        "module_output_name": "sentence_embedding",
+    },
+    "config_sentence_transformers.json": {
+        "model_type": "SentenceTransformer",
+        "prompts": {"query": "", "document": ""},
+        "default_prompt_name": None,
+        "similarity_fn_name": "cosine",
+    },
+}
+
+
+@strict
+class ConvSimConfig(PreTrainedConfig):
+    """Sizes and options that every encoder and its heads share.
+
+    Args:
+        vocab_size: Number of tokens in the vocabulary.
+        embedding_size: Dimensions of a sentence embedding.
+        pad_token_id: Id of the padding token. Without an attention mask, these tokens are treated as padding.
+        unk_token_id: Id of the token for unknown words.
+        initializer_range: Standard deviation of the normal distribution that initializes embedding matrices. None means
+            1 / sqrt(dimensions). Linear layers are Glorot-uniform with zero biases. (Our choice.)
+        response_hidden_sizes: Units of the response network's hidden layers. Its output layer has `embedding_size`
+            units. The paper gives no sizes; one layer of 500 units is our choice.
+        response_residual: The response network computes v + DNN(v), which is the identity at initialization. Its
+            hidden layers use ReLU instead of tanh, so that it can be exported as plain dense layers.
+        normalize_response: L2-normalize the response vector. The loss multiplies the scores, which then are cosines, by
+            a learned scale.
+        logit_scale_init: Initial value of that scale; above 0.
+        input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
+            the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
+        nli_hidden_size: Hidden units of the NLI classifier.
+        id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
+            fine-tuned with other labels (`num_labels`).
+        label2id: The same, from names to ids.
+
+    Raises:
+        StrictDataclassClassValidationError: A value is out of range; the message names the field.
+    """
+
+    # The encoder's name in tables; each encoder's config sets its own.
+    label: ClassVar[str] = ""
+    # sentence-transformers reads the size of `pooler_output` from `projection_dim`, before any `hidden_size`.
+    attribute_map: ClassVar[dict[str, str]] = {"projection_dim": "embedding_size"}
+
+    vocab_size: int = 30_000
+    embedding_size: int = 500
+    pad_token_id: int = 0
+    unk_token_id: int = 1
+    initializer_range: float | int | None = None
+    response_hidden_sizes: list[int] = field(default_factory=lambda: [500])
+    response_residual: bool = False
+    normalize_response: bool = False
+    logit_scale_init: float | int = 20.0
+    input_network: bool = False
+    nli_hidden_size: int = 512
+
+    def __post_init__(self, **kwargs: Any) -> None:
+        """Names the classes: NLI's, unless others or another number of them are given."""
+        if self.id2label is None and kwargs.get("num_labels", len(NLI_LABELS)) == len(NLI_LABELS):
+            self.id2label = dict(enumerate(NLI_LABELS))
+        if self.id2label is not None and self.label2id is None:
+            self.label2id = {name: int(label) for label, name in self.id2label.items()}
+        super().__post_init__(**kwargs)
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves the config, and the files by which sentence-transformers reads the model, unless they exist.
+
+        Without them, it would average token vectors instead of using `pooler_output`. A model's `save_pretrained` calls
+        this method. `encode_document` gives response vectors only in folders of `python -m trainer.publish`.
+        """
+        super().save_pretrained(save_directory, *args, **kwargs)
+        for name, content in SENTENCE_TRANSFORMERS_FILES.items():
+            if not (Path(save_directory) / name).exists():
+                (Path(save_directory) / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+    def require_positive(self, *names: str) -> None:
+        """Raises ValueError unless every named field, or every value of a list field, is above zero."""
+        for name in names:
+            value = getattr(self, name)
+            if min(value if isinstance(value, list) else [value], default=1) <= 0:
+                raise ValueError(f"{name} is {value}, expected numbers above 0")
+
+    def validate_base_sizes(self) -> None:
+        """Requires sizes above zero and at least one hidden layer in the response network."""
+        self.require_positive("vocab_size", "embedding_size", "response_hidden_sizes")
+        self.require_positive("nli_hidden_size", "logit_scale_init")
+        if not self.response_hidden_sizes:
+            raise ValueError("response_hidden_sizes is [], expected the size of at least one hidden layer")
+        if self.initializer_range is not None:
+            self.require_positive("initializer_range")
+
+    def validate_token_ids(self) -> None:
+        """Requires special tokens that are in the vocabulary."""
+        for name in ("pad_token_id", "unk_token_id"):
+            if not 0 <= getattr(self, name) < self.vocab_size:
+                raise ValueError(f"{name} is {getattr(self, name)}, expected an id below vocab_size {self.vocab_size}")
+
+
+class ZeroLinear(nn.Linear):
+    """A linear layer initialized to zero: the last layer of a residual branch, so that x + branch(x) starts as x."""
+
+
+class ZeroEmbedding(nn.Embedding):
+    """An embedding matrix initialized to zero: it contributes nothing until it is trained."""
+
+
+class TokenWeights(nn.Embedding):
+    """One learned weight per token, (vocab_size, 1), initialized to one."""
+
+
+def normalize(vectors: Tensor) -> Tensor:
+    """L2-normalizes vectors (batch, dimensions); a zero vector stays zero.
+
+    `F.normalize` would multiply the gradient of a zero vector, such as that of an empty text, by 1e12.
+    """
+    norms = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True)  # (batch, 1)
+    return vectors / torch.where(norms > 1e-12, norms, 1.0)
+
+
+def divide_by_sqrt(sums: Tensor, counts: Tensor) -> Tensor:
+    """Divides sums (batch, dimensions) by the square root of counts (batch,), at least 1: TensorFlow's `sqrtn`."""
+    return sums / counts.clamp_min(1).to(sums.dtype).sqrt().unsqueeze(-1)
+
+
+def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
+    """The gradient (ids,) of the weights of bag sums: of each id, gradient (bags, dimensions) of its bag . its row.
+
+    PyTorch's function for this is not public, but copies no rows (the benchmark kernel_bag_gradient has its gain).
+    """
+    compute = getattr(torch.ops.aten, "_embedding_bag_per_sample_weights_backward", None)
+    if compute is not None:
+        return compute(gradient, table, ids, offsets, bags, 0)
+    return multiply_rows(gradient, table, ids, bags)
+
+
+def multiply_rows(gradient: Tensor, table: Tensor, ids: Tensor, bags: Tensor, size: int = 1024) -> Tensor:
+    """As `weight_gradients`, with public functions; `size` rows are copied at a time."""
+    parts = zip(bags.split(size), ids.split(size), strict=True)
+    return torch.cat([torch.linalg.vecdot(gradient[bag], table[row]) for bag, row in parts])
+
+
+class _SparseBagSums(torch.autograd.Function):
+    """`F.embedding_bag` in sum mode with a coalesced sparse gradient, computed without one row per token.
+
+    The gradient of a row is the weighted sum of the gradients of the bags that it occurs in. This is an embedding bag
+    over the bags' gradients, which are few enough to stay in the processor's cache.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, ids: Tensor, offsets: Tensor, weights: Tensor | None) -> Tensor:
+        ctx.save_for_backward(table, ids, offsets, weights)
+        return F.embedding_bag(ids, table, offsets, mode="sum", per_sample_weights=weights)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Any:
+        table, ids, offsets, weights = ctx.saved_tensors
+        counts = torch.cat([offsets, offsets.new_tensor([len(ids)])]).diff()  # (bags,)
+        bags = torch.repeat_interleave(counts, output_size=len(ids))  # (ids,): the bag of each id
+        gradient = gradient.contiguous()  # (bags, dimensions)
+        # Sorting distinct keys gives the order of a stable sort in less time.
+        positions = torch.arange(len(ids), device=ids.device)
+        keys = torch.sort(ids * len(ids) + positions).values
+        order = keys % max(len(ids), 1)
+        rows, occurrences = torch.unique_consecutive(ids[order], return_counts=True)
+        sorted_weights = None if weights is None else weights[order]
+        starts = occurrences.cumsum(0) - occurrences
+        values = F.embedding_bag(bags[order], gradient, starts, mode="sum", per_sample_weights=sorted_weights)
+        table_gradient = torch.sparse_coo_tensor(
+            rows.unsqueeze(0), values, table.shape, is_coalesced=True, check_invariants=False
+        )
+        weight_gradient = None
+        if ctx.needs_input_grad[3]:
+            weight_gradient = weight_gradients(gradient, table, ids, offsets, bags)
+        return table_gradient, None, None, weight_gradient
+
+
+def _without_token_types(forward: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(forward)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        kwargs.pop("token_type_ids", None)
+        return forward(*args, **kwargs)
+
+    return call
+
+
+class ConvSimPreTrainedModel(PreTrainedModel):
+    """Initialization and embedding tables of encoders and multitask models."""
+
+    config: ConvSimConfig
+    config_class: type[ConvSimConfig]  # set by transformers, from the annotation of `config`
+    base_model_prefix = "encoder"
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        """Lets `forward` ignore the `token_type_ids` that tokenizers give, unless it reads them."""
+        super().__init_subclass__(**kwargs)
+        if "forward" in vars(cls) and "token_type_ids" not in inspect.signature(cls.forward).parameters:
+            cls.forward = _without_token_types(cls.forward)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        if isinstance(module, (nn.Linear, nn.LayerNorm)) and module.bias is not None:
+            init.zeros_(module.bias)
+        if isinstance(module, (ZeroLinear, ZeroEmbedding)):
+            init.zeros_(module.weight)
+        elif isinstance(module, (TokenWeights, nn.LayerNorm)):
+            init.ones_(module.weight)
+        elif isinstance(module, nn.Linear):
+            init.xavier_uniform_(module.weight)
+        elif isinstance(module, nn.Embedding):
+            init.normal_(module.weight, std=self.config.initializer_range or module.embedding_dim**-0.5)
+
+    def embedding_tables(self) -> list[nn.Parameter]:
+        """The parameters of all embedding tables, whose gradients `set_sparse_gradients` makes sparse."""
+        tables = [module for module in self.modules() if isinstance(module, nn.Embedding)]
+        return [parameter for table in tables for parameter in table.parameters()]
+
+    def set_sparse_gradients(self, enabled: bool) -> None:
+        """Makes the gradients of `embedding_tables()` sparse, which the optimizer must support, or dense."""
+        for module in self.modules():
+            if isinstance(module, nn.Embedding):
+                module.sparse = enabled  # DistributedDataParallel reads this attribute, too
+
+
+class ConvSimEncoderOutput(BaseModelOutputWithPooling):
+    """An encoder's output, in whose tuple `pooler_output` comes second, whether the input is packed or padded."""
+
+    def to_tuple(self) -> tuple[Any, ...]:
+        """The fields that are not None, after `last_hidden_state`, which is None for packed input."""
+        fields = super().to_tuple()
+        return fields if self.last_hidden_state is not None else (None, *fields)
+
+
+class ConvSimEncoder(ConvSimPreTrainedModel):
+    """Maps token ids to L2-normalized sentence embeddings.
+
+    Every encoder implements `forward(input_ids, attention_mask=None, cu_seqlens=None, inputs_embeds=None, **kwargs)`,
+    which returns a `BaseModelOutputWithPooling`: `pooler_output (batch, embedding_size)` is the sentence embedding;
+    `last_hidden_state (batch, tokens, dimensions)` holds the token vectors, zero at padding, for padded input only.
+    With `output_hidden_states`, which needs padded input, `hidden_states` holds the token embeddings and the output of
+    every layer that reads tokens, each shaped like `last_hidden_state`, which is the last of them; at padding, all but
+    the last are undefined. The embedding of a text without tokens is the network's output for zeros, or zeros.
+
+    `inputs_embeds (batch, tokens, dimensions)` replaces the embeddings of padded `input_ids`, which are those of
+    `get_input_embeddings()`. Keyword arguments that an encoder would ignore are refused by `check_options`.
+    """
+
+    token_weights: TokenWeights | None  # of encoders that have them
+    # Whether sentences of similar length should be batched together, because part of the work is done on padding.
+    pads_batches: ClassVar[bool] = False
+    # Formats that `python -m trainer.export` can write; "onnx" needs a padded forward without data-dependent shapes.
+    export_formats: ClassVar[tuple[str, ...]] = ("onnx",)
+    # A folder saved from a multitask model opens as a bare encoder, too, whose heads are left out on purpose.
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\."]  # noqa: RUF012
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves weights, config and code; `AutoModelForPreTraining` cannot open the folder of a bare encoder."""
+        self.config.auto_map = {}
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    def set_input_embeddings(self, value: nn.Embedding) -> None:  # type: ignore[override]
+        """Replaces the word embeddings and resizes the token weights to match; new tokens get a weight of one."""
+        super().set_input_embeddings(value)
+        if (token_weights := getattr(self, "token_weights", None)) is not None:
+            old = token_weights.weight.data
+            shared = min(len(old), value.num_embeddings)
+            self.token_weights = TokenWeights(value.num_embeddings, 1, device=old.device, dtype=old.dtype)
+            self.token_weights.weight.data.fill_(1.0)[:shared] = old[:shared]
+
+    @torch.no_grad()
+    def scale_tokens(self, weights: Tensor) -> None:
+        """Sets the initial weight of every token in the sentence embedding.
+
+        Args:
+            weights: (vocab_size, 1).
+
+        Raises:
+            ValueError: The encoder has no token weights.
+        """
+        if (token_weights := getattr(self, "token_weights", None)) is None:
+            has_option = hasattr(self.config, "learned_token_weights")
+            remedy = "set" if has_option else "use CBOW, or a DAN or a residual Transformer with"
+            raise ValueError(f"{self.config.model_type} has no token weights: {remedy} learned_token_weights: true")
+        token_weights.weight.copy_(weights)
+
+    def drop_tokens(self, ids: Tensor, probability: float) -> Tensor | None:
+        """Samples weights of tokens in training, shaped like `ids`: 0 with a probability, else 1 / (1 - probability).
+
+        Returns None if nothing is dropped.
+        """
+        if not self.training or not probability:
+            return None
+        return F.dropout(torch.ones(ids.shape, dtype=self.dtype, device=ids.device), probability)
+
+    def check_options(self, options: Mapping[str, Any], packed: bool, attentions: bool = False) -> bool:
+        """Checks the keyword arguments of `forward`.
+
+        Args:
+            options: the keyword arguments.
+            packed: whether the input is packed.
+            attentions: whether the encoder can return attention weights.
+
+        Returns:
+            Whether hidden states are requested, by `options` or by the config.
+
+        Raises:
+            TypeError: An argument is unknown.
+            ValueError: Something is requested that the encoder does not return for this input.
+        """
+        if unknown := options.keys() - FORWARD_OPTIONS:
+            raise TypeError(
+                f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
+                f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
+            )
+        requested = {
+            name: options.get(name) if options.get(name) is not None else getattr(self.config, name)
+            for name in ("output_hidden_states", "output_attentions")
+        }
+        if requested["output_attentions"] and not attentions:
+            raise ValueError(f"output_attentions: {type(self).__name__} has no attention")
+        if packed and any(requested.values()):
+            names = [name for name, value in requested.items() if value]
+            raise ValueError(f"{' and '.join(names)}: expected padded input (input_ids and attention_mask), got packed")
+        return bool(requested["output_hidden_states"])
+
+    def prepare_packed(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, cu_seqlens: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Validates a packed batch and converts it to int64.
+
+        Returns:
+            The ids of the sentences, without any that follow the last one, and `cu_seqlens`.
+
+        Raises:
+            ValueError: A shape is wrong, there is an attention mask, or `cu_seqlens` are not offsets of the ids.
+        """
+        if input_ids is None or input_ids.dim() != 1 or attention_mask is not None:
+            shape = "no input_ids" if input_ids is None else f"input_ids of shape {tuple(input_ids.shape)}"
+            raise ValueError(
+                f"cu_seqlens goes with packed input_ids (total_tokens,) and no attention_mask, got {shape}"
+            )
+        if cu_seqlens.dim() != 1 or not len(cu_seqlens):
+            raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
+        cu_seqlens = cu_seqlens.long()
+        # Read in one transfer, for the sake of GPUs.
+        first, last, is_ascending = torch.stack(
+            [cu_seqlens[0], cu_seqlens[-1], (cu_seqlens[1:] >= cu_seqlens[:-1]).all().long()]
+        ).tolist()
+        if first or last > len(input_ids) or not is_ascending:
+            raise ValueError(
+                f"cu_seqlens goes from {first} to {last}{'' if is_ascending else ' and descends'}, expected ascending "
+                f"offsets from 0 to at most {len(input_ids)}, the number of packed input_ids"
+            )
+        return input_ids[:last].long(), cu_seqlens
+
+    def prepare_embeds(
+        self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Validates `inputs_embeds (batch, tokens, dimensions)` and derives the mask.
+
+        Returns:
+            The embeddings, and the boolean mask (batch, tokens), true at real tokens.
+
+        Raises:
+            ValueError: There are `input_ids` too, or a shape is wrong.
+        """
+        if input_ids is not None:
+            raise ValueError("expected input_ids or inputs_embeds, got both")
+        size = self.get_input_embeddings().get_parameter("weight").shape[1]
+        if inputs_embeds.dim() != 3 or inputs_embeds.shape[-1] != size:
+            raise ValueError(f"inputs_embeds has shape {tuple(inputs_embeds.shape)}, expected (batch, tokens, {size})")
+        if attention_mask is None:
+            attention_mask = torch.ones(inputs_embeds.shape[:2], device=inputs_embeds.device)
+        return inputs_embeds, attention_mask.bool()
+
+    def prepare_padded(self, input_ids: Tensor | None, attention_mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Validates padded `input_ids (batch, tokens)`, converts them to integers, and derives the mask.
+
+        Returns:
+            The ids, and the boolean mask (batch, tokens), true at real tokens.
+
+        Raises:
+            ValueError: The shape is wrong.
+        """
+        if input_ids is None:
+            raise ValueError("expected input_ids or inputs_embeds, got neither")
+        if input_ids.dim() != 2:
+            raise ValueError(
+                f"input_ids has shape {tuple(input_ids.shape)}, expected (batch, tokens), "
+                "or (total_tokens,) together with cu_seqlens"
+            )
+        mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
+        # A tokenizer may return an empty text as a float tensor of shape (1, 0).
+        return input_ids.long(), mask
+
+    def build_output(self, sentence: Tensor, **fields: Any) -> BaseModelOutputWithPooling:
+        """L2-normalizes sentence vectors (batch, embedding_size) and builds the encoder's output."""
+        # Under autocast the last layer returns half precision; normalize (and later score) in the weights' dtype.
+        # Weights in half precision: norms that are computed in float32 are closer to one.
+        wide = sentence.to(torch.promote_types(self.dtype, torch.float32))
+        return ConvSimEncoderOutput(pooler_output=normalize(wide).to(self.dtype), **fields)
+
+    def look_up_sums(
+        self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None
+    ) -> Tensor:
+        """Sums the embeddings of each packed sentence, weighted by `weights (total_tokens,)`: (batch, dimensions)."""
+        if table.sparse and torch.is_grad_enabled():
+            return _SparseBagSums.apply(table.weight, ids, cu_seqlens[:-1], weights)
+        return F.embedding_bag(ids, table.weight, cu_seqlens[:-1], mode="sum", per_sample_weights=weights)
+
+
+def class_path(cls: type) -> str:
+    """A class as `auto_map` names it: its file, which `save_pretrained` copies, and its name."""
+    return f"{cls.__module__.rpartition('.')[2]}.{cls.__name__}"
+
+
+# With this, `save_pretrained` copies the code files and writes `auto_map`; subclasses inherit it.
+ConvSimConfig.register_for_auto_class("AutoConfig")
+ConvSimEncoder.register_for_auto_class("AutoModel")

@@ -1,0 +1,315 @@
+"""The heads over an encoder: response network and NLI classifier, and the models that have them."""
+
+import math
+import os
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar, cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from transformers import initialization as init
+from transformers.modeling_outputs import SequenceClassifierOutput
+from transformers.processing_utils import Unpack
+from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
+
+from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
+
+
+class ResponseHead(nn.Module):
+    """The feed-forward network v' = DNN(v) of the response side (Yang et al. 2018, figure 3) or the input network."""
+
+    def __init__(self, config: ConvSimConfig, scaled: bool = True) -> None:
+        super().__init__()
+        self.residual, self.normalized = config.response_residual, config.normalize_response
+        sizes = [config.embedding_size, *config.response_hidden_sizes]
+        output_class = ZeroLinear if self.residual else nn.Linear
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(sizes))
+        self.layers.append(output_class(sizes[-1], config.embedding_size))
+        self.logit_scale = nn.Parameter(torch.empty(1)) if scaled and self.normalized else None
+
+    def forward(self, embeddings: Tensor) -> Tensor:
+        """Maps sentence embeddings to response vectors, both (batch, embedding_size).
+
+        The score of an input and a response is the dot product u . v'. Where vectors are L2-normalized, it is their
+        cosine, which the learned `scale` multiplies in the loss only.
+        """
+        hidden = embeddings
+        for layer in self.layers[:-1]:
+            hidden = F.relu(layer(hidden)) if self.residual else torch.tanh(layer(hidden))
+        response = self.layers[-1](hidden)
+        if self.residual:
+            response = embeddings + response
+        return normalize(response) if self.normalized else response
+
+    @property
+    def scale(self) -> Tensor | None:
+        """What multiplies scores in the loss, (1,); None if response vectors are not normalized."""
+        return None if self.logit_scale is None else torch.exp(self.logit_scale)
+
+    @torch.no_grad()
+    def as_dense_layers(self) -> list[tuple[Tensor, Tensor, str]]:
+        """Expresses the network as a chain of plain dense layers, for formats that support no other layers.
+
+        Returns:
+            Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"). Their output is to be
+            L2-normalized if `normalized`.
+        """
+        layers = [(layer.get_parameter("weight").data, layer.get_parameter("bias").data) for layer in self.layers]
+        if self.residual:
+            layers = self._carry_input(layers)
+        activation = "relu" if self.residual else "tanh"
+        return [*((weight, bias, activation) for weight, bias in layers[:-1]), (*layers[-1], "identity")]
+
+    @staticmethod
+    def _carry_input(layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
+        """Widens ReLU layers so that x reaches the last layer along with DNN(x): relu(x) - relu(-x) = x."""
+        size = layers[0][0].shape[1]
+        identity = torch.eye(size).to(layers[0][0])
+        zeros = torch.zeros(2 * size).to(identity)
+        carried = torch.eye(2 * size).to(identity)
+        (first, first_bias), *middle, (last, last_bias) = layers
+        return [
+            (torch.cat([identity, -identity, first]), torch.cat([zeros, first_bias])),
+            *((torch.block_diag(carried, weight), torch.cat([zeros, bias])) for weight, bias in middle),
+            (torch.cat([identity, -identity, last], dim=1), last_bias),
+        ]
+
+
+class NliHead(nn.Module):
+    """The NLI classifier: (u1, u2, |u1 - u2|, u1 * u2), a ReLU layer, logits (Yang et al. 2018, section 2.4)."""
+
+    def __init__(self, config: ConvSimConfig) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(4 * config.embedding_size, config.nli_hidden_size)
+        self.output = nn.Linear(config.nli_hidden_size, cast(int, config.num_labels))
+
+    def forward(self, premise: Tensor, hypothesis: Tensor) -> Tensor:
+        """Maps embeddings (batch, embedding_size) to logits (batch, num_labels), in the order of `config.id2label`."""
+        # (batch, 4 * embedding_size)
+        features = torch.cat([premise, hypothesis, (premise - hypothesis).abs(), premise * hypothesis], dim=-1)
+        return self.output(F.relu(self.hidden(features)))
+
+
+def cross_entropy(logits: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
+    """The mean cross-entropy of logits (batch, classes) and labels (batch,), or their sum divided by `items`."""
+    if items is None:
+        return F.cross_entropy(logits, labels)
+    return F.cross_entropy(logits, labels, reduction="sum") / items
+
+
+@dataclass
+class ConvSimMultitaskOutput(ModelOutput):
+    """The output of a multitask model; fields whose texts were not given are None.
+
+    Args:
+        loss: The sum of the losses that were requested, a scalar.
+        pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
+        response_embeds: Response vectors v' (batch, embedding_size), L2-normalized with `normalize_response`. The score
+            of a pair is u . v', or u' . v'.
+        response_scale: With `normalize_response`, what multiplies the scores in the loss, (1,).
+        query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
+        hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
+        nli_logits: (batch, 3): entailment, neutral, contradiction.
+    """
+
+    loss: Tensor | None = None
+    pooler_output: Tensor | None = None
+    response_embeds: Tensor | None = None
+    response_scale: Tensor | None = None
+    query_embeds: Tensor | None = None
+    hypothesis_embeds: Tensor | None = None
+    nli_logits: Tensor | None = None
+
+
+def scale_responses(output: ConvSimMultitaskOutput) -> Tensor:
+    """Returns the response vectors (batch, embedding_size) whose dot products with queries are the loss's logits."""
+    assert output.response_embeds is not None
+    return output.response_embeds if output.response_scale is None else output.response_scale * output.response_embeds
+
+
+class ConvSimForMultitask(ConvSimPreTrainedModel):
+    """An encoder with the response network and the NLI classifier; its config is its encoder's.
+
+    A file that defines an encoder may define its `ConvSimForSequenceClassification` too; `classifier_class` names it.
+    """
+
+    encoder_class: ClassVar[type[ConvSimEncoder]]
+    classifier_class: ClassVar[type[ConvSimPreTrainedModel] | None] = None
+
+    def __init__(self, config: ConvSimConfig) -> None:
+        super().__init__(config)
+        self.encoder = self.encoder_class(config)
+        self.response_head = ResponseHead(config)
+        self.nli_head = NliHead(config)
+        self.input_head = ResponseHead(config, scaled=False) if config.input_network else None
+        self.post_init()
+
+    def _init_weights(self, module: nn.Module) -> None:
+        super()._init_weights(module)
+        if isinstance(module, ResponseHead) and module.logit_scale is not None:
+            init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
+        self.config.auto_map = {"AutoModel": class_path(self.encoder_class)}
+        if self.classifier_class is not None:
+            self.config.auto_map["AutoModelForSequenceClassification"] = class_path(self.classifier_class)
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+        response_input_ids: Tensor | None = None,
+        response_attention_mask: Tensor | None = None,
+        response_cu_seqlens: Tensor | None = None,
+        hypothesis_input_ids: Tensor | None = None,
+        hypothesis_attention_mask: Tensor | None = None,
+        hypothesis_cu_seqlens: Tensor | None = None,
+        labels: Tensor | None = None,
+        return_loss: bool | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+    ) -> ConvSimMultitaskOutput:
+        """Embeds inputs (or premises) and, if given, responses and hypotheses, from padded or packed batches.
+
+        `transformers.Trainer` trains with the returned loss. The trainer of this project does more: it masks false
+        negatives, gathers the responses of all processes, and mixes batches of several tasks.
+
+        Args:
+            labels: (batch,) classes of premises and hypotheses; the loss is the classifier's cross-entropy.
+            return_loss: add the loss of response prediction, the cross-entropy of each input's own response among all
+                responses of the batch (Yang et al. 2018, section 2.2).
+            num_items_in_batch: what sums of losses are divided by, if gradients are accumulated; otherwise `batch`.
+
+        Raises:
+            ValueError: A loss is requested without the texts that it needs, a shape is wrong, or the config requests
+                hidden states or attentions, which only the `encoder` returns.
+        """
+        for name in ("output_hidden_states", "output_attentions"):
+            if getattr(self.config, name):
+                raise ValueError(f"{name}: a multitask model does not return them; call its encoder, model.encoder")
+        if labels is not None and hypothesis_input_ids is None:
+            raise ValueError("labels are the classes of pairs of sentences: expected hypothesis_input_ids too")
+        if return_loss and response_input_ids is None:
+            raise ValueError("return_loss requests the loss of response prediction: expected response_input_ids too")
+        batches = [(input_ids, attention_mask, cu_seqlens)]
+        if response_input_ids is not None:
+            batches.append((response_input_ids, response_attention_mask, response_cu_seqlens))
+        if hypothesis_input_ids is not None:
+            batches.append((hypothesis_input_ids, hypothesis_attention_mask, hypothesis_cu_seqlens))
+        pooled, *others = self._encode(batches)
+        output = ConvSimMultitaskOutput(pooler_output=pooled)
+        losses = []
+        if response_input_ids is not None:
+            output.response_embeds = self.response_head(others.pop(0))
+            output.response_scale = self.response_head.scale
+            # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
+            output.query_embeds = None if self.input_head is None else self.input_head(pooled)
+            if return_loss:
+                queries = pooled if output.query_embeds is None else output.query_embeds
+                scores = queries @ scale_responses(output).T  # (batch, batch)
+                own = torch.arange(len(scores), device=scores.device)
+                losses.append(cross_entropy(scores, own, num_items_in_batch))
+        if hypothesis_input_ids is not None:
+            output.hypothesis_embeds = others.pop(0)
+            output.nli_logits = self.nli_head(pooled, output.hypothesis_embeds)
+            if labels is not None:
+                losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
+        # The loss comes first in the tuple of an output.
+        return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
+
+    def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
+        """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
+        are_packed = all(cu_seqlens is not None for _, _, cu_seqlens in batches)
+        if len(batches) == 1 or not are_packed:
+            return [self.encoder(*batch, return_dict=True).pooler_output for batch in batches]
+        packed = [self.encoder.prepare_packed(*batch) for batch in batches]  # type: ignore[arg-type]
+        offsets = [cu_seqlens for _, cu_seqlens in packed]
+        joined = offsets[0]
+        for cu_seqlens in offsets[1:]:
+            joined = torch.cat([joined, joined[-1] + cu_seqlens[1:]])
+        input_ids = torch.cat([ids for ids, _ in packed])
+        pooled = self.encoder(input_ids, cu_seqlens=joined, return_dict=True).pooler_output
+        return list(pooled.split([len(cu_seqlens) - 1 for cu_seqlens in offsets]))
+
+
+class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
+    """An encoder with the NLI classifier, for pairs of sentences; its config is its encoder's.
+
+    A tokenizer marks the second sentence of a pair with `token_type_ids` of 1.
+    """
+
+    encoder_class: ClassVar[type[ConvSimEncoder]]
+    # If gradients are accumulated, the Trainer divides the loss: only the cross-entropy reads `num_items_in_batch`.
+    accepts_loss_kwargs = False
+    # A folder saved from a multitask model opens as a classifier, too.
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
+
+    def __init__(self, config: ConvSimConfig) -> None:
+        super().__init__(config)
+        self.encoder = self.encoder_class(config)
+        self.nli_head = NliHead(config)
+        self.post_init()
+
+    def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
+        """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
+        self.config.auto_map = {"AutoModel": class_path(self.encoder_class)}
+        super().save_pretrained(save_directory, *args, **kwargs)
+
+    @can_return_tuple
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **kwargs: Unpack[TransformersKwargs],
+    ) -> SequenceClassifierOutput:
+        """Classifies pairs of sentences.
+
+        Args:
+            input_ids: (batch, tokens), the tokens of both sentences, one after the other.
+            attention_mask: (batch, tokens), 0 at padding.
+            token_type_ids: (batch, tokens), 0 at the first sentence (the premise) and 1 at the second (the hypothesis).
+            labels: (batch,) the pairs' classes; if they are given, the output has a loss, the cross-entropy, unless
+                `config.problem_type` or `num_labels` request another one, as in transformers' classifiers.
+            **kwargs: the encoder's options, such as `output_hidden_states`, and `num_items_in_batch`, which divides the
+                sum of cross-entropies, instead of `batch`.
+
+        Returns:
+            `logits` (batch, num_labels), in the order of `config.id2label`. The hidden states and attentions of a token
+            are those of its own sentence, which the encoder reads without the other one.
+
+        Raises:
+            ValueError: There are no `token_type_ids`, or a shape is wrong.
+        """
+        if token_type_ids is None:
+            raise ValueError(
+                "expected token_type_ids, which tell the two sentences apart: "
+                "tokenizer(first, second, return_token_type_ids=True)"
+            )
+        input_ids, mask = self.encoder.prepare_padded(input_ids, attention_mask)
+        is_second = token_type_ids == 1
+        items = kwargs.pop("num_items_in_batch", None)
+        first, second = (
+            self.encoder(input_ids, mask & part, return_dict=True, **kwargs)
+            for part in (token_type_ids == 0, is_second)
+        )
+        logits = self.nli_head(first.pooler_output, second.pooler_output)
+        loss = None
+        if labels is not None:
+            loss = self.loss_function(labels, logits, self.config, num_items_in_batch=items)
+        states = {
+            name: tuple(torch.where(tokens, b, a) for a, b in zip(first[name], second[name], strict=True))
+            for name, tokens in (("hidden_states", is_second[:, :, None]), ("attentions", is_second[:, None, :, None]))
+            if first.get(name) is not None
+        }
+        return SequenceClassifierOutput(loss=loss, logits=logits, **states)
+
+
+ConvSimForMultitask.register_for_auto_class("AutoModelForPreTraining")
+ConvSimForSequenceClassification.register_for_auto_class("AutoModelForSequenceClassification")
