@@ -44,7 +44,7 @@ demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies:
 	$(BIN)/python model_cards/space/app.py runs/demo/replies --open
 else
 demo: runs/quickstart/model
-	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet -o runs/quickstart/replies
+	$(BIN)/python -m modeling_convsim.suggestion build runs/quickstart/model data/sample/train-00000-of-00001.parquet --questions input -o runs/quickstart/replies
 	$(BIN)/python -m modeling_convsim.suggestion calibrate runs/quickstart/replies data/sample/test-00000-of-00001.parquet
 	$(BIN)/python model_cards/space/app.py runs/quickstart/replies --open
 endif
