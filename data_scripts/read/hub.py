@@ -34,6 +34,7 @@ class HubDataset:
         import datasets
 
         limit_waiting()
+        _limit_attempts()
         self.source = source
         self._is_offline = datasets.config.HF_HUB_OFFLINE
         self._arguments, self._options = _load_arguments(parse_hub_name(source))
@@ -125,6 +126,18 @@ class HubDataset:
                 builder.config = replace(builder.config, columns=columns)
             streams = builder.as_streaming_dataset()
         return {name: rows.select_columns(columns) for name, rows in streams.items()}
+
+
+def _limit_attempts() -> None:
+    """Let `datasets` repeat the reading of a stream once: `huggingface_hub` repeats each of its requests five times.
+
+    By default, `datasets` makes twenty attempts, up to a minute apart.
+    """
+    from datasets import config
+
+    config.STREAMING_READ_MAX_RETRIES = config.STREAMING_OPEN_MAX_RETRIES = 2
+    config.STREAMING_READ_RETRY_INTERVAL = config.STREAMING_OPEN_RETRY_INTERVAL = 1
+    config.STREAMING_READ_RATE_LIMIT_RETRY_INTERVAL = config.STREAMING_READ_SERVER_UNAVAILABLE_RETRY_INTERVAL = 1
 
 
 def _is_media(feature: Any) -> bool:

@@ -1,13 +1,15 @@
 import errno
+from types import SimpleNamespace
 
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
+from huggingface_hub.errors import HfHubHTTPError
 
 from data_scripts.errors import InputError
-from data_scripts.read.hub import assign_splits, rename_splits
+from data_scripts.read.hub import HubDataset, assign_splits, rename_splits
 from data_scripts.read.hub_client import HubIsBusyError
 from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.hub_errors import hub_errors
@@ -110,3 +112,23 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"me/chats: no such file or folder here, .* because HF_HUB_OFFLINE is set"):
         load_columns("me/chats", ("text",))
+
+
+def test_the_reading_of_a_stream_is_repeated_once_and_without_a_long_wait(monkeypatch):
+    from datasets import config
+    from datasets.utils import file_utils
+
+    for name in ("MAX_RETRIES", "RATE_LIMIT_RETRY_INTERVAL"):  # restored after the test
+        monkeypatch.setattr(config, f"STREAMING_READ_{name}", getattr(config, f"STREAMING_READ_{name}"))
+    HubDataset("me/pairs")
+    waits, attempts = [], []
+    monkeypatch.setattr(file_utils.time, "sleep", waits.append)
+
+    class LimitedFile:
+        def read(self):
+            attempts.append(1)
+            raise HfHubHTTPError("429", response=SimpleNamespace(status_code=429, headers={}, request=None))
+
+    with pytest.raises(ConnectionError, match="Server Disconnected"):
+        file_utils._add_retries_to_file_obj_read_method(LimitedFile()).read()
+    assert len(attempts) == 2 and sum(waits) <= 2
