@@ -68,6 +68,10 @@ class ConvSimConfig(PreTrainedConfig):
         logit_scale_init: Initial value of that scale; above 0.
         input_network: Score responses with u' = DNN(u) instead of u, by a network like the response network, without
             the scale, L2-normalized if v' is (Yang et al. 2018, footnote 1). The sentence embedding is still u.
+        lexical_size: Dimensions of the lexical channel, which is appended to the vectors that score responses, not to
+            sentence embeddings: their dot product then also counts the tokens that both texts share. 0 for none;
+            requires `normalize_response`. Training leaves the channel out. Not in the paper.
+        lexical_share: The channel's share in a score, in [0, 1); with 0, nothing is appended.
         nli_hidden_size: Hidden units of the NLI classifier.
         id2label: The names of the NLI classifier's classes; entailment, neutral and contradiction unless it is
             fine-tuned with other labels (`num_labels`).
@@ -92,6 +96,8 @@ class ConvSimConfig(PreTrainedConfig):
     normalize_response: bool = False
     logit_scale_init: float | int = 20.0
     input_network: bool = False
+    lexical_size: int = 0
+    lexical_share: float | int = 0.0
     nli_hidden_size: int = 512
 
     def __post_init__(self, **kwargs: Any) -> None:
@@ -128,6 +134,18 @@ class ConvSimConfig(PreTrainedConfig):
             raise ValueError("response_hidden_sizes is [], expected the size of at least one hidden layer")
         if self.initializer_range is not None:
             self.require_positive("initializer_range")
+
+    def validate_lexical_channel(self) -> None:
+        """Requires normalized responses for a lexical channel, and a channel for a share."""
+        if self.lexical_size < 0 or (self.lexical_size and not self.normalize_response):
+            raise ValueError(
+                f"lexical_size is {self.lexical_size}, expected 0 (no lexical channel), or more together with "
+                "normalize_response: true"
+            )
+        if not 0 <= self.lexical_share < 1 or (self.lexical_share and not self.lexical_size):
+            raise ValueError(
+                f"lexical_share is {self.lexical_share}, expected at least 0 and below 1, and 0 without lexical_size"
+            )
 
     def validate_token_ids(self) -> None:
         """Requires special tokens that are in the vocabulary."""
@@ -289,7 +307,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
     # Formats that `python -m trainer.export` can write; "onnx" needs a padded forward without data-dependent shapes.
     export_formats: ClassVar[tuple[str, ...]] = ("onnx",)
     # A folder saved from a multitask model opens as a bare encoder, too, whose heads are left out on purpose.
-    _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input|nli)_head\.", r"^lexical_channel\."]  # noqa: RUF012
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves weights, config and code; `AutoModelForPreTraining` cannot open the folder of a bare encoder."""

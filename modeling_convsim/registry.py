@@ -30,6 +30,7 @@ __all__ = [  # what `modeling_convsim` exports; `_register_folder` adds the enco
     "register_encoder",
 ]
 
+NO_ENCODERS = ("modeling_base", "modeling_heads", "modeling_layouts", "modeling_lexical")
 ENCODERS: dict[str, type[ConvSimForMultitask]] = {}  # short name, such as "dan", to multitask class
 
 MultitaskClass = TypeVar("MultitaskClass", bound=type[ConvSimForMultitask])
@@ -88,7 +89,7 @@ def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
 def _register_folder() -> None:
     """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
     for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
-        if name.startswith("modeling_") and name not in ("modeling_base", "modeling_heads", "modeling_layouts"):
+        if name.startswith("modeling_") and name not in NO_ENCODERS:
             multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
             classes = (
                 multitask_class.config_class, multitask_class.encoder_class, multitask_class,

@@ -15,6 +15,7 @@ from transformers.processing_utils import Unpack
 from transformers.utils import ModelOutput, TransformersKwargs, can_return_tuple
 
 from .modeling_base import ConvSimConfig, ConvSimEncoder, ConvSimPreTrainedModel, ZeroLinear, class_path, normalize
+from .modeling_lexical import LexicalChannel, token_codes
 
 
 class ResponseHead(nn.Module):
@@ -107,9 +108,11 @@ class ConvSimMultitaskOutput(ModelOutput):
         loss: The sum of the losses that were requested, a scalar.
         pooler_output: L2-normalized embeddings u (batch, embedding_size) of the inputs or premises.
         response_embeds: Response vectors v' (batch, embedding_size), L2-normalized with `normalize_response`. The score
-            of a pair is u . v', or u' . v'.
+            of a pair is u . v', or u' . v'. With a `lexical_share`, (batch, embedding_size + lexical_size), except in
+            training.
         response_scale: With `normalize_response`, what multiplies the scores in the loss, (1,).
-        query_embeds: The vectors u' (batch, embedding_size) of a model with an `input_network`, if responses are given.
+        query_embeds: The vectors u' of a model with an `input_network` or a `lexical_share`, if responses are given,
+            shaped like `response_embeds`.
         hypothesis_embeds: L2-normalized embeddings (batch, embedding_size) of the hypotheses.
         nli_logits: (batch, 3): entailment, neutral, contradiction.
     """
@@ -124,7 +127,7 @@ class ConvSimMultitaskOutput(ModelOutput):
 
 
 def scale_responses(output: ConvSimMultitaskOutput) -> Tensor:
-    """Returns the response vectors (batch, embedding_size) whose dot products with queries are the loss's logits."""
+    """Returns the response vectors (batch, size) whose dot products with queries are the loss's logits."""
     assert output.response_embeds is not None
     return output.response_embeds if output.response_scale is None else output.response_scale * output.response_embeds
 
@@ -144,12 +147,18 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         self.response_head = ResponseHead(config)
         self.nli_head = NliHead(config)
         self.input_head = ResponseHead(config, scaled=False) if config.input_network else None
+        self.lexical_channel = None
+        if config.lexical_size:
+            self.lexical_channel = LexicalChannel(config.vocab_size, config.lexical_size, config.pad_token_id)
         self.post_init()
 
     def _init_weights(self, module: nn.Module) -> None:
         super()._init_weights(module)
         if isinstance(module, ResponseHead) and module.logit_scale is not None:
             init.constant_(module.logit_scale, math.log(self.config.logit_scale_init))
+        elif isinstance(module, LexicalChannel):
+            init.ones_(module.weights)
+            init.copy_(module.codes, token_codes(*module.codes.shape))
 
     def save_pretrained(self, save_directory: str | os.PathLike, *args: Any, **kwargs: Any) -> None:
         """Saves weights, config and code in a folder that `AutoModel`, too, can open, as the bare encoder."""
@@ -157,6 +166,13 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         if self.classifier_class is not None:
             self.config.auto_map["AutoModelForSequenceClassification"] = class_path(self.classifier_class)
         super().save_pretrained(save_directory, *args, **kwargs)
+
+    def resize_token_embeddings(self, *args: Any, **kwargs: Any) -> nn.Embedding:
+        """Resizes everything that has a row for each token."""
+        embeddings = super().resize_token_embeddings(*args, **kwargs)
+        if self.lexical_channel is not None:
+            self.lexical_channel.resize(self.config.vocab_size)
+        return embeddings
 
     @can_return_tuple
     def forward(
@@ -205,10 +221,11 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
         output = ConvSimMultitaskOutput(pooler_output=pooled)
         losses = []
         if response_input_ids is not None:
-            output.response_embeds = self.response_head(others.pop(0))
+            output.response_embeds = self.response_vectors(others.pop(0), *batches[1])
             output.response_scale = self.response_head.scale
             # Only if they are scored: DistributedDataParallel waits for a gradient of everything in the output.
-            output.query_embeds = None if self.input_head is None else self.input_head(pooled)
+            if self.has_query_vectors:
+                output.query_embeds = self.query_vectors(pooled, *batches[0])
             if return_loss:
                 queries = pooled if output.query_embeds is None else output.query_embeds
                 scores = queries @ scale_responses(output).T  # (batch, batch)
@@ -221,6 +238,49 @@ class ConvSimForMultitask(ConvSimPreTrainedModel):
                 losses.append(cross_entropy(output.nli_logits, labels, num_items_in_batch))
         # The loss comes first in the tuple of an output.
         return ConvSimMultitaskOutput(loss=torch.stack(losses).sum() if losses else None, **output)
+
+    @property
+    def has_query_vectors(self) -> bool:
+        """Whether responses are scored by other vectors of the input than its sentence embedding."""
+        return self.input_head is not None or self._uses_lexical_channel
+
+    @property
+    def _uses_lexical_channel(self) -> bool:
+        return self.config.lexical_share > 0 and not self.training
+
+    def query_vectors(
+        self,
+        embeddings: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> Tensor:
+        """Maps sentence embeddings (batch, embedding_size), and the tokens they are of, to the vectors of queries.
+
+        Returns:
+            (batch, embedding_size), or (batch, embedding_size + lexical_size) with a `lexical_share`. Their dot
+            products with `response_vectors` are the scores.
+        """
+        vectors = embeddings if self.input_head is None else self.input_head(embeddings)
+        return self._append_lexical(vectors, input_ids, attention_mask, cu_seqlens)
+
+    def response_vectors(
+        self,
+        embeddings: Tensor,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        cu_seqlens: Tensor | None = None,
+    ) -> Tensor:
+        """As `query_vectors`, for responses."""
+        return self._append_lexical(self.response_head(embeddings), input_ids, attention_mask, cu_seqlens)
+
+    def _append_lexical(
+        self, vectors: Tensor, input_ids: Tensor, attention_mask: Tensor | None, cu_seqlens: Tensor | None
+    ) -> Tensor:
+        if self.lexical_channel is None or not self._uses_lexical_channel:
+            return vectors
+        lexical = self.lexical_channel(input_ids, attention_mask, cu_seqlens)
+        return self.lexical_channel.append(vectors, lexical, self.config.lexical_share)
 
     def _encode(self, batches: list[tuple[Tensor, Tensor | None, Tensor | None]]) -> list[Tensor]:
         """Embeds each batch; packed batches are joined, so that each table has one sparse gradient."""
@@ -247,7 +307,7 @@ class ConvSimForSequenceClassification(ConvSimPreTrainedModel):
     # If gradients are accumulated, the Trainer divides the loss: only the cross-entropy reads `num_items_in_batch`.
     accepts_loss_kwargs = False
     # A folder saved from a multitask model opens as a classifier, too.
-    _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\."]  # noqa: RUF012
+    _keys_to_ignore_on_load_unexpected = [r"^(response|input)_head\.", r"^lexical_channel\."]  # noqa: RUF012
 
     def __init__(self, config: ConvSimConfig) -> None:
         super().__init__(config)

@@ -109,7 +109,7 @@ def _run(options: argparse.Namespace) -> int:
     except (ValueError, OSError) as error:
         print(f"error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    print(f"wrote {count} vectors of {encoder.embedding_size} dimensions to {options.output}")
+    print(f"wrote {count} vectors of {encoder.vector_size(options.side)} dimensions to {options.output}")
     return 0
 
 

@@ -172,6 +172,17 @@ class Encoder:
         """Dimensions of a vector: `truncate_dim`, or the model's `embedding_size`."""
         return self.truncate_dim or self.model.config.embedding_size
 
+    def vector_size(self, side: Side) -> int:
+        """Dimensions of a vector of a side: `embedding_size`, and those of a lexical channel with a share in scores."""
+        config = self.model.config
+        has_channel = side != "input" and config.lexical_share > 0 and not self.truncate_dim
+        return self.embedding_size + (config.lexical_size if has_channel else 0)
+
+    @property
+    def _has_query_vectors(self) -> bool:
+        config = self.model.config
+        return config.input_network or config.lexical_share > 0
+
     def encode(
         self,
         texts: Iterable[str],
@@ -203,7 +214,7 @@ class Encoder:
             TypeError: `texts` is a single string.
         """
         parts = self.stream(texts, side, batch_size, show_progress, processes)
-        size, count = self.embedding_size, _length(texts)
+        size, count = self.vector_size(side), _length(texts)
         if count is None:
             vectors = np.concatenate([np.empty((0, size), dtype=np.float32), *parts])
         else:
@@ -236,10 +247,10 @@ class Encoder:
         """
         if side not in get_args(Side):
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
-        if side == "query" and not self.model.config.input_network:
+        if side == "query" and not self._has_query_vectors:
             side = "input"
         if side != "input" and not self._is_multitask:
-            needed = "response head" if side == "response" else "input network"
+            needed = {"response": "response head", "query": "input network or lexical channel"}[side]
             raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
             batch_size = 128 if self._pads_batches else 1024
@@ -309,7 +320,7 @@ class Encoder:
         token_ids = self._tokenize(texts)
         if len(texts) <= batch_size:
             return self._encode_batch(token_ids, side)
-        vectors = np.empty((len(texts), self.embedding_size), dtype=np.float32)
+        vectors = np.empty((len(texts), self.vector_size(side)), dtype=np.float32)
         by_length = np.argsort([len(ids) for ids in token_ids], kind="stable")
         for start in range(0, len(texts), batch_size):
             order = by_length[start : start + batch_size]
@@ -333,13 +344,15 @@ class Encoder:
         lengths = np.fromiter(map(len, batch), np.int64, count=len(batch))
         cu_seqlens = np.concatenate([[0], lengths.cumsum()])  # (batch + 1,)
         input_ids = np.fromiter(chain.from_iterable(batch), np.int64, count=cu_seqlens[-1])  # (total_tokens,)
-        vectors = self.model(
-            torch.from_numpy(input_ids).to(device), cu_seqlens=torch.from_numpy(cu_seqlens).to(device)
-        ).pooler_output
+        packed = {
+            "input_ids": torch.from_numpy(input_ids).to(device),
+            "cu_seqlens": torch.from_numpy(cu_seqlens).to(device),
+        }
+        vectors = self.model(**packed).pooler_output
         if side == "response":
-            vectors = self.model.response_head(vectors)
+            vectors = self.model.response_vectors(vectors, **packed)
         elif side == "query":
-            vectors = self.model.input_head(vectors)
+            vectors = self.model.query_vectors(vectors, **packed)
         return self._truncate(self._restore_norms(vectors, side), side).cpu().numpy()
 
     def _restore_norms(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:

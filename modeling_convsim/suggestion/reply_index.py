@@ -144,7 +144,7 @@ class ReplyIndex:
         is_large = needs_int8(len(replies.texts))
         if is_large:
             import_extra("numkong", "searching 100,000 replies or more")
-        vectors = np.empty((len(replies.texts), encoder.embedding_size), np.float16)
+        vectors = np.empty((len(replies.texts), encoder.vector_size(side)), np.float16)
         row = 0
         for part in encoder.stream(replies.texts, side, show_progress=show_progress, processes=processes):
             with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
@@ -447,9 +447,9 @@ def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, di
         )
     if encoder.truncate_dim is None and settings.truncate_dim is not None:
         encoder = Encoder(encoder.model, encoder.tokenizer, settings.truncate_dim)
-    if encoder.embedding_size != dimensions:
+    if (size := encoder.vector_size(settings.side)) != dimensions:
         raise ValueError(
-            f"{folder} holds vectors of {dimensions} dimensions, but the encoder's have {encoder.embedding_size}: use "
+            f"{folder} holds vectors of {dimensions} dimensions, but the encoder's have {size}: use "
             "an encoder without truncate_dim, or rebuild the index"
         )
     return encoder

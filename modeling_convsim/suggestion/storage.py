@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage, replace_files, write_checksums
 from modeling_convsim.encoding.new_files import write_array
+from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
@@ -49,9 +49,14 @@ class SavedIndex(NamedTuple):
     quantized: np.ndarray | None  # (replies, dimensions), int8
 
 
-def hash_weights(model: nn.Module) -> str:
-    """SHA-256 of a model's weights, rounded to bfloat16 so that it does not depend on the model's precision."""
+def hash_weights(model: ConvSimPreTrainedModel) -> str:
+    """SHA-256 of a model's weights, rounded to bfloat16 so that it does not depend on the model's precision.
+
+    The share of a lexical channel, which is in the config, is one of them.
+    """
     digest = hashlib.sha256()
+    if share := model.config.lexical_share:
+        digest.update(f"lexical_share {share:g}".encode())
     for name, tensor in sorted(model.state_dict().items()):
         digest.update(f"{name} {tuple(tensor.shape)}".encode())
         digest.update(tensor.to("cpu", torch.bfloat16).contiguous().view(torch.int16).numpy().data)

@@ -94,7 +94,8 @@ def test_ids_after_the_last_offset_belong_to_no_sentence(multitask, dtype):
     with torch.no_grad():
         output = multitask(**batch, **{f"response_{name}": value for name, value in batch.items()})
         torch.testing.assert_close(output.pooler_output, expected, rtol=0, atol=1e-6)
-        torch.testing.assert_close(output.response_embeds, multitask.response_head(expected), rtol=1e-5, atol=1e-5)
+        responses = multitask.response_vectors(expected, **pack([[5, 6], [7, 8]]))
+        torch.testing.assert_close(output.response_embeds, responses, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("sparse", [True, False])
@@ -128,7 +129,8 @@ def test_batch_without_sentences_has_no_embeddings(multitask):
     for batch in (packed, {"input_ids": no_ids.view(0, 0)}, {"input_ids": torch.zeros(0, 5, dtype=torch.int64)}):
         assert embed(multitask, batch).shape == (0, size)
         output = multitask(**batch, **{f"response_{name}": value for name, value in batch.items()})
-        assert output.response_embeds.shape == (0, size)
+        lexical_size = multitask.config.lexical_size if multitask.config.lexical_share else 0
+        assert output.response_embeds.shape == (0, size + lexical_size)
 
 
 def test_embedding_is_second_in_the_tuple_of_packed_and_padded_input(multitask):
@@ -189,7 +191,7 @@ def test_packed_texts_of_both_sides_share_one_encoder_call(multitask):
     )
     assert len(calls) == 1
     torch.testing.assert_close(output.pooler_output, embed(multitask, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
-    expected = multitask.response_head(embed(multitask, pack(responses)))
+    expected = multitask.response_vectors(embed(multitask, pack(responses)), **pack(responses))
     torch.testing.assert_close(output.response_embeds, expected, rtol=1e-6, atol=1e-5)
     second = embed(multitask, pack(SENTENCES[3:6]))
     torch.testing.assert_close(output.hypothesis_embeds, second, rtol=0, atol=1e-6)

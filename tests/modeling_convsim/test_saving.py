@@ -40,7 +40,9 @@ def test_automodelforpretraining_loads_the_multitask_model(multitask, tmp_path):
 def test_multitask_model_loads_its_encoder_from_a_bare_folder(multitask, tmp_path):
     multitask.encoder.save_pretrained(tmp_path)
     model, loading = type(multitask).from_pretrained(tmp_path, output_loading_info=True)
-    assert all(name.startswith(("response_head.", "input_head.", "nli_head.")) for name in loading["missing_keys"])
+    assert all(
+        name.startswith(("response_head.", "input_head.", "nli_head.", "lexical_")) for name in loading["missing_keys"]
+    )
     batch = pack(SENTENCES)
     assert torch.equal(model.eval()(**batch).pooler_output, multitask(**batch).pooler_output)
 
@@ -55,7 +57,7 @@ def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_p
         "AutoModelForPreTraining": f"{prefix}ForMultitask",
         "AutoModelForSequenceClassification": f"{prefix}ForSequenceClassification",
     }
-    imports = {"modeling_base.py", "modeling_heads.py"}
+    imports = {"modeling_base.py", "modeling_heads.py", "modeling_lexical.py"}
     imports |= {"modeling_layouts.py"} if module == "modeling_transformer" else set()
     assert {path.name for path in tmp_path.glob("*.py")} == {f"{module}.py", *imports}
 

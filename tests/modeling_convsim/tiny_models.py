@@ -24,6 +24,7 @@ BEST = {"residual": True, "learned_token_weights": True, "response_residual": Tr
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_best": ("dan", {"embedding_size": 8, **BEST}),
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
+    "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
     "transformer_residual": ("transformer", BEST),
     "transformer_residual_words": ("transformer", {"residual": True}),

@@ -12,5 +12,19 @@ def sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
 
     p(w) is the token's share of all tokens of the columns.
     """
+    return SIF_A / (SIF_A + _token_shares(columns, vocab_size))
+
+
+def rarity_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
+    """Return the square of each token's self-information, -log p(w), divided by the largest, (vocab_size,).
+
+    A token that does not occur has the weight of the rarest one, which is 1.
+    """
+    shares = _token_shares(columns, vocab_size)
+    information = -np.log(np.maximum(shares, shares[shares > 0].min()))
+    return (information / information.max()) ** 2
+
+
+def _token_shares(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
     counts = np.sum([np.bincount(column.ids, minlength=vocab_size) for column in columns], axis=0)
-    return SIF_A / (SIF_A + counts / counts.sum())
+    return counts / counts.sum()

@@ -28,27 +28,33 @@ class OnnxForm(nn.Module):
         # A new copy: on a CPU, `Encoder` may have replaced the linear layers by oneDNN's, which ONNX does not have.
         copied = type(model)(model.config)
         copied.load_state_dict(model.state_dict())
-        heads = copied if isinstance(copied, ConvSimForMultitask) else None
-        self.encoder = cast(ConvSimEncoder, heads.encoder if heads else copied)
-        self.input_head = heads.input_head if heads else None
-        self.response_head = heads.response_head if heads else None
+        self.multitask = copied if isinstance(copied, ConvSimForMultitask) else None
+        self.encoder = cast(ConvSimEncoder, self.multitask.encoder if self.multitask else copied)
         self.eval()
 
     def output_names(self) -> list[str]:
         """The names of the outputs of `forward`."""
-        heads = {"query": self.input_head, "response": self.response_head}
-        return [OUTPUTS["input"], *(OUTPUTS[side] for side, head in heads.items() if head is not None)]
+        sides = ["input"]
+        if self.multitask is not None:
+            sides += ["query", "response"] if self.multitask.has_query_vectors else ["response"]
+        return [OUTPUTS[side] for side in sides]
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, ...]:
-        """Map ids and mask (batch, tokens), int64, to one (batch, embedding_size) for each of `output_names`.
+        """Map ids and mask (batch, tokens), int64, to the vectors (batch, dimensions) of each of `output_names`.
 
         The number of tokens may be 0, as for a batch of empty texts.
         """
-        if self.encoder.pads_batches:  # these cannot handle zero tokens, so add a padding token
+        if self.encoder.pads_batches or self.encoder.config.lexical_share:
+            # These cannot handle zero tokens, so add a padding token.
             input_ids, attention_mask = F.pad(input_ids, (0, 1)), F.pad(attention_mask, (0, 1))
         pooled = self.encoder(input_ids, attention_mask).pooler_output
-        heads = [head for head in (self.input_head, self.response_head) if head is not None]
-        return (pooled, *(head(pooled) for head in heads))
+        if self.multitask is None:
+            return (pooled,)
+        sides = [self.multitask.query_vectors] if self.multitask.has_query_vectors else []
+        return (
+            pooled,
+            *(side(pooled, input_ids, attention_mask) for side in [*sides, self.multitask.response_vectors]),
+        )
 
 
 @contextlib.contextmanager

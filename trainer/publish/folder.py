@@ -19,6 +19,7 @@ from transformers import __version__ as transformers_version
 from data_scripts.write.folders import staged_folder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
+from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files, record_model_files, share_weights
 from trainer.publish.sources import example_id, hub_sources
@@ -83,7 +84,8 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
     `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
-    two routes is not the score of a reply.
+    two routes is not the score of a reply. With a `lexical_share`, both have the lexical channel, and sentence
+    embeddings, without it, are the default route.
     """
     layers = model.response_head.as_dense_layers()
     activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
@@ -96,8 +98,15 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     routes: dict[str, list[Module]] = {"query": [], "document": document}
     if sts_matrix is not None:
         routes[ROUTE] = build_route(sts_matrix)
+    default_route = "query"
+    if model.config.lexical_share:
+        default_route = "sentence"
+        lexical = _lexical_route(model)
+        routes |= {default_route: [], "query": [lexical], "document": [*document, lexical]}
     (folder / ROUTER).mkdir()
-    Router(routes, default_route="query").save(str(folder / ROUTER))
+    Router(routes, default_route=default_route).save(str(folder / ROUTER))
+    if model.config.lexical_share:
+        _copy_code_of_route(folder)
     files = {
         "modules.json": [
             {"idx": 0, "name": "0", "path": "", "type": f"{Transformer.__module__}.{Transformer.__name__}"},
@@ -117,3 +126,22 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _lexical_route(model: ConvSimForMultitask) -> Module:
+    config, channel = model.config, model.lexical_channel
+    assert channel is not None
+    sizes = (config.vocab_size, config.embedding_size, config.lexical_size)
+    route = modeling_lexical_route.LexicalRoute(*sizes, config.lexical_share, channel.pad_token_id)
+    route.channel.weights.copy_(channel.weights)
+    return route
+
+
+def _copy_code_of_route(folder: Path) -> None:
+    """Copy the code of the lexical channel's module, and name it in the Router's config as the folder's own code."""
+    code = Path(modeling_lexical_route.__file__).read_text("utf-8").replace("from modeling_convsim.", "from .")
+    (folder / "modeling_lexical_route.py").write_text(code, "utf-8")
+    config = folder / ROUTER / "router_config.json"
+    config.write_text(
+        config.read_text("utf-8").replace(f'"{modeling_lexical_route.__name__}.', '"modeling_lexical_route.')
+    )

@@ -47,9 +47,10 @@ def embed_all_sides(
     """The vectors of some texts on every side, in one padded batch."""
     batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
     with torch.inference_mode():
-        inputs = model.encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
-        queries = inputs if model.input_head is None else model.input_head(inputs)
-        return Vectors(inputs.numpy(), queries.numpy(), model.response_head(inputs).numpy())
+        tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        inputs = model.encoder(**tokens).pooler_output
+        queries, responses = model.query_vectors(inputs, **tokens), model.response_vectors(inputs, **tokens)
+        return Vectors(inputs.numpy(), queries.numpy(), responses.numpy())
 
 
 def verify_folder(
@@ -88,7 +89,9 @@ def _read_in_every_way(
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
         encoder = AutoModel.from_pretrained(folder, trust_remote_code=False).eval()
-        sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False)
+        # The code of the lexical channel's module is the folder's, whose checksum was verified.
+        trust = multitask.config.lexical_share > 0
+        sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust)
         own = Encoder.from_pretrained(folder, device="cpu")
     except Exception as error:
         raise InputError(f"{folder} cannot be published because it does not load: {error}") from error
@@ -104,7 +107,7 @@ def _read_in_every_way(
 
     for method, correct in (
         ("encode", expected.inputs),
-        ("encode_query", expected.inputs),
+        ("encode_query", expected.queries if multitask.config.lexical_share else expected.inputs),
         ("encode_document", expected.responses),
     ):
         vectors = getattr(sentence_transformer, method)(list(texts), show_progress_bar=False)

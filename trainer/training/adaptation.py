@@ -5,9 +5,10 @@ and factor are chosen on dev; a few pairs are too few for a dev split, and are c
 """
 
 import dataclasses
+import functools
 import logging
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
+from trainer.training.lexical_share import best_share, rank_with_shares
 from trainer.training.loop import DEV_QUERIES, TrainingLoop
 from trainer.training.model_evaluator import ModelEvaluator, mean_precision
 from trainer.training.schedule import Schedule
@@ -44,10 +46,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Choice:
-    """What cross-validation chose: numbers of steps and factor, and P@N of the base and of the adapted models."""
+    """What cross-validation chose, and P@N of the base and of the adapted models.
+
+    Attributes:
+        steps: the number of steps; 1 with a factor of 0.
+        factor: the factor of `Interpolation`.
+        share: the share of the lexical channel.
+        base: P@N of the base.
+        adapted: P@N of the adapted models.
+    """
 
     steps: int
     factor: float
+    share: float
     base: dict[str, float]
     adapted: dict[str, float]
 
@@ -68,8 +79,12 @@ class Adaptation:
     queries: int
     choice: Choice | None = None
 
-    def finish(self, model: ConvSimForMultitask, progress: Progress) -> dict[str, Any]:
-        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json."""
+    def finish(self, evaluator: ModelEvaluator, progress: Progress) -> dict[str, Any]:
+        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json.
+
+        Without cross-validation, the share of a lexical channel is chosen on dev now.
+        """
+        model = evaluator.model
         if self.choice:
             base, adapted, factor = self.choice.base, self.choice.adapted, self.choice.factor
         else:
@@ -77,11 +92,23 @@ class Adaptation:
             base, adapted = progress.base_ranking, progress.best_ranking
             factor = progress.best_factor if _is_better(adapted, base) else 0.0
         self.interpolation.apply(model, factor)
+        ranking: Mapping[str, Any] = adapted if factor or self.choice else base
+        if self.choice:
+            share = model.config.lexical_share = self.choice.share
+        elif model.lexical_channel is not None:
+            rankings = rank_with_shares(
+                model, lambda: evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
+            )
+            share = model.config.lexical_share = best_share(rankings)
+            ranking = rankings[share]
+        else:
+            share = 0.0
         method = f"{FOLDS}-fold cross-validation" if self.choice else "dev"
-        if factor:
+        if factor or ranking["p_at_1"] > base["p_at_1"]:
             logger.info(
-                "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; base + %g (trained - base), step %d)",
-                adapted["p_at_1"], base["p_at_1"], method, self.queries, factor, progress.best_step,
+                "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; base + %g (trained - base), step %d%s)",
+                ranking["p_at_1"], base["p_at_1"], method, self.queries, factor, progress.best_step,
+                f", lexical share {share:g}" if share else "",
             )  # fmt: skip
         else:
             logger.info(
@@ -90,10 +117,11 @@ class Adaptation:
             )  # fmt: skip
         return {
             "factor": factor,
+            "lexical_share": share,
             "selected_on": method,
             "queries": self.queries,
             "base_p_at_1": base["p_at_1"],
-            "p_at_1": (adapted if factor else base)["p_at_1"],
+            "p_at_1": ranking["p_at_1"],
         }
 
 
@@ -181,26 +209,35 @@ def _cross_validate(
     arguments, pairs = context.arguments, data.training["pairs"]
     if context.accelerator.num_processes > 1:
         raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
-    folds = _folds(thread_numbers(pairs))
-    base, folds_of = Interpolation(model), dict[tuple[int, float], list[dict[str, Any]]]()
-    for fold in tqdm(range(FOLDS), "cross-validation", unit="fold", leave=False):
+    folds, held_out = _folds(thread_numbers(pairs)), {}
+    for fold in range(FOLDS):
         held = pairs.select(np.flatnonzero(folds == fold))
-        if len(set(held["response"])) < 2:
-            continue
-        evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=held)}, (), context.threads)
-        plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-        with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies
-            rankings = _train_fold(context, model, evaluator, tasks, plan, base, not folds_of)
-        for point, ranking in rankings:
-            folds_of.setdefault(point, []).append(ranking)
-    if not folds_of:
+        if len(set(held["response"])) >= 2:
+            evaluation = {"pairs": DatasetDict(validation=held)}
+            held_out[fold] = ModelEvaluator(model, tokenizer, evaluation, (), context.threads)
+    if not held_out:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+
+    def rank(evaluator: ModelEvaluator) -> dict[str, Any]:
+        return evaluator.evaluate("dev")[TASK]
+
+    base, own_share = Interpolation(model), model.config.lexical_share
+    with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies
+        with_shares = [rank_with_shares(model, functools.partial(rank, each)) for each in held_out.values()]
+        of_share = {share: _average([rankings[share] for rankings in with_shares]) for share in with_shares[0]}
+        share = model.config.lexical_share = best_share(of_share)
+        folds_of = dict[tuple[int, float], list[dict[str, Any]]]()
+        for fold, evaluator in tqdm(held_out.items(), "cross-validation", unit="fold", leave=False):
+            plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
+            evaluate = functools.partial(rank, evaluator)
+            for point, ranking in _train_fold(context, model, evaluate, tasks, plan, base, not folds_of):
+                folds_of.setdefault(point, []).append(ranking)
+    model.config.lexical_share = own_share
     averages = {point: _average(each) for point, each in folds_of.items()}
-    base_ranking = averages.pop((0, 0.0))
     (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
-    if not _is_better(best, base_ranking):
-        steps, factor = 1, 0.0
-    return Choice(steps, factor, base_ranking, best)
+    if not _is_better(best, of_share[share]):
+        steps, factor, best = 1, 0.0, of_share[share]
+    return Choice(steps, factor, share, of_share[own_share], best)
 
 
 def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -226,18 +263,14 @@ def _folds(threads: np.ndarray) -> np.ndarray:
 def _train_fold(
     context: RunContext,
     model: ConvSimForMultitask,
-    evaluator: ModelEvaluator,
+    evaluate: Callable[[], dict[str, Any]],
     tasks: Mapping[str, Task],
     plan: BatchPlan,
     base: Interpolation,
     is_first: bool,
 ) -> list[tuple[tuple[int, float], dict[str, Any]]]:
-    """Response prediction after (step, factor), first that of the base as (0, 0)."""
-
-    def evaluate() -> dict[str, Any]:
-        return evaluator.evaluate("dev")[TASK]
-
-    rankings = [((0, 0.0), evaluate())]
+    """Response prediction after (step, factor)."""
+    rankings = []
     loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
     if is_first:
         loop.choose_threads()  # a measurement, which the other folds need not repeat

@@ -55,7 +55,7 @@ def finish_run(
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)
-        adapted = {"adaptation": adaptation.finish(evaluator.model, progress)} if adaptation else {}
+        adapted = {"adaptation": adaptation.finish(evaluator, progress)} if adaptation else {}
         matrices: dict[str, np.ndarray] = {}
         results = _final_results(context, evaluator, matrices)
         results |= adapted
@@ -88,8 +88,8 @@ def _final_results(context: RunContext, evaluator: ModelEvaluator, matrices: dic
 
 @torch.no_grad()
 def _convert_to_half_precision(model: ConvSimForMultitask) -> None:
-    for parameter in model.parameters():
-        parameter.copy_(parameter.half())
+    for weights in model.state_dict().values():
+        weights.copy_(weights.half())
 
 
 def _describe_run(

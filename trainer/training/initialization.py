@@ -15,7 +15,7 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_text_columns
 from trainer.data.token_cache import TokenColumn, token_columns
-from trainer.data.token_weights import sif_weights
+from trainer.data.token_weights import rarity_weights, sif_weights
 from trainer.tasks import Task
 
 
@@ -28,6 +28,8 @@ def initialize_embeddings(
     show_progress: bool,
 ) -> None:
     """Initialize the word embeddings and token weights of a new encoder as `word_vectors` and `token_weights` specify.
+
+    A lexical channel starts with `rarity_weights`.
 
     Raises:
         InputError: the dimension of the vectors is not that of the word embeddings.
@@ -52,6 +54,8 @@ def initialize_embeddings(
     if arguments.token_weights == "sif":
         weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
         model.encoder.scale_tokens(weights)
+    if model.lexical_channel is not None:
+        model.lexical_channel.weights.copy_(torch.from_numpy(rarity_weights(columns, len(table))))
 
 
 def _further_texts(

@@ -59,12 +59,15 @@ class ModelEvaluator:
         queries: int | None = None,
         intervals: bool = False,
         matrices: dict[str, np.ndarray] | None = None,
+        evaluators: Iterable[str] | None = None,
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
         was_training, threads = self.model.training, torch.get_num_threads()
         torch.set_num_threads(self._threads)
         encoder = Encoder(self.model, self.tokenizer)  # in evaluation mode
-        results = evaluate_encoder(encoder, self._data, split, queries=queries, intervals=intervals, matrices=matrices)
+        results = evaluate_encoder(
+            encoder, self._data, split, evaluators, queries=queries, intervals=intervals, matrices=matrices
+        )
         torch.set_num_threads(threads)
         self.model.train(was_training)
         return results

@@ -186,7 +186,9 @@ def test_query_side_is_the_input_network_of_the_embedding(tiny_tokenizer):
     expected = encoder.model.input_head(embeddings).detach().numpy()
     np.testing.assert_allclose(encoder.encode(TEXTS, side="query"), expected, atol=1e-6)
     bare = Encoder(encoder.model.encoder, tiny_tokenizer)
-    with pytest.raises(ValueError, match="bare encoder, without the input network that side='query' needs"):
+    with pytest.raises(
+        ValueError, match="bare encoder, without the input network or lexical channel that side='query' needs"
+    ):
         bare.encode(TEXTS, side="query")
 
 

@@ -33,7 +33,9 @@ CHATS = [
 def base(tmp_path_factory, tiny_tokenizer) -> str:
     """The folder of a multitask model with random weights."""
     path = tmp_path_factory.mktemp("base")
-    build("dan_best").save_pretrained(path)
+    model = build("dan_lexical")
+    model.config.lexical_share = 0.0
+    model.save_pretrained(path)
     tiny_tokenizer.save_pretrained(path)
     return str(path)
 
@@ -86,6 +88,7 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, ca
     assert chosen["p_at_1"] >= chosen["base_p_at_1"]
 
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
+    assert chosen["lexical_share"] == index.encoder.model.config.lexical_share
     held_out = {example["reply"] for example in results["chats"]["examples"]}
     assert len(held_out) == 3 and not held_out & set(index.replies.texts)
     for example in results["chats"]["examples"]:

@@ -87,7 +87,8 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 
 
 @pytest.fixture(
-    scope="module", params=["dan", "dan_input_network", "dan_words", "transformer", "transformer_residual", "cbow"]
+    scope="module",
+    params=["dan", "dan_input_network", "dan_lexical", "dan_words", "transformer", "transformer_residual", "cbow"],
 )
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder in torch, and in onnxruntime."""
@@ -98,7 +99,7 @@ def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory:
 
 def test_onnxruntime_gives_the_models_vectors_on_every_side(exported):
     encoder, found = exported
-    assert ("query_embedding" in found.sizes) == encoder.model.config.input_network
+    assert ("query_embedding" in found.sizes) == encoder.model.has_query_vectors
     for side, name in SIDES.items():
         assert name in found.sizes or side == "query"
         for texts in (random_texts(150, seed=2), [""], ["zzz"], ["", ""], ["cat"], ["a the cat . zzz"] * 3):

@@ -53,8 +53,12 @@ def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
     torch.manual_seed(0)
     if kind.startswith("dan"):
         sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50}
-        head = {"input_network": kind == "dan_input_network"}
+        head: dict[str, Any] = {"input_network": kind == "dan_input_network"}
+        if kind == "dan_lexical":
+            head = {"normalize_response": True, "lexical_size": 40, "lexical_share": 0.3}
         model = ConvSimDanForMultitask(ConvSimDanConfig(vocab_size=vocab_size, **sizes, **head, **SIZES))
+        if model.lexical_channel is not None:
+            model.lexical_channel.weights.uniform_(0.5, 2)
     elif kind == "cbow":
         model = ConvSimCbowForMultitask(ConvSimCbowConfig(vocab_size=vocab_size, **SIZES))
     elif kind == "bilstm":
@@ -73,7 +77,7 @@ def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
     return model.eval()
 
 
-@pytest.fixture(scope="module", params=["dan", "dan_input_network", "cbow", "transformer", "bilstm"])
+@pytest.fixture(scope="module", params=["dan", "dan_input_network", "dan_lexical", "cbow", "transformer", "bilstm"])
 def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """A model in memory, its vectors, and its published folder."""
     model = make_model(request.param, len(tiny_tokenizer))
@@ -114,31 +118,37 @@ def test_auto_classes_give_the_same_bits_as_the_model_in_memory(published):
     with torch.inference_mode():
         assert np.array_equal(encoder(**ids).pooler_output.numpy(), published.vectors.inputs)
         assert np.array_equal(multitask(**ids).pooler_output.numpy(), published.vectors.inputs)
-        responses = multitask.response_head(encoder(**ids).pooler_output)
+        responses = multitask.response_vectors(encoder(**ids).pooler_output, **ids)
         assert np.array_equal(responses.numpy(), published.vectors.responses)
 
 
+def open_in_sentence_transformers(published) -> SentenceTransformer:
+    has_own_code = published.model.config.lexical_share > 0
+    return SentenceTransformer(str(published.folder), device="cpu", trust_remote_code=has_own_code)
+
+
 def test_sentence_transformers_encodes_inputs_as_the_model_does(published):
-    model = SentenceTransformer(str(published.folder), device="cpu")
+    model = open_in_sentence_transformers(published)
     assert close(model.encode(TEXTS), published.vectors.inputs)
-    assert close(model.encode_query(TEXTS), published.vectors.inputs)
+    lexical = published.model.config.lexical_share > 0
+    assert close(model.encode_query(TEXTS), published.vectors.queries if lexical else published.vectors.inputs)
 
 
 def test_sentence_transformers_encodes_documents_through_the_response_network(published):
     expected = published.vectors.responses
-    if published.model.config.normalize_response:
+    if published.model.config.normalize_response and not published.model.config.lexical_share:
         expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
-    assert close(SentenceTransformer(str(published.folder), device="cpu").encode_document(TEXTS), expected)
+    assert close(open_in_sentence_transformers(published).encode_document(TEXTS), expected)
 
 
 def test_sentence_transformers_similarity_is_the_dot_product(published):
-    model = SentenceTransformer(str(published.folder), device="cpu")
+    model = open_in_sentence_transformers(published)
     inputs, replies = model.encode_query(TEXTS), model.encode_document(TEXTS)
     assert close(model.similarity(inputs, replies), inputs.astype(np.float64) @ replies.astype(np.float64).T)
 
 
 def test_sentence_transformers_takes_an_empty_text_alone(published):
-    model = SentenceTransformer(str(published.folder), device="cpu")
+    model = open_in_sentence_transformers(published)
     assert close(model.encode(""), published.vectors.inputs[TEXTS.index("")])
 
 

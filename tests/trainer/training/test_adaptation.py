@@ -1,5 +1,6 @@
 """The option `adapt`: numbers of steps, folds of whole threads, and the base if adapting does not help."""
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -103,11 +104,12 @@ def test_the_base_is_kept_if_adapting_does_not_help(adapted, factor, p_at_1, met
     interpolation = Interpolation(model)
     with torch.no_grad():
         model.get_parameter(name).add_(1)
-    choice = None if method == "dev" else Choice(9, factor, ranking(0.2), adapted)
+    choice = None if method == "dev" else Choice(9, factor, 0.0, ranking(0.2), adapted if factor else ranking(0.2))
     progress = Progress(best_step=9, best_factor=0.5, base_ranking=ranking(0.2), best_ranking=adapted)
-    part = Adaptation(arguments(), interpolation, 90, choice).finish(model, progress)
+    part = Adaptation(arguments(), interpolation, 90, choice).finish(SimpleNamespace(model=model), progress)
     assert part == {
-        "factor": factor, "selected_on": method, "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
+        "factor": factor, "lexical_share": 0.0, "selected_on": method,
+        "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
     }  # fmt: skip
     torch.testing.assert_close(model.get_parameter(name).data, base + factor)
 

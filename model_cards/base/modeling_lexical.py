@@ -1,0 +1,88 @@
+"""The lexical channel of query and response vectors: a dot product that also counts the tokens two texts share."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .modeling_base import normalize
+
+
+def token_codes(vocab_size: int, size: int) -> Tensor:
+    """The code of every token, (vocab_size, size), float32: signs / sqrt(size), which are the same on every machine.
+
+    Two codes are nearly orthogonal: their dot product has mean 0 and standard deviation 1 / sqrt(size). The signs are
+    the bits of 32-bit hashes of token and position (the finalizer of MurmurHash3, by Austin Appleby).
+    """
+    words = -(-size // 32)
+    hashes: np.ndarray = np.arange(vocab_size * words, dtype=np.uint32)
+    for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13), (1, 16)):
+        hashes = (hashes ^ (hashes >> shift)) * np.uint32(multiplier)
+    bits = np.unpackbits(hashes.astype("<u4").view(np.uint8).reshape(vocab_size, 4 * words), axis=1)[:, :size]
+    return torch.from_numpy(np.where(bits, np.float32(size**-0.5), -np.float32(size**-0.5)))
+
+
+class LexicalChannel(nn.Module):
+    """Maps a text to the normalized sum of its distinct tokens' codes, each multiplied by its token's weight.
+
+    The dot product of two such vectors approximates the cosine of the texts' weighted sets of tokens, which are like
+    TF-IDF vectors: a random projection (Achlioptas 2003, "Database-friendly random projections", theorem 1.1). Nothing
+    in it is trained. Not in the paper.
+
+    Args:
+        vocab_size: Number of tokens in the vocabulary.
+        size: Dimensions of a vector.
+        pad_token_id: Id of the padding token.
+
+    Attributes:
+        weights: (vocab_size,), saved with the model; ones in a new model.
+        codes: (vocab_size, size), not saved: a model's `_init_weights` computes them.
+    """
+
+    weights: Tensor
+    codes: Tensor
+
+    def __init__(self, vocab_size: int, size: int, pad_token_id: int) -> None:
+        super().__init__()
+        self.pad_token_id = pad_token_id
+        self.register_buffer("weights", torch.empty(vocab_size))
+        self.register_buffer("codes", torch.empty(vocab_size, size), persistent=False)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, cu_seqlens: Tensor | None = None
+    ) -> Tensor:
+        """Maps padded or packed token ids to L2-normalized vectors (batch, lexical_size); zeros without any token."""
+        if cu_seqlens is None:
+            mask = input_ids != self.pad_token_id if attention_mask is None else attention_mask
+            return normalize(self._sum_padded(input_ids.long(), mask.bool()))
+        return normalize(self._sum_packed(input_ids.long(), cu_seqlens.long()))
+
+    def resize(self, vocab_size: int) -> None:
+        """Changes the number of tokens; new ones get a weight of one."""
+        added = self.weights.new_ones(max(0, vocab_size - len(self.weights)))
+        self.weights = torch.cat([self.weights[:vocab_size], added])
+        self.codes = token_codes(vocab_size, self.codes.shape[1]).to(self.codes)
+
+    @staticmethod
+    def append(vectors: Tensor, lexical: Tensor, share: float) -> Tensor:
+        """Appends the channel's vectors to L2-normalized ones, both (batch, size), so that the result is normalized.
+
+        The dot product of two results is (1 - share) times that of the vectors plus share times the channel's.
+        """
+        return torch.cat([(1 - share) ** 0.5 * vectors, share**0.5 * lexical], dim=-1)
+
+    def _sum_packed(self, input_ids: Tensor, cu_seqlens: Tensor) -> Tensor:
+        vocab_size = len(self.codes)
+        sentences = torch.arange(len(cu_seqlens) - 1, device=input_ids.device)  # (batch,)
+        of_token = sentences.repeat_interleave(cu_seqlens.diff())  # (total_tokens,)
+        # Sorted by sentence, then by token.
+        keys = torch.unique(of_token * vocab_size + input_ids[: len(of_token)])
+        ids, offsets = keys % vocab_size, torch.searchsorted(keys, sentences * vocab_size)
+        return F.embedding_bag(ids, self.codes, offsets, mode="sum", per_sample_weights=self.weights[ids])
+
+    def _sum_padded(self, input_ids: Tensor, mask: Tensor) -> Tensor:
+        """The same without data-dependent shapes, so that it compiles and exports."""
+        is_same = (input_ids.unsqueeze(2) == input_ids.unsqueeze(1)) & mask.unsqueeze(1)  # (batch, tokens, tokens)
+        is_repeat = is_same.tril(-1).any(2)
+        weights = self.weights[input_ids] * (mask & ~is_repeat)  # (batch, tokens)
+        return (F.embedding(input_ids, self.codes) * weights.unsqueeze(-1)).sum(1)
