@@ -66,3 +66,31 @@ def test_pairs_without_a_thread_are_threads_of_their_own():
     rows = Dataset.from_dict({"thread": ["a", None, "a", None]})
     numbers = thread_numbers(rows)
     assert numbers[0] == numbers[2] and len(set(numbers)) == 3
+
+
+@pytest.mark.parametrize("position", range(10))
+def test_long_threads_are_not_moved_and_the_split_is_little_more_than_a_tenth(position):
+    sizes = [1 + number % 5 for number in range(900)]  # 2,700 pairs
+    sizes.insert(position, 2000)
+    data = make_data(sizes)
+    complete_dev_split(data)
+    assert 470 <= len(parts(data)[1]) <= 474 and f"t{position}" not in parts(data)[1]["thread"]
+
+
+@pytest.mark.parametrize(("size", "moved"), [(300, 300), (301, 0)])
+def test_a_thread_may_exceed_the_wanted_number_by_100_pairs(size, moved):
+    data = make_data([size] * 5)  # 200 are wanted
+    complete_dev_split(data)
+    assert len(data.evaluation["pairs"].get("validation", [])) == moved
+
+
+def test_threads_are_chosen_at_random_and_the_test_split_stays():
+    data = make_data([1] * 2000)
+    test = Dataset.from_dict({"input": ["a"], "response": ["b"], "thread": ["c"], "source": ["s"]})
+    data.evaluation["pairs"] = DatasetDict(test=test)
+    complete_dev_split(data)
+    numbers = [int(thread[1:]) for thread in parts(data)[1]["thread"]]
+    names = sorted(f"t{number}" for number in range(2000))
+    for order in (numbers, [names.index(f"t{number}") for number in numbers]):
+        assert 900 < sum(order) / len(order) < 1100
+    assert data.evaluation["pairs"]["test"].to_list() == test.to_list()
