@@ -102,6 +102,10 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
             {"train.1.en": "A dog.\nA cat.\n", "train.2.en": "A hound.\n"},
             "train.2.en: 1 lines, fewer than the other train.*",
         ),
+        (
+            {"train.1.en": "A dog.\n", "train.2.en": "A hound.\nA cat.\n"},
+            "train.1.en: 1 lines, fewer than the other train.*",
+        ),
         ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not COCO's JSON, after 0 annotations"),
         ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
         ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),

@@ -342,11 +342,13 @@ def test_a_label_is_kept_beside_a_gold_that_agrees(tmp_path: Path) -> None:
 
 
 def test_ids_ranks_and_labels_of_a_table_are_kept(tmp_path: Path) -> None:
-    rows = [
-        {"query_id": "7", "query": "Where?", "candidate_id": "c9", "candidate": "Which?", "rank": 4, "label": "Relevant"},
-        {"query_id": "8", "query": "Where?", "candidate_id": "c2", "candidate": "Why?", "rank": 2, "label": "Irrelevant"},
-        {"query_id": "7", "query": "Where?", "candidate_id": "c1", "candidate": "How?", "rank": 1, "label": "PerfectMatch"},
-    ]  # fmt: skip
+    names = ("query_id", "query", "candidate_id", "candidate", "label", "rank")
+    values = [
+        ("7", "Where?", "c9", "Which?", "Relevant", 4),
+        ("8", "Where?", "c2", "Why?", "Irrelevant", 2),
+        ("7", "Where?", "c1", "How?", "PerfectMatch", 1),
+    ]
+    rows = [dict(zip(names, each, strict=True)) for each in values]
     relevant = [True, False, True]
     (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
     expected = [row | {"relevant": each} for row, each in zip(rows, relevant, strict=True)]

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,6 +77,12 @@ def test_folds_have_whole_threads_and_about_the_same_size():
     assert len(sizes) == 5 and sizes.min() > 0.85 * len(threads) / 5
 
 
+def test_a_long_thread_is_a_fold_with_fewer_others():
+    threads = np.concatenate([np.zeros(20, int), np.arange(1, 81)])
+    assert np.bincount(_folds(threads)).tolist() == [20] * 5
+    assert np.bincount(_folds(np.arange(60) % 5)).tolist() == [12] * 5  # as few threads as folds
+
+
 def test_too_few_threads_are_refused():
     with pytest.raises(InputError, match=r"the 60 pairs are in 4 threads, expected 5 or more.*--gap"):
         _folds(np.arange(60) % 4)
@@ -86,6 +93,14 @@ def test_a_fold_trains_on_the_rows_of_the_other_folds():
     plan = _FoldPlan(0, selected, np.full(10, 4))
     rows = np.concatenate([plan.batch(step)[1] for step in range(10)])
     assert np.bincount(rows)[selected].tolist() == [8] * 5 and set(rows) == set(selected)
+
+
+def test_a_dev_split_of_fewer_than_200_pairs_is_completed():
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(1500)]
+    train, dev = (Dataset.from_list(part) for part in (rows[150:], rows[:150]))
+    data = RunData({"pairs": train}, {"pairs": DatasetDict(validation=dev)})
+    split_pairs(data)
+    assert len(data.evaluation["pairs"]["validation"]) == 200 and len(data.training["pairs"]) == 1300
 
 
 @pytest.mark.parametrize(("pairs", "splits"), [(999, ["test"]), (1000, ["test", "validation"])])
@@ -214,7 +229,7 @@ def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(sm
     monkeypatch.setattr(Evaluator, "BEST", 4.5)  # step 6 with a factor of 0.75
     pairs = make_pairs(20)
     model, choice = small_steps(pairs)
-    assert sorted(map(int, sum(Evaluator.held, []))) == list(range(60)) and len(Evaluator.held) == 5
+    assert sorted(map(int, chain(*Evaluator.held))) == list(range(60)) and len(Evaluator.held) == 5
     for held, steps in zip(Evaluator.held, Loop.runs, strict=True):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
         assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
@@ -251,7 +266,7 @@ def test_a_fold_with_a_single_reply_is_left_out(small_steps):
     held = set(map(int, small_steps(pairs) and Evaluator.held[2]))
     replies = ["yes" if row in held else reply for row, reply in enumerate(pairs["response"])]
     small_steps(pairs.remove_columns("response").add_column("response", replies))
-    assert len(Evaluator.held) == len(Loop.runs) == 4 and not held & set(map(int, sum(Evaluator.held, [])))
+    assert len(Evaluator.held) == len(Loop.runs) == 4 and not held & set(map(int, chain(*Evaluator.held)))
     with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
         small_steps(make_pairs(20, responses=1))
 
