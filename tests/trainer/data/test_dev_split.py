@@ -25,7 +25,7 @@ def parts(data: RunData) -> tuple[Dataset, Dataset]:
 
 @pytest.mark.parametrize(
     ("pairs", "dev", "expected"),
-    [(90, 0, 18), (400, 0, 80), (1200, 0, 200), (2698, 16, 271), (20_000, 99, 2009), (400, 100, 100)],
+    [(90, 0, 18), (400, 0, 80), (1200, 0, 200), (2698, 16, 271), (20_000, 99, 2009), (400, 100, 100), (2000, 100, 100)],
 )
 def test_dev_has_a_tenth_of_the_pairs_at_least_200_and_at_most_a_fifth(pairs, dev, expected):
     data = make_data([1] * pairs, dev)
@@ -50,10 +50,11 @@ def test_the_choice_depends_on_the_names_of_threads_not_on_their_order():
     assert set(parts(data)[1]["thread"]) == set(parts(shuffled)[1]["thread"])
 
 
-def test_a_single_thread_is_not_divided():
-    data = make_data([500])
+@pytest.mark.parametrize("pairs", [90, 500])
+def test_a_single_thread_is_not_divided(pairs):
+    data = make_data([pairs])
     complete_dev_split(data)
-    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == 500
+    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == pairs
 
 
 def test_a_limit_may_be_given():
