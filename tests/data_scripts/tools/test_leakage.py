@@ -342,6 +342,19 @@ def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_pat
     }
 
 
+def test_numbers_in_a_column_of_texts_are_no_evaluation_texts(tmp_path):
+    source = write(tmp_path / "source", test={"text": ["Fine."], "answer": [5]})
+    assert load_evaluation_texts([f"mine={source}"]) == {"mine test": ["Fine."]}
+
+
+def test_a_truncated_file_is_named_before_the_evaluation_datasets_are_read(tmp_path, capsys):
+    source = write(tmp_path / "source", train={"text": ["Fine."]})
+    file = tmp_path / "source" / "train-00000-of-00001.parquet"
+    file.write_bytes(file.read_bytes()[:-9])
+    assert main(["leakage", source, "--against", "mine=./nowhere"]) == 2
+    assert file.name in (error := capsys.readouterr().err) and "nowhere" not in error
+
+
 def test_a_name_may_be_used_once(tmp_path, stsb, capsys):
     source = write(tmp_path / "source", train={"text": ["Fine."]}, test={"text": ["Fine."]})
     assert main(["leakage", source, "--against", f"a={source}", "--against", f"a={source}"]) == 2
