@@ -8,6 +8,7 @@ from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
 from data_scripts.clean.text import normalize_text
+from data_scripts.read import parquet_files
 from data_scripts.tools.leakage import EvaluationTexts, load_evaluation_texts, remove_leaked
 
 
@@ -146,7 +147,8 @@ def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, 
     report = json.loads((output / "report.json").read_text())
     assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 3, "removed": 2, "kept": 1}}
     printed = capsys.readouterr().out
-    assert "row 2: a man is HERE" in printed and "3 rows, 2 with an evaluation sentence, 1 without" in printed
+    assert "row 2: a man is HERE" in printed and "row 3: he is here!" in printed
+    assert "3 rows, 2 with an evaluation sentence, 1 without" in printed
 
 
 @pytest.mark.parametrize(
@@ -347,12 +349,11 @@ def test_numbers_in_a_column_of_texts_are_no_evaluation_texts(tmp_path):
     assert load_evaluation_texts([f"mine={source}"]) == {"mine test": ["Fine."]}
 
 
-def test_a_truncated_file_is_named_before_the_evaluation_datasets_are_read(tmp_path, capsys):
-    source = write(tmp_path / "source", train={"text": ["Fine."]})
-    file = tmp_path / "source" / "train-00000-of-00001.parquet"
-    file.write_bytes(file.read_bytes()[:-9])
-    assert main(["leakage", source, "--against", "mine=./nowhere"]) == 2
-    assert file.name in (error := capsys.readouterr().err) and "nowhere" not in error
+def test_a_row_group_that_exceeds_memory_is_refused(tmp_path, stsb, capsys, monkeypatch):
+    source = write(tmp_path / "source", train={"text": ["Fine, and so on."] * 9})
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 99)
+    assert main(["leakage", source, "--against", stsb]) == 2
+    assert "train-00000-of-00001.parquet: row group 1 takes more than" in capsys.readouterr().err
 
 
 def test_a_name_may_be_used_once(tmp_path, stsb, capsys):
