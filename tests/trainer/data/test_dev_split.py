@@ -1,5 +1,6 @@
 """A dev split that is too small gets whole threads of the training split."""
 
+import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -67,6 +68,7 @@ def test_pairs_without_a_thread_are_threads_of_their_own():
     rows = Dataset.from_dict({"thread": ["a", None, "a", None]})
     numbers = thread_numbers(rows)
     assert numbers[0] == numbers[2] and len(set(numbers)) == 3
+    assert np.bincount(thread_numbers(rows.select([]))).tolist() == []
 
 
 @pytest.mark.parametrize("position", range(10))
