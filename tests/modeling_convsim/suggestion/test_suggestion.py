@@ -152,6 +152,15 @@ def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
     assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).companions == ["3", "2"]
 
 
+def test_a_suggestion_has_the_number_of_its_occurrences(encoder):
+    index = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=1)
+    counts = {"yes please": 3, "no": 2, "I like the dog": 1, "a big house": 1, "see you tomorrow": 1}
+    assert {one.text: one.count for one in index.suggest(QUERIES[0], 5)} == counts
+    assert {one.text: one.count for one in index.only(["NO", "a big house"]).suggest(QUERIES[0], 5)} == {
+        "no": 2, "a big house": 1,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("side", ["response", "input"])
 def test_near_duplicates_are_not_suggested_together(encoder, side):
     texts = make_texts(300)
