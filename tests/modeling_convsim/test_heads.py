@@ -1,5 +1,6 @@
 """The heads as transformers' users find them: a classifier of sentence pairs, and losses for `transformers.Trainer`."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from transformers import (
 )
 
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad
+from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, build_part, pack, pad
 
 PREMISES = ["How old are you?", "the dog runs", "", "hello"]
 HYPOTHESES = ["the big dog", "", "", "hello you, how are you today?"]
@@ -125,6 +126,34 @@ def test_a_classifier_is_fine_tuned_with_other_labels(folder: Path, tmp_path: Pa
     predicted = trainer.predict(rows).predictions.argmax(1)
     assert trainer.evaluate(rows)["eval_loss"] < before / 2
     assert predicted.tolist() == [row["labels"] for row in rows]
+
+
+def test_a_classifier_ignores_the_input_network_of_a_model(tmp_path: Path) -> None:
+    build("dan_input_network").save_pretrained(tmp_path)
+    _, loading = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
+    assert not any(loading.values())
+
+
+def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, tiny_tokenizer) -> None:
+    """Whatever the loss is: a mean of squares does not read `num_items_in_batch`, so the Trainer divides it."""
+    model = build_part("dan_best", "classifier")
+    model.config.problem_type, model.config.num_labels = "regression", 1
+    model.nli_head.output = torch.nn.Linear(model.nli_head.output.in_features, 1)
+    rows = [{**tiny_tokenizer(word, "the dog"), "labels": float(len(word))} for word in ("a", "see", "hello", "I")]
+    weights = []
+    for size in (4, 2):
+        arguments = TrainingArguments(
+            str(tmp_path), max_steps=1, per_device_train_batch_size=size, gradient_accumulation_steps=4 // size,
+            learning_rate=0.1, lr_scheduler_type="constant", optim="sgd", max_grad_norm=0, report_to=[], use_cpu=True,
+            save_strategy="no", disable_tqdm=True,
+        )  # fmt: skip
+        trained = copy.deepcopy(model)
+        trained.encoder.eval()
+        collate = DataCollatorWithPadding(tiny_tokenizer)
+        Trainer(trained, arguments, train_dataset=rows, data_collator=collate).train()
+        weights.append(trained.nli_head.output.weight.detach())
+    assert not torch.equal(weights[0], model.nli_head.output.weight)
+    torch.testing.assert_close(*weights)
 
 
 # -- the losses of the multitask model --------------------------------------------------------------------------------

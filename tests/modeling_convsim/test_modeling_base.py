@@ -256,6 +256,8 @@ def test_score_with_an_input_network_is_a_product_of_two_networks(normalize):
     scores = output.query_embeds @ output.response_embeds.T
     torch.testing.assert_close(scores.double(), expected, rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(output.pooler_output, embed(model, pack(SENTENCES[:3])), rtol=0, atol=1e-6)
+    scales = [name for name, _ in model.named_parameters() if name.endswith("logit_scale")]
+    assert scales == ["response_head.logit_scale"] * normalize  # of both sides
 
 
 def test_input_network_is_optional_and_used_only_with_responses():

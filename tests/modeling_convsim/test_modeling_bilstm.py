@@ -143,3 +143,11 @@ def test_recurrent_weights_are_initialized_like_those_of_torch():
 def test_config_refuses_values_out_of_range(values, message):
     with pytest.raises(StrictDataclassClassValidationError, match=message):
         ConvSimBilstmConfig(**values)
+
+
+def test_without_bfloat16_instructions_an_lstm_runs_in_float32_under_autocast(monkeypatch):
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False, raising=False)
+    lstm, tokens = torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        states = modeling_bilstm._hidden_states(lstm, tokens.bfloat16())
+    torch.testing.assert_close(states, lstm(tokens.bfloat16().float())[0].detach(), rtol=0, atol=0)

@@ -92,7 +92,8 @@ def test_sentence_transformers_opens_a_saved_folder(multitask, part, tiny_tokeni
     saved.save_pretrained(tmp_path)
     tiny_tokenizer.save_pretrained(tmp_path)
     (module,) = json.loads((tmp_path / "modules.json").read_text())
-    assert module["type"] == f"{Transformer.__module__}.{Transformer.__name__}"
+    path = f"{Transformer.__module__}.{Transformer.__name__}"
+    assert module == {"idx": 0, "name": "0", "path": "", "type": path}
     model = SentenceTransformer(str(tmp_path), device="cpu")
     assert model.get_embedding_dimension() == multitask.config.embedding_size
     expected = multitask.encoder(**pack(tiny_tokenizer(texts)["input_ids"])).pooler_output

@@ -20,7 +20,7 @@ import yaml
 
 from data_scripts.command_line import ArgumentParser
 from tests.mutation.mutants import sample_mutants
-from tests.mutation.report import HERE, build_table, summarize, write_results
+from tests.mutation.report import HERE, build_table, name_commit, read_results, summarize, write_results
 
 ROOT = HERE.parents[1]
 TARGETS = HERE / "targets.yaml"
@@ -77,6 +77,7 @@ def run(
     After `minutes` no further module is begun.
     """
     modules: dict[str, dict[str, Any]] = {}
+    commit = name_commit()
     deadline = time.monotonic() + 60 * minutes
     with tempfile.TemporaryDirectory(prefix="mutants_") as folder:
         workers: SimpleQueue[Worker] = SimpleQueue()
@@ -88,7 +89,7 @@ def run(
                 return
             worker = workers.get()
             try:
-                entry = modules[path] = worker.test(path, targets[path], count, seed)
+                entry = modules[path] = worker.test(path, targets[path], count, seed) | {"commit": commit}
             except RuntimeError as error:  # the other modules are tested
                 print(error, file=sys.stderr)
                 return
@@ -119,7 +120,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--output",
         type=Path,
         metavar="FOLDER",
-        help="folder of results.json and results.md (default: tests/mutation; none with --only)",
+        help="folder of results.json and results.md; --only keeps the results of the other modules there (default: "
+        "tests/mutation; none with --only)",
     )
     options = parser.parse_args(arguments)
     names = [
@@ -128,14 +130,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not names:
         parser.error(f"--only: expected modules among {', '.join(targets)}")
     count = None if options.all else options.sample
-    started = time.monotonic()
+    settings = {"seed": options.seed, "sample": count or "all"}
+    output = options.output or (None if options.only else HERE)
+    try:
+        before = read_results(output, settings) if options.only and output else {}
+    except ValueError as error:
+        parser.error(str(error))
     minutes = float("inf") if options.all else options.minutes
     modules = run({name: targets[name] for name in names}, count, options.seed, options.jobs, minutes)
     print("\n" + "\n".join(build_table(modules)))
-    output = options.output or (None if options.only else HERE)
     if output:
-        settings = {"seed": options.seed, "sample": count or "all", "seconds": round(time.monotonic() - started)}
-        write_results(output, modules, settings)
+        write_results(output, {path: before[path] for path in before if path in targets} | modules, settings)
     left = [name for name in names if name not in modules]
     if left:
         print(f"not tested: {', '.join(left)}", file=sys.stderr)

@@ -92,8 +92,10 @@ class Adaptation:
             base, adapted = progress.base_ranking, progress.best_ranking
             factor = progress.best_factor if _is_better(adapted, base) else 0.0
         self.interpolation.apply(model, factor)
-        ranking: Mapping[str, Any] = adapted if factor or self.choice else base
+        ranking: Mapping[str, Any] = adapted if factor else base
         if self.choice:
+            if self.choice.share != model.config.lexical_share:
+                ranking = adapted
             share = model.config.lexical_share = self.choice.share
         elif model.lexical_channel is not None:
             rankings = rank_with_shares(
@@ -236,7 +238,7 @@ def _cross_validate(
     averages = {point: _average(each) for point, each in folds_of.items()}
     (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
     if not _is_better(best, of_share[share]):
-        steps, factor, best = 1, 0.0, of_share[share]
+        steps, factor, best = 1, 0.0, best if share == own_share else of_share[share]
     return Choice(steps, factor, share, of_share[own_share], best)
 
 

@@ -49,6 +49,12 @@ def test_personal_data_are_masked_and_counted(text, masked, kind):
     assert {name: number for name, number in counts.items() if number} == {kind: 1}
 
 
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()])
+def test_masked_texts_have_the_type_of_the_texts(kind):
+    texts, _ = mask_personal_data(pa.array(["nothing to hide", None, "as @jane_doe said"], kind))
+    assert texts.type == kind and texts.to_pylist() == ["nothing to hide", None, "as [USER] said"]
+
+
 @pytest.mark.parametrize(
     "text",
     ["in 1984 or 2001", "on 2015-01-02", "3.14159265", "meet @ noon", "meet @5pm", "me/you/us", "10,000,000 people",

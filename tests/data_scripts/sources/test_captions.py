@@ -102,6 +102,10 @@ def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
             {"train.1.en": "A dog.\nA cat.\n", "train.2.en": "A hound.\n"},
             "train.2.en: 1 lines, fewer than the other train.*",
         ),
+        (
+            {"train.1.en": "A dog.\n", "train.2.en": "A hound.\nA cat.\n"},
+            "train.1.en: 1 lines, fewer than the other train.*",
+        ),
         ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not COCO's JSON, after 0 annotations"),
         ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
         ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
@@ -157,3 +161,56 @@ def test_images_with_one_caption_are_counted_and_other_files_are_not_parallel(tm
     assert run(tmp_path, folder) == {"train": captions}
     report = json.loads((tmp_path / "out" / "report.json").read_text())["train"]
     assert report["images with one caption"] == 2 and report["repeated for their image, left out"] == 2
+
+
+@pytest.mark.parametrize("column", ["group", "image_id", "img_id", "imgid", "filename", "file_name"])
+@pytest.mark.parametrize("caption", ["caption", "captions", "sentences"])
+def test_the_column_that_identifies_an_image_has_any_of_its_usual_names(tmp_path, column, caption):
+    (tmp_path / "scenes.tsv").write_text(f"{column}\t{caption}\n1\tA dog.\n2\tA cat.\n1\tA hound.\n")
+    assert run(tmp_path, tmp_path / "scenes.tsv") == {"train": [("1", ["A dog.", "A hound."]), ("2", ["A cat."])]}
+
+
+def test_a_table_that_names_its_images_is_no_chain_of_pairs(tmp_path):
+    rows = ["1\ta\tb", "2\tb\tc"]
+    (tmp_path / "pairs.tsv").write_text("\n".join(["group\tcaption1\tcaption2", *rows, ""]))
+    assert run(tmp_path, tmp_path / "pairs.tsv") == {"train": [("1", ["a"]), ("2", ["b"])]}
+
+
+@pytest.mark.parametrize("row", ['{"caption1": 5, "caption2": "b"}', '{"caption1": "a", "caption2": 5}'])
+def test_a_pair_of_captions_must_be_texts(tmp_path, capsys, row):
+    (tmp_path / "pairs.jsonl").write_text('{"caption1": "a", "caption2": "b"}\n' + row)
+    assert main(["captions", str(tmp_path / "pairs.jsonl"), "--output", str(tmp_path / "out")]) == 2
+    assert "pairs.jsonl:2: caption1 and caption2 must be texts; found" in capsys.readouterr().err
+
+
+def test_files_of_the_same_split_are_joined(tmp_path):
+    parallel, coco = tmp_path / "parallel", tmp_path / "coco"
+    for folder in (parallel, coco):
+        folder.mkdir()
+    for year in ("2016", "2017"):
+        (parallel / f"test_{year}.1.en").write_text(f"A dog of {year}.\n")
+        annotations = [{"image_id": int(year), "caption": f"A dog of {year}."}]
+        (coco / f"captions_train{year}.json").write_text(json.dumps({"annotations": annotations}))
+    texts = [[f"A dog of {year}."] for year in (2016, 2017)]
+    assert run(tmp_path, parallel) == {"test": list(zip(["test_2016:1", "test_2017:1"], texts, strict=True))}
+    assert run(tmp_path, coco) == {"train": list(zip(["2016", "2017"], texts, strict=True))}
+
+
+def test_what_is_left_out_is_counted(tmp_path):
+    lines = [
+        '{"group": "1", "captions": ["A dog.", " ", "A dog. ", "A cat."]}',
+        "{",
+        '{"group": "2", "captions": [""]}',
+    ]
+    (tmp_path / "scenes.jsonl").write_text("\n".join(lines))
+    assert run(tmp_path, tmp_path / "scenes.jsonl") == {"train": [("1", ["A dog.", "A cat."])]}
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["train"] == {
+        "from": str(tmp_path / "scenes.jsonl"),
+        "images": 1,
+        "captions": 2,
+        "images with one caption": 0,
+        "repeated for their image, left out": 1,
+        "empty, left out": 2,
+    }
+    assert report["lines left out"] == {"not JSON": 1} and "scenes.jsonl:2: " in report["first lines left out"][0]

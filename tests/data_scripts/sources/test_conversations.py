@@ -228,6 +228,8 @@ def test_a_pause_longer_than_the_gap_ends_a_conversation(tmp_path):
     assert pairs_of(tmp_path / "out") == {("good morning", "hello there"), ("lunch anyone", "gladly so")}
     threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
     assert threads["good morning"] != threads["lunch anyone"]
+    assert run(chat, "--gap", "0.5h", "--output", tmp_path / "same") == 0
+    assert read(tmp_path / "same") == read(tmp_path / "out")
 
 
 def test_messages_and_ready_pairs_of_several_files_form_one_dataset(tmp_path):
@@ -285,6 +287,7 @@ def test_a_real_file_of_convokit_gives_the_pairs_of_a_loop_over_its_lines(data_d
     [
         (["--gap", "soon"], "--gap soon: expected a number and a unit"),
         (["--gap", "1h"], "has no times; name their column"),
+        (["--columns", "text=text", "text=words"], "--columns text=words: expected ROLE=NAME, each role once"),
         (["--columns", "text"], "--columns text: expected ROLE=NAME"),
         (["--columns", "words=text"], "--columns words=text: expected ROLE=NAME"),
         (["--columns", "text=body"], "--columns text=body: no such column in"),
@@ -377,3 +380,55 @@ def test_ids_that_pandas_wrote_as_floats_are_joined(tmp_path):
     chat = write_tsv(tmp_path / "c.tsv", "id\tparent\ttext", "1\t\twho is there", "2\t1.0\tonly me")
     assert run(chat, "-o", tmp_path / "out") == 0
     assert pairs_of(tmp_path / "out") == {("who is there", "only me")}
+
+
+def test_a_language_is_required_of_messages_and_of_both_sides_of_pairs(tmp_path):
+    german = "das ist nun wirklich eine ganz wunderbare Nachricht"
+    english = "these are certainly some of the words that were written here"
+    said = [english, f"{english} too", german, english, "12 34 56 78 90 12 34"]
+    rows = [{"thread": "t", "speaker": "AB"[number % 2], "text": text} for number, text in enumerate(said)]
+    chat = json_lines(tmp_path / "chat.jsonl", *rows)
+    pairs = [(english, f"{english} again"), (english, german), (german, english)]
+    ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", *map("\t".join, pairs))
+    assert run(chat, ready, "--output", tmp_path / "out", "--language", "en", "--filters", "paper") == 0
+    assert pairs_of(tmp_path / "out") == {(english, f"{english} too"), (english, f"{english} again")}
+    counts = report(tmp_path / "out")
+    assert counts["turns"]["not in language en"] == 1 and counts["turns"]["70 % letters or fewer"] == 1
+    assert [counts["pairs read"][f"{side}: not in language en"] for side in ("input", "response")] == [1, 1]
+    assert counts["kept turns"]["message answered was removed"] == 1
+
+
+def test_counts_of_messages_and_of_broken_lines_of_all_files_add_up(tmp_path):
+    chats = []
+    for name in "ab":
+        rows = [
+            {"id": 1, "parent": None, "text": f"hello {name}"},
+            {"id": 2, "parent": 1, "text": f"hi {name}"},
+            {"id": 3, "parent": 3, "text": f"this answers {name} itself"},
+        ]
+        chats.append(json_lines(tmp_path / f"{name}.jsonl", *rows, rows[0]))
+        with chats[-1].open("a") as file:
+            file.write("{\n")
+    assert run(*chats, "--output", tmp_path / "out") == 0
+    counts = report(tmp_path / "out")
+    assert pairs_of(tmp_path / "out") == {("hello a", "hi a"), ("hello b", "hi b")}
+    assert counts["messages"]["read"] == 8 and counts["messages"]["in turns"] == 6
+    assert sum(counts["messages"].values()) == 16
+    assert counts["lines left out"] == {"not JSON": 2}
+    assert counts["kept turns"]["answer to the same speaker"] == 2
+
+
+def test_a_rule_for_bots_needs_messages(tmp_path, capsys):
+    ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", "how are you\tvery well")
+    bots = write_tsv(tmp_path / "bots.txt", "helper")
+    assert run(ready, "--output", tmp_path / "out", "--bots", bots) == 2
+    assert "--bots: all files hold ready pairs, which name no authors; leave it out" in capsys.readouterr().err
+
+
+def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_path, capsys):
+    files = []
+    for parent in "ab":
+        (tmp_path / parent / "logs").mkdir(parents=True)
+        files.append(write_tsv(tmp_path / parent / "logs" / "chat.tsv", "input\tresponse", "how are you\tvery well"))
+    assert run(*files, "--output", tmp_path / "out") == 2
+    assert "another file has the same name in a folder of the same name; rename one" in capsys.readouterr().err

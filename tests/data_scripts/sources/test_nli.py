@@ -14,6 +14,7 @@ import pytest
 import zstandard
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
+from data_scripts.__main__ import main
 from data_scripts.errors import InputError
 from data_scripts.sources import nli
 from data_scripts.sources.nli import load_nli
@@ -111,7 +112,7 @@ def test_a_wrong_label_or_field_is_refused_with_file_and_line(tmp_path: Path, li
 
 def test_a_file_without_a_labeled_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
-    with pytest.raises(InputError, match="no row has a gold label"):
+    with pytest.raises(InputError, match=rf"^{tmp_path}, split validation: no row has a gold label \(1 without a gold"):
         load_nli(str(tmp_path))
 
 
@@ -388,3 +389,27 @@ def test_an_archive_of_nothing_is_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(gzip.compress(b""))
     with pytest.raises(InputError, match=name):
         load_nli(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["nli", "snli"])
+def test_the_command_has_two_names(tmp_path: Path, name: str) -> None:
+    assert main([name, str(write_official(tmp_path)), "--output", str(tmp_path / "out")]) == 0
+    assert rows_of(load_nli(str(tmp_path / "out"))["validation"]) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("file", "split"),
+    [("dev.tsv", "validation"), ("val_r1.tsv", "validation"), ("valid.tsv", "validation"), ("testset.tsv", "test")],
+)
+def test_splits_have_any_of_their_usual_names(tmp_path: Path, file: str, split: str) -> None:
+    (tmp_path / file).write_text("premise\thypothesis\tlabel\na\tb\tneutral\n")
+    assert list(load_nli(str(tmp_path / file))) == [split]
+
+
+def test_a_split_whose_name_only_begins_like_dev_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = ClassLabel(names=["entailment", "neutral", "contradiction"])
+    names = ["validity_check", "train", "val", "dev_r2", "devset"]
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda name: DatasetDict({each: columns([0, 1, 2], label) for each in names})
+    )
+    assert sorted(load_nli("some/nli")) == ["devset", "train", "validation", "validation_r2", "validity_check"]

@@ -12,7 +12,7 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
 from data_scripts.sources import sts as sts_sets
-from data_scripts.sources.sts import load_sts_sets
+from data_scripts.sources.sts import load_evaluation, load_sts_sets
 
 
 def write_set(folder: Path, year: str, name: str, pairs: str, gold: str) -> str:
@@ -32,6 +32,10 @@ def test_pairs_with_blank_gold_lines_are_removed_and_the_others_stay_aligned(
     rows = [(row["sentence1"], row["sentence2"], round(row["score"], 4)) for row in loaded["2015"]["answ-forums"]]
     assert rows == [("Red barn", "A barn", 4.2), ("Wet dog", "Dry cat", 0.4), ("Hot tea", "A drink", 3.0)]
     assert "2 of 5 pairs are not scored" in caplog.text
+    evaluation = load_evaluation(str(tmp_path))
+    assert {name: pairs.to_list() for name, pairs in evaluation.items()} == {
+        "2015 answ-forums": loaded["2015"]["answ-forums"].to_list()
+    }
 
 
 @pytest.mark.parametrize("gold", ["4.2\n0.4\n3.0\n", "4.2\n\n0.4\n\n3.0\n1.0\n", "4.2\n\n0.4\n\n"])

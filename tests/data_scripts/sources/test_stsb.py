@@ -101,6 +101,11 @@ def test_hub_copy_with_scores_up_to_one_and_no_genre_is_scaled_and_both_are_logg
     assert "multiplied by 5" in caplog.text and "has no genre" in caplog.text
 
 
+def test_a_single_score_above_one_shows_the_original_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_copy(monkeypatch, score=[0.25, 1.5])
+    assert load_stsb("some/stsb")["validation"]["score"] == [0.25, 1.5]
+
+
 @pytest.mark.parametrize(
     ("columns", "message"),
     [

@@ -8,7 +8,8 @@ from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
 from data_scripts.clean.text import normalize_text
-from data_scripts.tools.leakage import EvaluationTexts, remove_leaked
+from data_scripts.read import parquet_files
+from data_scripts.tools.leakage import EvaluationTexts, load_evaluation_texts, remove_leaked
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,8 @@ def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, 
     report = json.loads((output / "report.json").read_text())
     assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 3, "removed": 2, "kept": 1}}
     printed = capsys.readouterr().out
-    assert "row 2: a man is HERE" in printed and "3 rows, 2 with an evaluation sentence, 1 without" in printed
+    assert "row 2: a man is HERE" in printed and "row 3: he is here!" in printed
+    assert "3 rows, 2 with an evaluation sentence, 1 without" in printed
 
 
 @pytest.mark.parametrize(
@@ -313,3 +315,73 @@ def test_removed_images_of_real_captions_equal_those_of_a_plain_reader(data_dir,
     expected = [row["group"] for row in train if not sentences & {normalize_text(text) for text in row["captions"]}]
     left = load_dataset("parquet", data_files=f"{output}/train-*.parquet")["train"]
     assert left["group"] == expected and len(train) - len(left) == 504
+
+
+@pytest.mark.parametrize("lists", [pa.list_, pa.large_list])
+def test_rows_of_lists_are_numbered_by_their_row(lists):
+    captions = [["A dog."], None, [], ["A cat.", "He is here"], ["he is here.", "HE IS HERE"], [None]]
+    table = pa.table({"captions": pa.array(captions, lists(pa.string())), "text": ["he is here", *"abcde"]})
+    found = list(EvaluationTexts({"dev": ["He is here."]}).find_rows(table, ["captions", "text"]))
+    assert [(row, text) for row, text, _ in found] == [
+        (3, "He is here"), (4, "he is here."), (4, "HE IS HERE"), (0, "he is here"),
+    ]  # fmt: skip
+    assert all(names == {"dev"} for _, _, names in found)
+
+
+def test_a_row_counts_once_for_each_evaluation_dataset_of_its_texts():
+    rows = Dataset.from_dict({"input": ["one", "one", "two"], "response": ["two", "One!", "three"]})
+    kept, counts = remove_leaked(rows, ["input", "response"], {"a": ["one"], "b": ["two"], "c": ["one", "two"]})
+    assert len(kept) == 0 and counts == {"a": 2, "b": 2, "c": 3, "removed": 3}
+
+
+def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_path):
+    dev = {"captions": [["A dog.", None, "A hound."], None], "text": [None, "So."]}
+    test = {"captions": [["A cow."]], "text": ["Four."]}
+    source = write(tmp_path / "images", validation=dev, test_matched=test, train=test)
+    assert load_evaluation_texts([f"mine={source}"]) == {
+        "mine dev": ["A dog.", "A hound.", "So."],
+        "mine test_matched": ["A cow.", "Four."],
+    }
+
+
+def test_numbers_in_a_column_of_texts_are_no_evaluation_texts(tmp_path):
+    source = write(tmp_path / "source", test={"text": ["Fine."], "answer": [5]})
+    assert load_evaluation_texts([f"mine={source}"]) == {"mine test": ["Fine."]}
+
+
+def test_a_row_group_that_exceeds_memory_is_refused(tmp_path, stsb, capsys, monkeypatch):
+    source = write(tmp_path / "source", train={"text": ["Fine, and so on."] * 9})
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 99)
+    assert main(["leakage", source, "--against", stsb]) == 2
+    assert "train-00000-of-00001.parquet: row group 1 takes more than" in capsys.readouterr().err
+
+
+def test_a_name_may_be_used_once(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", train={"text": ["Fine."]}, test={"text": ["Fine."]})
+    assert main(["leakage", source, "--against", f"a={source}", "--against", f"a={source}"]) == 2
+    assert "the name a is used twice; choose another name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nli", "snli"])
+def test_a_dataset_of_nli_is_read_with_the_columns_of_its_command(tmp_path, name):
+    row = {"context": "He is here.", "sentence2": "Someone is.", "label": "e"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
+    found = load_evaluation_texts([f"{name}={tmp_path / 'test.jsonl'}"])
+    assert found == {f"{name} test": ["He is here.", "Someone is."]}
+
+
+def test_the_license_and_the_other_splits_of_the_dataset_are_kept(tmp_path, stsb):
+    source = write(tmp_path / "source", train={"text": ["Fine.", "He is here."]}, validation={"text": ["He is here."]})
+    (tmp_path / "source" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# Some texts\n")
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    assert "license: cc-by-4.0" in (tmp_path / "out" / "README.md").read_text()
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))
+    assert {name: rows["text"][:] for name, rows in left.items()} == {"train": ["Fine."], "validation": ["He is here."]}
+    text = (tmp_path / "out" / "leakage.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2) + "\n"  # for readers
+
+
+def test_a_file_of_which_every_row_leaks_is_not_written(tmp_path, stsb):
+    source = write(tmp_path / "source", **{"train-1": {"text": ["Fine."]}, "train-2": {"text": ["He is here."]}})
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    assert [file.name for file in (tmp_path / "out").glob("*.parquet")] == ["train-1-00000-of-00001.parquet"]

@@ -1,9 +1,11 @@
 """The files of a dataset of pairs, its publication, and what its report withholds."""
 
 import argparse
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ibis
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
@@ -40,6 +42,23 @@ def test_files_are_compressed_with_checksums_and_names_as_dictionaries(tmp_path,
 
 def test_sizes_of_files_row_groups_and_splits_are_as_documented():
     assert (shards.BATCH_ROWS, shards.SHARD_BYTES, shards.OFFSET_BYTES) == (100_000, 512 * 2**20, 4)
+
+
+@pytest.mark.parametrize(("limit", "groups"), [(39, [1, 1, 1, 1]), (40, [1, 1, 1, 1]), (41, [2, 2]), (81, [3, 1])])
+def test_a_file_ends_with_the_row_group_that_reaches_its_size(tmp_path, monkeypatch, limit, groups):
+    monkeypatch.setattr(shards, "BATCH_ROWS", 2)
+    monkeypatch.setattr(shards, "SHARD_BYTES", limit)
+    row = dict.fromkeys(PAIR_SCHEMA.names, "a")  # 1 byte and an offset of 4 bytes in each of 4 columns
+    with ThreadPoolExecutor(1) as executor:
+        writer = shards.SplitWriter(tmp_path, "train", executor)
+        for rows in (3, 1, 3):
+            writer.add(pa.Table.from_pylist([row] * rows, PAIR_SCHEMA))
+        writer.finish()
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == [f"train-{n:05d}-of-{len(groups):05d}.parquet" for n in range(len(groups))]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == groups
+    assert (writer.rows, writer.bytes) == (7, 7 * 20)
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 7
 
 
 def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):

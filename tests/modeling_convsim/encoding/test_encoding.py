@@ -11,6 +11,7 @@ import pytest
 import torch
 from pyarrow import parquet
 from safetensors.torch import load_file, save_file
+from tokenizers.processors import TemplateProcessing
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
 from modeling_convsim.encoding import Encoder, hardware
@@ -215,6 +216,36 @@ def test_text_is_not_truncated_if_the_tokenizer_has_no_maximum_length(encoder, t
     assert np.abs(vectors - encoder.encode(["cat " * 500 + "dog"])).max() > 1e-4
 
 
+def test_long_text_is_truncated_on_the_tokenizers_side(encoder, tiny_tokenizer):
+    left = copy.deepcopy(tiny_tokenizer)
+    left.truncation_side = "left"
+    vectors = Encoder(encoder.model, left).encode(["dog " * 10 + "cat " * 60 + "house"])
+    np.testing.assert_array_equal(vectors, encoder.encode(["dog " * 3 + "cat " * 60 + "house"]))
+
+
+def test_padding_and_truncation_of_a_saved_tokenizer_are_not_applied(encoder, tiny_tokenizer):
+    padding, truncating = copy.deepcopy(tiny_tokenizer), copy.deepcopy(tiny_tokenizer)
+    padding.backend_tokenizer.enable_padding(length=12)
+    truncating.backend_tokenizer.enable_truncation(2)
+    truncating.model_max_length = VERY_LARGE_INTEGER
+    for tokenizer in (padding, truncating):
+        np.testing.assert_array_equal(Encoder(encoder.model, tokenizer).encode(TEXTS), encoder.encode(TEXTS))
+
+
+def test_special_tokens_are_added_as_by_the_tokenizer(encoder, tiny_tokenizer):
+    marked = copy.deepcopy(tiny_tokenizer)
+    marked.backend_tokenizer.post_processor = TemplateProcessing(single="[UNK] $A", special_tokens=[("[UNK]", 1)])
+    ids = [marked(text)["input_ids"] for text in TEXTS]
+    assert all(sentence[0] == 1 for sentence in ids)
+    with torch.no_grad():
+        expected = encoder.model(**pack(ids)).pooler_output.numpy()
+    np.testing.assert_allclose(Encoder(encoder.model, marked).encode(TEXTS), expected, atol=1e-6)
+
+
+def test_a_model_in_training_is_set_to_evaluation(tiny_tokenizer):
+    assert not Encoder(build("dan_best").train(), tiny_tokenizer).model.training
+
+
 def test_single_string_is_refused(encoder):
     with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
         encoder.encode("hello")
@@ -403,8 +434,11 @@ def test_wrong_option_gives_one_line_and_exit_code_2(options, message, tmp_path,
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
 
 
-def test_tokenizer_with_a_larger_vocabulary_is_refused(tiny_tokenizer):
+@pytest.mark.parametrize("missing", [1, 9])
+def test_tokenizer_with_a_larger_vocabulary_is_refused(tiny_tokenizer, missing):
     model = build("dan")
-    model.resize_token_embeddings(30)
+    model.resize_token_embeddings(len(tiny_tokenizer))
+    Encoder(model, tiny_tokenizer)
+    model.resize_token_embeddings(len(tiny_tokenizer) - missing)
     with pytest.raises(ValueError, match="use the tokenizer that the model was trained with"):
         Encoder(model, tiny_tokenizer)

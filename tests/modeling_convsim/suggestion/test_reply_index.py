@@ -59,6 +59,32 @@ def test_more_candidates_are_searched_only_if_duplicates_leave_too_few(encoder, 
     index.duplicate_cosine = 1e-9  # all are near-duplicates of the best
     index.suggest_many(QUERIES, 2)
     assert counts == [(4, 8), (4, 128)]
+    counts.clear()
+    assert index.suggest_many(QUERIES, 2, threshold=np.inf) == [[]] * 4  # more candidates score less
+    assert counts == [(4, 8)]
+    few = index.only(index.replies.texts[:8])
+    monkeypatch.setattr(
+        few, "search", lambda queries, k: counts.append((len(queries), k)) or type(few).search(few, queries, k)
+    )
+    assert [len(found) for found in few.suggest_many(QUERIES, 2)] == [1] * 4 and counts == [(4, 8)] * 2
+
+
+@pytest.mark.parametrize("show", [True, False])
+def test_a_large_index_is_quantized_once_with_a_progress_bar_on_request(encoder, monkeypatch, show):
+    shown = []
+    monkeypatch.setattr(search, "INT8_FROM", 20)
+    monkeypatch.setattr(search, "tqdm", lambda steps, label, **options: shown.append((label, options)) or steps)
+    ReplyIndex.build(encoder, make_texts(60), show_progress=show)
+    assert shown == [("quantizing", {"delay": 1, "disable": not show})]
+
+
+def test_the_int8_search_uses_the_threads_of_torch(monkeypatch):
+    numbers, pool = [], search.single_threaded_pool
+    monkeypatch.setattr(search, "single_threaded_pool", lambda threads: numbers.append(threads) or pool(threads))
+    monkeypatch.setattr("torch.get_num_threads", lambda: 3)
+    vectors = np.ones((5, 4), np.float32)
+    Int8Vectors(quantize(vectors)).search(vectors, vectors[:1], 3)
+    assert numbers == [3]
 
 
 def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():

@@ -111,6 +111,8 @@ def test_int8_search_returns_the_best_vectors_and_their_exact_scores(norms, chun
     products = queries.astype(np.float64) @ vectors.astype(np.float64).T
     np.testing.assert_array_equal(np.sort(rows), np.sort(np.argsort(-products)[:, :10]))
     np.testing.assert_allclose(scores, np.take_along_axis(products, rows, 1), rtol=1e-4)
+    queries[::2] *= 1000  # the scale of one query does not matter to another
+    np.testing.assert_array_equal(Int8Vectors(quantize(vectors)).search(vectors, queries, 10)[1], rows)
     few = Int8Vectors(quantize(vectors[:5])).search(vectors[:5], queries[:1], 5)
     np.testing.assert_array_equal(few[1], exact_search(vectors[:5], queries[:1], 5)[1])
 
@@ -128,6 +130,7 @@ def test_quantization_keeps_values_within_half_a_step():
     ("a", "b", "are_equal"),
     [
         ("Thanks!", "thanks", True),
+        ("Straße", "STRASSE", True),
         ("Don't  worry", "don’t worry.", True),
         ("Well-known…", "well known", True),
         ("OK", "ｏｋ", True),
@@ -149,13 +152,28 @@ def test_variants_are_merged_into_the_most_frequent_one_with_the_total_count():
     assert deduplicate(["A?", "b", "a", "a"], ["1", "2", "3", "4"]).companions == ["3", "2"]
 
 
-def test_near_duplicates_are_not_suggested_together(encoder):
+def test_a_suggestion_has_the_number_of_its_occurrences(encoder):
+    index = ReplyIndex.build(encoder, REPLIES, duplicate_cosine=1)
+    counts = {"yes please": 3, "no": 2, "I like the dog": 1, "a big house": 1, "see you tomorrow": 1}
+    assert {one.text: one.count for one in index.suggest(QUERIES[0], 5)} == counts
+    assert {one.text: one.count for one in index.only(["NO", "a big house"]).suggest(QUERIES[0], 5)} == {
+        "no": 2, "a big house": 1,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("side", ["response", "input"])
+def test_near_duplicates_are_not_suggested_together(encoder, side):
     texts = make_texts(300)
-    index = ReplyIndex.build(encoder, texts, duplicate_cosine=0.8)
+    index = ReplyIndex.build(encoder, texts, side, duplicate_cosine=0.8)
+    vectors = encoder.encode(texts)
     for query in QUERIES:
         remaining: list[np.ndarray] = []
         expected = []
-        for text, _ in brute_force_best(encoder, texts, query, 64 * 4):
+        best = brute_force_best(encoder, texts, query, 64 * 4)
+        if side == "input":
+            order = np.argsort(-(vectors @ encoder.encode([query])[0]), kind="stable")[: 64 * 4]
+            best = [(texts[row], 0.0) for row in order]
+        for text, _ in best:
             vector = encoder.encode([text])[0].astype(np.float64)
             if all(vector @ other < 0.8 for other in remaining) and len(remaining) < 4:
                 remaining.append(vector)
@@ -167,8 +185,14 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     allowed = many.replies.texts[10:20]
     suggestions = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
     assert [one.text for one in suggestions] == [text for text, _ in brute_force_best(encoder, allowed, QUERIES[0], 20)]
+    small = ReplyIndex.build(encoder, allowed, duplicate_cosine=0.7)
+    small.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 1, None)
+    restricted = small.only(allowed[:3])
+    assert (restricted.calibration, restricted.duplicate_cosine) == (small.calibration, 0.7)
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
         many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
+    with pytest.raises(ValueError, match=r"^not in the index: 'zebra 0', 'zebra 1', 'zebra 2', 'zebra 3', 'zebra 4'$"):
+        many.only(f"zebra {number}" for number in range(5))
     with pytest.raises(ValueError, match="list of allowed replies is empty"):
         many.only([])
 
@@ -189,7 +213,10 @@ def test_threshold_is_the_lowest_with_the_required_precision():
         assert (calibration.precision, calibration.coverage) == pytest.approx((precision, coverage))
         assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 500)
     right[scores.argmax()] = False
-    with pytest.raises(ValueError, match="no threshold has precision 1 on 500 pairs: the highest, with 20"):
+    reached = [scores >= threshold for threshold in set(scores.tolist())]
+    highest = max(right[part].mean() for part in reached if part.sum() >= 20)
+    message = rf"no threshold has precision 1 on 500 pairs: the highest, with 20 suggestions or more, is {highest:.3f}$"
+    with pytest.raises(ValueError, match=message):
         choose_threshold(scores, right, 1, 100)
     with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
         choose_threshold(scores[:19], right[:19], 0.5, 100)
@@ -208,7 +235,8 @@ def test_a_row_of_the_table_is_the_last_threshold_within_a_coverage():
     table = tabulate_thresholds(scores, right)
     assert len(table) == len(rows) == 9
     for row, part in zip(table, rows, strict=True):
-        assert (scores >= row.threshold).sum() == part.sum()
+        # not at a score, whose last digits vary
+        assert scores[~part].max(initial=-9) < row.threshold < scores[part].min()
         assert (row.precision, row.coverage) == pytest.approx((right[part].mean(), part.mean()))
     assert choose_threshold(scores, right, 0.8, None).table == table
     few = tabulate_thresholds(scores[:30], right[:30])
@@ -235,6 +263,7 @@ def test_calibration_agrees_with_a_loop_over_the_pairs(candidates, encoder):
     reference = choose_threshold(np.array(scores), np.array(right), required, candidates)
     assert calibration.threshold == pytest.approx(reference.threshold, rel=2e-3)
     assert (calibration.precision, calibration.coverage) == pytest.approx((reference.precision, reference.coverage))
+    assert index.calibrate(inputs, expected, required, candidates) == calibration  # its own threshold does not matter
 
 
 @pytest.mark.parametrize(("limit", "expected"), [(1, [True, False, False, False]), (0.6, [True, True, False, False])])

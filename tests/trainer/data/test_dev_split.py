@@ -1,5 +1,6 @@
 """A dev split that is too small gets whole threads of the training split."""
 
+import numpy as np
 import pytest
 from datasets import Dataset, DatasetDict
 
@@ -25,7 +26,7 @@ def parts(data: RunData) -> tuple[Dataset, Dataset]:
 
 @pytest.mark.parametrize(
     ("pairs", "dev", "expected"),
-    [(90, 0, 18), (400, 0, 80), (1200, 0, 200), (2698, 16, 271), (20_000, 99, 2009), (400, 100, 100)],
+    [(90, 0, 18), (400, 0, 80), (1200, 0, 200), (2698, 16, 271), (20_000, 99, 2009), (400, 100, 100), (2000, 100, 100)],
 )
 def test_dev_has_a_tenth_of_the_pairs_at_least_200_and_at_most_a_fifth(pairs, dev, expected):
     data = make_data([1] * pairs, dev)
@@ -50,10 +51,11 @@ def test_the_choice_depends_on_the_names_of_threads_not_on_their_order():
     assert set(parts(data)[1]["thread"]) == set(parts(shuffled)[1]["thread"])
 
 
-def test_a_single_thread_is_not_divided():
-    data = make_data([500])
+@pytest.mark.parametrize("pairs", [90, 500])
+def test_a_single_thread_is_not_divided(pairs):
+    data = make_data([pairs])
     complete_dev_split(data)
-    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == 500
+    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == pairs
 
 
 def test_a_limit_may_be_given():
@@ -66,3 +68,32 @@ def test_pairs_without_a_thread_are_threads_of_their_own():
     rows = Dataset.from_dict({"thread": ["a", None, "a", None]})
     numbers = thread_numbers(rows)
     assert numbers[0] == numbers[2] and len(set(numbers)) == 3
+    assert np.bincount(thread_numbers(rows.select([]))).tolist() == []
+
+
+@pytest.mark.parametrize("position", range(10))
+def test_long_threads_are_not_moved_and_the_split_is_little_more_than_a_tenth(position):
+    sizes = [1 + number % 5 for number in range(900)]  # 2,700 pairs
+    sizes.insert(position, 2000)
+    data = make_data(sizes)
+    complete_dev_split(data)
+    assert 470 <= len(parts(data)[1]) <= 474 and f"t{position}" not in parts(data)[1]["thread"]
+
+
+@pytest.mark.parametrize(("size", "moved"), [(300, 300), (301, 0)])
+def test_a_thread_may_exceed_the_wanted_number_by_100_pairs(size, moved):
+    data = make_data([size] * 5)  # 200 are wanted
+    complete_dev_split(data)
+    assert len(data.evaluation["pairs"].get("validation", [])) == moved
+
+
+def test_threads_are_chosen_at_random_and_the_test_split_stays():
+    data = make_data([1] * 2000)
+    test = Dataset.from_dict({"input": ["a"], "response": ["b"], "thread": ["c"], "source": ["s"]})
+    data.evaluation["pairs"] = DatasetDict(test=test)
+    complete_dev_split(data)
+    numbers = [int(thread[1:]) for thread in parts(data)[1]["thread"]]
+    names = sorted(f"t{number}" for number in range(2000))
+    for order in (numbers, [names.index(f"t{number}") for number in numbers]):
+        assert 900 < sum(order) / len(order) < 1100
+    assert data.evaluation["pairs"]["test"].to_list() == test.to_list()

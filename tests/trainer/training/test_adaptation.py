@@ -1,5 +1,9 @@
 """The option `adapt`: numbers of steps, folds of whole threads, and the base if adapting does not help."""
 
+import logging
+from collections.abc import Callable
+from itertools import chain
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,8 +16,21 @@ from data_scripts.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from trainer.command_line import build_arguments
 from trainer.data.datasets import RunData
-from trainer.training.adaptation import Adaptation, Choice, _average, _FoldPlan, _folds, scale_schedule, split_pairs
-from trainer.training.context import Progress
+from trainer.training import adaptation
+from trainer.training.adaptation import (
+    TASK,
+    Adaptation,
+    Choice,
+    _average,
+    _cross_validate,
+    _FoldPlan,
+    _folds,
+    plan_adaptation,
+    scale_schedule,
+    silent,
+    split_pairs,
+)
+from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
 
 
@@ -60,6 +77,12 @@ def test_folds_have_whole_threads_and_about_the_same_size():
     assert len(sizes) == 5 and sizes.min() > 0.85 * len(threads) / 5
 
 
+def test_a_long_thread_is_a_fold_with_fewer_others():
+    threads = np.concatenate([np.zeros(20, int), np.arange(1, 81)])
+    assert np.bincount(_folds(threads)).tolist() == [20] * 5
+    assert np.bincount(_folds(np.arange(60) % 5)).tolist() == [12] * 5  # as few threads as folds
+
+
 def test_too_few_threads_are_refused():
     with pytest.raises(InputError, match=r"the 60 pairs are in 4 threads, expected 5 or more.*--gap"):
         _folds(np.arange(60) % 4)
@@ -70,6 +93,14 @@ def test_a_fold_trains_on_the_rows_of_the_other_folds():
     plan = _FoldPlan(0, selected, np.full(10, 4))
     rows = np.concatenate([plan.batch(step)[1] for step in range(10)])
     assert np.bincount(rows)[selected].tolist() == [8] * 5 and set(rows) == set(selected)
+
+
+def test_a_dev_split_of_fewer_than_200_pairs_is_completed():
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(1500)]
+    train, dev = (Dataset.from_list(part) for part in (rows[150:], rows[:150]))
+    data = RunData({"pairs": train}, {"pairs": DatasetDict(validation=dev)})
+    split_pairs(data)
+    assert len(data.evaluation["pairs"]["validation"]) == 200 and len(data.training["pairs"]) == 1300
 
 
 @pytest.mark.parametrize(("pairs", "splits"), [(999, ["test"]), (1000, ["test", "validation"])])
@@ -104,7 +135,7 @@ def test_the_base_is_kept_if_adapting_does_not_help(adapted, factor, p_at_1, met
     interpolation = Interpolation(model)
     with torch.no_grad():
         model.get_parameter(name).add_(1)
-    choice = None if method == "dev" else Choice(9, factor, 0.0, ranking(0.2), adapted if factor else ranking(0.2))
+    choice = None if method == "dev" else Choice(9, factor, 0.0, ranking(0.2), adapted)
     progress = Progress(best_step=9, best_factor=0.5, base_ranking=ranking(0.2), best_ranking=adapted)
     part = Adaptation(arguments(), interpolation, 90, choice).finish(SimpleNamespace(model=model), progress)
     assert part == {
@@ -117,3 +148,176 @@ def test_the_base_is_kept_if_adapting_does_not_help(adapted, factor, p_at_1, met
 def test_cross_validation_averages_over_the_queries_of_all_folds():
     folds = [{"p_at_1": 0.5, "p_at_3": 1.0, "queries": 10}, {"p_at_1": 0.2, "queries": 30}]
     assert _average(folds) == {"p_at_1": pytest.approx(0.275)}
+
+
+@pytest.mark.parametrize("dev", [0, 150, 199])
+def test_the_pairs_of_several_sources_and_of_a_small_dev_split_are_cross_validated(dev):
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(999)]
+    first, second, held = rows[:300], rows[300 : 999 - dev], rows[999 - dev :]
+    splits = DatasetDict(test=Dataset.from_list(rows[:9]), **({"validation": Dataset.from_list(held)} if dev else {}))
+    data = RunData({"pairs/a": Dataset.from_list(first), "pairs/b": Dataset.from_list(second)}, {"pairs": splits})
+    split_pairs(data)
+    assert list(data.training) == ["pairs"] and list(data.evaluation["pairs"]) == ["test"]
+    assert sorted(data.training["pairs"]["input"], key=int) == [row["input"] for row in rows]
+
+
+class Evaluator:
+    """P@1 is highest if the weight is `BEST` and the lexical share `BEST_SHARE`; it records what it held out."""
+
+    BEST, BEST_SHARE, held = 4.5, 0.0, []
+
+    def __init__(self, model: torch.nn.Module, tokenizer: Any, data: Any, skip: Any, threads: int) -> None:
+        self.model, self.pairs = model, data["pairs"]["validation"]
+        self.held.append(self.pairs["input"][:])
+        assert not skip and threads == 3
+
+    def evaluate(self, split: str) -> dict[str, Any]:
+        assert split == "dev"
+        distance = abs(self.model.weight.item() - 7 - self.BEST)
+        distance += 10 * abs(self.model.config.lexical_share - self.BEST_SHARE)
+        ranking = {"p_at_1": 1 - distance / 10, "p_at_3": 1 - distance / 20, "queries": len(self.pairs)}
+        return {"response_prediction": ranking}
+
+
+class Loop:
+    """A step adds 1 to the weight; records the rows of each run's steps."""
+
+    runs, measured = [], []
+
+    def __init__(self, context: Any, model: Any, tasks: Any, plan: Any) -> None:
+        self.model, self.plan = model, plan
+        self.runs.append([])
+
+    def choose_threads(self) -> None:
+        self.measured.append(len(self.runs))
+
+    @torch.no_grad()
+    def step(self, index: int) -> None:
+        task, rows = self.plan.batch(index)
+        self.runs[-1].append((index, task, rows.tolist()))
+        self.model.weight += 1
+
+
+@pytest.fixture
+def small_steps(monkeypatch) -> Callable[..., tuple[Any, Choice]]:
+    """Cross-validation of a model of one weight, 7 at first: (model, choice)."""
+    monkeypatch.setattr(adaptation, "ModelEvaluator", Evaluator)
+    monkeypatch.setattr(adaptation, "TrainingLoop", Loop)
+    monkeypatch.setattr(adaptation, "TrainableModel", lambda model, *_: model)
+
+    def cross_validate(pairs: Dataset, processes: int = 1, channel: Any = None, **options: Any) -> tuple[Any, Choice]:
+        Evaluator.held, Loop.runs, Loop.measured = [], [], []
+        freed: list[int] = []
+        accelerator = SimpleNamespace(num_processes=processes, free_memory=lambda: freed.append(len(Loop.runs)))
+        settings = arguments(**{"max_steps": 7, "eval_every": 2, "batch_size": 4} | options)
+        model = torch.nn.Linear(1, 1, bias=False)
+        torch.nn.init.constant_(model.weight, 7)
+        model.lexical_channel, model.config = channel, SimpleNamespace(lexical_share=0.0)
+        context = RunContext(settings, accelerator, Path(), threads=3)
+        choice = _cross_validate(context, model, None, {}, RunData({"pairs": pairs}))
+        assert freed == list(range(1, len(Loop.runs) + 1))
+        return model, choice
+
+    return cross_validate
+
+
+def make_pairs(threads: int, responses: int = 9) -> Dataset:
+    rows = [
+        {"input": f"{row}", "response": f"{row % responses}", "thread": f"{row // 3}"} for row in range(3 * threads)
+    ]
+    return Dataset.from_list(rows)
+
+
+def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(small_steps, monkeypatch):
+    monkeypatch.setattr(Evaluator, "BEST", 4.5)  # step 6 with a factor of 0.75
+    pairs = make_pairs(20)
+    model, choice = small_steps(pairs)
+    assert sorted(map(int, chain(*Evaluator.held))) == list(range(60)) and len(Evaluator.held) == 5
+    for held, steps in zip(Evaluator.held, Loop.runs, strict=True):
+        assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
+        assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
+        trained = {row for _, _, rows in steps for row in rows}
+        assert len(trained) == 28 and not trained & set(map(int, held))
+    assert Loop.measured == [1] and model.weight.item() == 7
+    assert (choice.steps, choice.factor) == (6, 0.75)
+    assert choice.base == pytest.approx({"p_at_1": 0.55, "p_at_3": 0.775})
+    assert choice.adapted == pytest.approx({"p_at_1": 1.0, "p_at_3": 1.0})
+
+
+def test_the_last_step_may_be_chosen(small_steps, monkeypatch):
+    monkeypatch.setattr(Evaluator, "BEST", 9.0)
+    _, choice = small_steps(make_pairs(20))
+    assert (choice.steps, choice.factor) == (7, 1.0) and choice.adapted["p_at_1"] == pytest.approx(0.8)
+
+
+def test_the_base_is_chosen_if_no_step_is_better(small_steps, monkeypatch):
+    monkeypatch.setattr(Evaluator, "BEST", -1.0)
+    _, choice = small_steps(make_pairs(20))
+    assert (choice.steps, choice.factor) == (1, 0.0) and choice.adapted["p_at_1"] < choice.base["p_at_1"] == 0.9
+
+
+@pytest.mark.parametrize(("best", "chosen"), [(4.5, (6, 0.75)), (-1.0, (1, 0.0))])
+def test_the_lexical_share_is_chosen_with_the_base_before_training(small_steps, monkeypatch, best, chosen):
+    monkeypatch.setattr(Evaluator, "BEST", best)
+    monkeypatch.setattr(Evaluator, "BEST_SHARE", 0.2)
+    model, choice = small_steps(make_pairs(20), channel=object())
+    assert (choice.steps, choice.factor) == chosen and choice.share == 0.2
+    assert model.config.lexical_share == 0.0 and model.weight.item() == 7
+    base = 0.55 if best == 4.5 else 0.9
+    assert choice.base["p_at_1"] == pytest.approx(base - 0.2)
+    assert choice.adapted["p_at_1"] == pytest.approx(1.0 if best == 4.5 else 0.9)
+
+
+def test_the_order_of_the_pairs_depends_on_the_seed(small_steps):
+    orders = []
+    for seed in (0, 0, 5):
+        small_steps(make_pairs(20), seed=seed)
+        orders.append(Loop.runs)
+    assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_fold_with_a_single_reply_is_left_out(small_steps):
+    pairs = make_pairs(20)
+    held = set(map(int, small_steps(pairs) and Evaluator.held[2]))
+    replies = ["yes" if row in held else reply for row, reply in enumerate(pairs["response"])]
+    small_steps(pairs.remove_columns("response").add_column("response", replies))
+    assert len(Evaluator.held) == len(Loop.runs) == 4 and not held & set(map(int, chain(*Evaluator.held)))
+    with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
+        small_steps(make_pairs(20, responses=1))
+
+
+def test_cross_validation_by_several_processes_is_refused(small_steps):
+    with pytest.raises(InputError, match="60 pairs are cross-validated, which needs a run of one process"):
+        small_steps(make_pairs(20), processes=2)
+
+
+@pytest.mark.parametrize(("held", "queries"), [(200, 200), (2001, 2000)])
+def test_a_dev_split_chooses_step_and_factor_during_training(held, queries):
+    data = RunData(evaluation={"pairs": DatasetDict(validation=make_pairs(667).select(range(held)))})
+    context = RunContext(arguments(), SimpleNamespace(), Path())
+    plan = plan_adaptation(context, build("dan_best"), None, {TASK: range(1000)}, data)
+    assert (plan.queries, plan.choice, plan.interpolation.factors) == (queries, None, (0.25, 0.5, 0.75, 1.0))
+    assert plan.arguments == scale_schedule(arguments(), 1000)
+
+
+def test_a_few_pairs_are_trained_with_the_step_and_the_factor_of_cross_validation(monkeypatch):
+    choice, seen = Choice(7, 0.5, 0.0, ranking(0.2), ranking(0.3)), []
+    monkeypatch.setattr(adaptation, "_cross_validate", lambda context, *_: seen.append(context.arguments) or choice)
+    data = RunData(evaluation={"pairs": DatasetDict()})
+    context = RunContext(arguments(), SimpleNamespace(), Path())
+    plan = plan_adaptation(context, build("dan_best"), None, {TASK: range(700)}, data)
+    assert seen == [scale_schedule(arguments(), 700)] and plan.choice is choice
+    assert (plan.queries, plan.interpolation.factors) == (700, (0.5,))
+    settings = (plan.arguments.max_steps, plan.arguments.eval_every, plan.arguments.best_metric)
+    assert settings == (7, 7, "last")
+
+
+def test_a_silent_logger_shows_errors_alone_and_speaks_again(caplog):
+    log = logging.getLogger("some.logger")
+    log.setLevel(logging.INFO)
+    with pytest.raises(ValueError), silent("some.logger"):
+        log.warning("a warning")
+        log.error("an error")
+        raise ValueError
+    log.info("afterwards")
+    assert caplog.messages == ["an error", "afterwards"]

@@ -60,7 +60,7 @@ def test_each_factor_is_evaluated_and_the_trained_weights_are_restored():
         seen.append(change.norm() / whole.norm())
         return float(seen[-1])
 
-    outcomes = Interpolation(base, (0.25, 0.5, 1.0)).evaluate(model, evaluate)
-    torch.testing.assert_close(torch.tensor([score for score, _ in outcomes]), torch.tensor([0.25, 0.5, 1.0]))
-    assert [factor for _, factor in outcomes] == [0.25, 0.5, 1.0]
+    outcomes = Interpolation(base, (0.25, 1.0, 0.5)).evaluate(model, evaluate)
+    torch.testing.assert_close(torch.tensor([score for score, _ in outcomes]), torch.tensor([0.25, 1.0, 0.5]))
+    assert [factor for _, factor in outcomes] == [0.25, 1.0, 0.5]
     assert all(value.equal(after[key]) for key, value in model.named_parameters())
