@@ -33,8 +33,8 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="ROLE=NAME",
         help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
-        "author.name (default: the columns that are named after their roles; other roles are guessed from names and "
-        "values, and printed)",
+        "author.name; time=DATE+TIME joins two columns (default: the columns that are named after their roles; other "
+        "roles are guessed from names and values, and printed)",
     )
     group.add_argument(
         "--gap",

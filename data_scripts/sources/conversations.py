@@ -20,9 +20,10 @@ The columns thread, speaker, time and source are read too if the table has them.
 messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
 detected and reported; if no date shows that order, the file is refused until --date_order states it.
 
-These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, a Slack export
-(its .zip or folder), DiscordChatExporter's JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and
-ShareGPT-style conversations (JSON lines, Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, Messenger's
+and Instagram's message_1.json, Google Chat's messages.json, a Slack export (its .zip or folder), DiscordChatExporter's
+JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
+Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
 In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. With
 --repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts

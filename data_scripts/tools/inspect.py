@@ -27,7 +27,7 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
-from data_scripts.read.roles import SAMPLE_ROWS, flat_columns, look_up
+from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, look_up
 from data_scripts.read.tables import find_columns
 from data_scripts.sources.conversations import join_logs, store_logs
 from data_scripts.write.report import Report, format_table
@@ -86,8 +86,9 @@ def _show_columns(log: ChatLog) -> _Sides | None:
     except InputError as error:
         problem = error
     roles: dict[str, str] = {}
-    for role, name in names.items():
-        roles[name] = f"{roles[name]}, {role}" if name in roles else role
+    for role, given in names.items():
+        for name in [given] if given in columns else given.split(BOTH):
+            roles[name] = f"{roles[name]}, {role}" if name in roles else role
     print(f"  {'column':{NAME_WIDTH}}  {'role':12}  examples")
     for name in columns:
         print(
@@ -95,7 +96,7 @@ def _show_columns(log: ChatLog) -> _Sides | None:
         )
     if problem:
         raise problem
-    return _find_sides([name for name in columns if "text" in names and name not in names.values()], rows)
+    return _find_sides([name for name in columns if "text" in names and name not in roles], rows)
 
 
 def _find_sides(columns: list[str], rows: list[Record]) -> _Sides | None:
@@ -163,7 +164,8 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
 
 def _show_authors(replies: Counter[str], repliers: list[str]) -> None:
     """Whose replies the pairs have, and the option that selects some of them."""
-    shown = [f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in replies.most_common(AUTHORS)]
+    ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked[:AUTHORS]]
     more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
     remedy = (
         "the next command keeps only those of the authors who answer"
