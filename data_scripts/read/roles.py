@@ -31,7 +31,8 @@ _NAMES = {
     ),
     "text": (
         "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
-        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio",
+        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio; "
+        "texte; texto; testo; contenu; contenido; inhalt",
     ),
     "id": ("id; message id; msg id; post id; comment id; tweet id; utterance id; event id; uuid",),
     "parent": (
@@ -42,21 +43,23 @@ _NAMES = {
     "thread": (
         "thread; thread id; conversation; conversation id; dialog; dialogue; dialog id; dialogue id; root; thread ts",
         "ticket; ticket id; ticket number; ticket no; ticket nr; case; case id; case number; session; session id; "
-        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id",
+        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id; n ticket; numéro de ticket; "
+        "número de ticket; ticketnummer; vorgang; dossier; conversación; conversazione; gespräch",
         "topic; topic id; channel; channel id; channel name; room; room id; group; subject",
     ),
     "speaker": (
         "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
-        "name; written by; posted by; sent by; absender; remitente",
+        "name; written by; posted by; sent by; absender; remitente; "
+        "expéditeur; auteur; mittente; autor; autore; verfasser",
         "author username; from id; sender id; author id; user id; participant; nick; nickname; handle; screen "
         "name; who; by",
-        "name; role; sender type; author type; party; side; direction",
+        "name; nom; nombre; nome; von; de; is from me; from me; role; sender type; author type; party; side; direction",
     ),
     "time": (
         "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
         "on; created utc; date sent; time stamp; message date; message time; date created; creation date; posted; "
         "posted on; ts; at; when; timestamp ms; received at; time sent; sent time; created time; date utc; "
-        "timestamp utc",
+        "timestamp utc; zeitpunkt; zeitstempel; gesendet; date d envoi; date et heure; fecha y hora; data e ora",
         "date; datum; fecha; data; day; updated at; modified",
     ),
 }

@@ -228,6 +228,11 @@ def _store_items(
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
         expected = f"`{PROGRAM} conversations --help` lists the formats"
+        if name := log.detected.get("format"):
+            expected = (
+                f"it was read as an export of this format: {name}; if it is another one, write a table with a line for "
+                "each message and the columns thread, speaker, time and text"
+            )
         raise InputError(
             "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
         )

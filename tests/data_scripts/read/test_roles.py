@@ -153,3 +153,17 @@ def test_a_joined_column_that_does_not_exist_is_refused(tmp_path):
     log = ChatLog(tmp_path / "c.csv", "c", {"time": "date+clock"}, None, BrokenLines(), Counter())
     with pytest.raises(InputError, match=r"--columns time=date\+clock: no such column"):
         list(read_log(log))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("N° ticket", "Date", "Heure", "Expéditeur", "Message"),
+        ("Vorgang", "Datum", "Uhrzeit", "Verfasser", "Nachricht"),
+        ("Número de ticket", "Fecha", "Hora", "Remitente", "Mensaje"),
+    ],
+)
+def test_names_in_other_languages_have_roles(names):
+    columns = zip(names, ([1, 1, 2, 2], ["13/03/2026"] * 4, ["10:00"] * 4, ["Ann", "Ben"] * 2, list(SAID)), strict=True)
+    thread, date, clock, speaker, text = names
+    assert guess(**dict(columns)) == {"thread": thread, "time": f"{date}+{clock}", "speaker": speaker, "text": text}
