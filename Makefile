@@ -40,7 +40,7 @@ runs/quickstart/model: | $(INSTALLED)
 # The index is rebuilt each time: it belongs to one model's weights, and the model may have been retrained.
 ifdef FILE
 demo: $(INSTALLED)  ## open a page that compares sentences and suggests replies: of make train's model, or of your chats (FILE=support.csv)
-	$(BIN)/python -m trainer.adapt "$(FILE)" -o runs/demo --overwrite
+	$(BIN)/python -m trainer.adapt "$(FILE)" $(OPTIONS) -o runs/demo --overwrite
 	$(BIN)/python model_cards/space/app.py runs/demo/replies --open
 else
 demo: runs/quickstart/model

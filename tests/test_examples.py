@@ -11,6 +11,7 @@ from accelerate.state import AcceleratorState
 from transformers import PreTrainedTokenizerFast
 
 from tests.modeling_convsim.tiny_models import build
+from trainer.training import adaptation
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"
@@ -66,18 +67,25 @@ def test_faq_search_finds_the_question_with_its_answer(run_example: Callable[...
     assert lines[1] == " 1.000  When does the shop open?  ->  At nine, Monday to Saturday."
 
 
-def test_train_on_chats_leaves_an_encoder(run_example: Callable[..., list[str]], tmp_path: Path) -> None:
-    rows = ["ticket,text"]
-    for number in range(400):
-        letters = "abcdefghij"[number % 10] * 3
-        rows += [f"{number},where is the parcel {letters} that I ordered", f"{number},the parcel {letters} is here"]
+def test_train_on_chats_suggests_replies(
+    run_example: Callable[..., list[str]],
+    tmp_path: Path,
+    tiny_tokenizer: PreTrainedTokenizerFast,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(adaptation, "FEWEST_STEPS", 4)
+    build("dan_best").save_pretrained(tmp_path / "base")
+    tiny_tokenizer.save_pretrained(tmp_path / "base")
+    rows = ["ticket,from,text"]
+    for number in range(80):
+        letters = "abcdefghij"[number % 10] * (1 + number // 10)
+        rows += [f"{number},Ann,where is the parcel {letters}", f"{number},Tom,the parcel {letters} is here"]
     (tmp_path / "table.csv").write_text("\n".join(rows), encoding="utf-8")
-    lines = run_example(
-        "train_on_chats.py", "table.csv", "--columns", "thread=ticket", "--steps", "2", "--batch_size", "8"
-    )
-    assert any(line.startswith("P@1 on the test split: ") for line in lines)
-    assert lines[-1] == "The embedding of one sentence has the shape (1, 500)"
-    assert (tmp_path / "runs/chats/run/model/model.safetensors").is_file()
+    words = ["--columns", "thread=ticket", "speaker=from", "--repliers", "Tom", "--base", "base", "-o", "run"]
+    lines = run_example("train_on_chats.py", "table.csv", *words)
+    assert [line for line in lines if line.startswith("P@1 of ")]
+    assert "Where is my parcel?" in lines and lines[-1].startswith("  ") and lines[-1].endswith(" is here")
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
 
 
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

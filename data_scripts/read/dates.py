@@ -111,7 +111,8 @@ def _parse_words(text: str) -> datetime:
 def find_order(values: Iterable[Any], stated: str | None, location: str) -> str | None:
     """The order of day and month in dates of numbers; reads until a date decides it. None if the first ones need none.
 
-    A number over 12 cannot be a month, and dates with dots have the day first in every country that writes them.
+    A number over 12 cannot be a month, and dates with dots have the day first in every country that writes them. If the
+    year has two digits, such as in 26-01-03, the number that takes fewer values is the year.
 
     Args:
         values: the dates.
@@ -123,17 +124,33 @@ def find_order(values: Iterable[Any], stated: str | None, location: str) -> str 
     """
     if stated:
         return stated
-    undecided = ""
+    undecided, year_first = "", ""  # a date that may be read in two orders, and one whose first number may be the year
+    ends: list[tuple[int, int]] = []  # the first and third numbers of dates such as 26-01-03
     for number, value in enumerate(values):
-        if number == FIRST_DATES and not undecided:
+        if number >= FIRST_DATES and (year_first or not undecided):
             break
         match = NUMERIC.fullmatch(value.strip()) if isinstance(value, str) else None
         if not match or len(match["first"]) > 2:
             continue
-        first, second = int(match["first"]), int(match["second"])
-        if first > 12 or second > 12:
-            return "YMD" if first > 31 else "DMY" if first > 12 else "MDY"
+        first, second, third = (int(match[name]) for name in ("first", "second", "third"))
+        is_short = match["mark"] == "-" and len(match["third"]) <= 2 and third <= 31
+        if is_short:
+            ends.append((first, third))
+        if first > 31 or (first > 12 and not is_short):
+            return "YMD" if first > 31 else "DMY"
+        if first > 12:
+            year_first = year_first or match[0]
+        elif second > 12:
+            return "MDY"
         undecided = undecided or match[0]
+    if year_first:
+        firsts, thirds = (len(set(numbers)) for numbers in zip(*ends, strict=True))
+        if firsts == thirds:
+            raise InputError(
+                f"{location}: no date decides whether the day or the year comes first in dates such as {year_first}; "
+                "state it with --date_order DMY or --date_order YMD"
+            )
+        return "YMD" if firsts < thirds else "DMY"
     if undecided and "." not in undecided.partition(" ")[0]:
         raise InputError(
             f"{location}: no date decides whether the day or the month comes first in dates such as {undecided}; state "

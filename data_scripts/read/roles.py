@@ -10,6 +10,7 @@ from data_scripts.read.files import BrokenLineError
 from data_scripts.read.records import Record
 
 SAMPLE_ROWS = 200
+BOTH = "+"  # between the names of a column of dates and one of times of day
 SHAPES = {
     "ready pairs": ("input", "response"),
     "reply links": ("text", "id", "parent"),
@@ -30,7 +31,8 @@ _NAMES = {
     ),
     "text": (
         "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
-        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio",
+        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio; "
+        "texte; texto; testo; contenu; contenido; inhalt",
     ),
     "id": ("id; message id; msg id; post id; comment id; tweet id; utterance id; event id; uuid",),
     "parent": (
@@ -41,24 +43,27 @@ _NAMES = {
     "thread": (
         "thread; thread id; conversation; conversation id; dialog; dialogue; dialog id; dialogue id; root; thread ts",
         "ticket; ticket id; ticket number; ticket no; ticket nr; case; case id; case number; session; session id; "
-        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id",
+        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id; n ticket; numéro de ticket; "
+        "número de ticket; ticketnummer; vorgang; dossier; conversación; conversazione; gespräch",
         "topic; topic id; channel; channel id; channel name; room; room id; group; subject",
     ),
     "speaker": (
         "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
-        "name; written by; posted by; sent by; absender; remitente",
+        "name; written by; posted by; sent by; absender; remitente; "
+        "expéditeur; auteur; mittente; autor; autore; verfasser",
         "author username; from id; sender id; author id; user id; participant; nick; nickname; handle; screen "
         "name; who; by",
-        "name; role; sender type; author type; party; side; direction",
+        "name; nom; nombre; nome; von; de; is from me; from me; role; sender type; author type; party; side; direction",
     ),
     "time": (
         "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
         "on; created utc; date sent; time stamp; message date; message time; date created; creation date; posted; "
         "posted on; ts; at; when; timestamp ms; received at; time sent; sent time; created time; date utc; "
-        "timestamp utc",
+        "timestamp utc; zeitpunkt; zeitstempel; gesendet; date d envoi; date et heure; fecha y hora; data e ora",
         "date; datum; fecha; data; day; updated at; modified",
     ),
 }
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
 
 
@@ -111,6 +116,12 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
                 break
         if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
             chosen.clear()
+    if "time" in chosen and not _most(lambda value: ":" in str(value), values[chosen["time"]]):
+        clocks = [
+            name for name in columns if name not in chosen.values() and values[name] and _are_clocks(values[name])
+        ]
+        if len(clocks) == 1:
+            chosen["time"] += BOTH + clocks[0]
     if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
     return Guess(chosen, ambiguous)
@@ -126,9 +137,12 @@ def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
 
 
 def look_up(record: Record, name: str) -> Any:
-    """The value of a column, or of a field of an object in it: `a.b`."""
+    """The value of a column, of a field of an object in it (`a.b`), or of a date and a time of day (`a+b`)."""
     if name in record:
         return record[name]
+    if BOTH in name:
+        parts = [look_up(record, part) for part in name.split(BOTH)]
+        return " ".join(str(part).strip() for part in parts) if None not in parts else parts[0]
     value: Any = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
@@ -178,6 +192,10 @@ def _are_labels(values: Sequence[Any]) -> bool:
 
 def _are_ids(values: Sequence[Any]) -> bool:
     return _are_labels(values) and len(set(map(str, values))) * 10 >= len(values) * 9
+
+
+def _are_clocks(values: Sequence[Any]) -> bool:
+    return _most(lambda value: _CLOCK.fullmatch(str(value).strip()) is not None, values)
 
 
 def _are_names(values: Sequence[Any]) -> bool:

@@ -10,7 +10,7 @@ from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.read.records import DELIMITED, Record, Records, form_of
-from data_scripts.read.roles import SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
+from data_scripts.read.roles import BOTH, SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
@@ -44,7 +44,7 @@ def read_table(log: ChatLog, records: Records, reopen: Callable[[], Records]) ->
     names = find_columns(log, records, reopen)
     convert, dates = _row_converter(log, records, names), None
     if "time" in names and convert in (_to_turn, _to_message):  # the other shapes have no order in time
-        stamps = (look_up(record, names["time"]) for _, record in reopen().rows({*_paths(names["time"])}))
+        stamps = (look_up(record, names["time"]) for _, record in reopen().rows(_paths(names["time"])))
         dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     unseen = set(log.columns)
     columns_needed = {part for name in names.values() for part in _paths(name)}
@@ -76,7 +76,7 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
     """
     available = set(records.columns)
     if records.complete:
-        missing = {role for role, name in log.columns.items() if not available & set(_paths(name))}
+        missing = {role for role, name in log.columns.items() if not _is_available(name, available)}
         if missing:
             raise _unknown_columns(log, records, missing)
     defaults = {role: next((name for name in names if name in available), "") for role, names in COLUMN_NAMES.items()}
@@ -92,6 +92,8 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
     roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
+    if BOTH in guess.columns.get("time", ""):  # the column that is named time has only times of day
+        names.pop("time", None)
     guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
     guessed = {role: name for role, name in guessed.items() if name not in names.values()}
     if shape_of(names | guessed):
@@ -149,9 +151,14 @@ def _row_converter(
     )
 
 
-def _paths(name: str) -> tuple[str, str]:
-    """The columns that a name may refer to: the one with this name, or the one with the first part of a dotted path."""
-    return name, name.partition(".")[0]
+def _is_available(name: str, columns: set[str]) -> bool:
+    parts = [name] if name in columns else name.split(BOTH)
+    return all(columns & {part, part.partition(".")[0]} for part in parts)
+
+
+def _paths(name: str) -> set[str]:
+    """The columns that a name may refer to: the one with this name, or those with the first parts of dotted paths."""
+    return {name, *(part.partition(".")[0] for part in (name, *name.split(BOTH)))}
 
 
 def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:

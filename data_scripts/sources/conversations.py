@@ -20,11 +20,13 @@ The columns thread, speaker, time and source are read too if the table has them.
 messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
 detected and reported; if no date shows that order, the file is refused until --date_order states it.
 
-These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, a Slack export
-(its .zip or folder), DiscordChatExporter's JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and
-ShareGPT-style conversations (JSON lines, Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
+These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, Messenger's
+and Instagram's message_1.json, Google Chat's messages.json, a Slack export (its .zip or folder), DiscordChatExporter's
+JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
+Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines.
 
-In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. Both texts
+In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. With
+--repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts
 of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
 default of the reddit command, are --filters paper. The messages and texts that are left out are counted; the counts are
 printed and written to OUTPUT/report.json.
@@ -36,10 +38,9 @@ of the same source that share a text of more than 20 characters.
 from __future__ import annotations
 
 import argparse
-import re
+import shlex
 import sys
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
@@ -58,15 +59,12 @@ from data_scripts.clean.filters import (
 )
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.commands import PROGRAM
-from data_scripts.errors import InputError
+from data_scripts.errors import InputError, refuse_options
 from data_scripts.join.options import add_memory_argument
-from data_scripts.read.chat_logs import check_log, is_on_hub, read_log
-from data_scripts.read.dates import ORDERS
-from data_scripts.read.files import UNPACK, BrokenLines
+from data_scripts.read.chat_logs import is_on_hub, read_log
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog, Message, Pair
-from data_scripts.read.rows import HUB_HELP
-from data_scripts.read.tables import COLUMN_NAMES
-from data_scripts.read.transcoding import check_encoding
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import add_output_arguments, check_output
@@ -80,7 +78,7 @@ if TYPE_CHECKING:
 
 COMMANDS = ("conversations",)
 MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
-SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -89,102 +87,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_filter_arguments(parser, default="chat")
     add_memory_argument(parser.add_argument_group("engine"))
     add_output_arguments(parser)
-
-
-def add_log_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options of every command that reads chat logs; `open_logs` uses them."""
-    group = parser.add_argument_group("input")
-    group.add_argument(
-        "files",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
-    )
-    group.add_argument(
-        "--columns",
-        nargs="+",
-        default=[],
-        metavar="ROLE=NAME",
-        help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
-        "author.name (default: the columns that are named after their roles; other roles are guessed from names and "
-        "values, and printed)",
-    )
-    group.add_argument(
-        "--gap",
-        metavar="TIME",
-        help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
-        "for channels (default: no limit in the threads of tables; 1h in chats and channels, and in tables without "
-        "threads)",
-    )
-    group.add_argument(
-        "--encoding",
-        metavar="NAME",
-        help="encoding of all text files, such as cp1252 (default: detected in each file)",
-    )
-    group.add_argument(
-        "--date_order",
-        choices=tuple(ORDERS),
-        help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
-        "(default: detected in each file)",
-    )
-
-
-def _parse_columns(given: list[str]) -> dict[str, str]:
-    columns: dict[str, str] = {}
-    for item in given:
-        role, _, name = item.partition("=")
-        if role not in COLUMN_NAMES or not name or role in columns:
-            raise InputError(
-                f"--columns {item}: expected ROLE=NAME, each role once; the roles are {', '.join(COLUMN_NAMES)}"
-            )
-        columns[role] = name
-    return columns
-
-
-def _parse_gap(given: str | None) -> float | None:
-    if given is None:
-        return None
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
-    if not match:
-        raise InputError(f"--gap {given}: expected a number and a unit (s, m, h or d), such as 30m")
-    return float(match[1]) * SECONDS[match[2]]
-
-
-def _stem(file: Path) -> str:
-    if is_on_hub(file):
-        return str(file).partition("@")[0]
-    return (file.with_suffix("") if file.suffix in UNPACK else file).stem
-
-
-def _source_names(files: list[Path]) -> list[str]:
-    """A name for each source: that of the file, after that of its folder if several files have the same; or Hub id."""
-    stems = [_stem(file) for file in files]
-    names = [
-        f"{file.absolute().parent.name}/{stem}" if stems.count(stem) > 1 and not is_on_hub(file) else stem
-        for file, stem in zip(files, stems, strict=True)
-    ]
-    for file, name in zip(files, names, strict=True):
-        if names.count(name) > 1:
-            raise InputError(f"{file}: another file has the same name in a folder of the same name; rename one")
-    return names
-
-
-def open_logs(args: argparse.Namespace) -> list[ChatLog]:
-    """The logs that the options of `add_log_arguments` name, which are not read yet; they count together.
-
-    Raises:
-        InputError: an option is invalid, or a file cannot be read.
-    """
-    columns, gap = _parse_columns(args.columns), _parse_gap(args.gap)
-    encoding = check_encoding("--encoding", args.encoding) if args.encoding else None
-    names, left_out = _source_names(args.files), Counter[str]()
-    for path in args.files:
-        check_log(path)
-    return [
-        ChatLog(path, name, columns, gap, BrokenLines(), left_out, encoding, args.date_order)
-        for path, name in zip(args.files, names, strict=True)
-    ]
 
 
 def run(args: argparse.Namespace) -> None:
@@ -197,25 +99,41 @@ def run(args: argparse.Namespace) -> None:
     check_output(args)
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
         stored = store_logs(logs, filters, scratch)
-        if filters.bots and not stored[0]:
-            raise InputError("--bots: all files hold ready pairs, which name no authors; leave it out")
+        if not stored[0]:
+            refuse_options(
+                {"--bots": filters.bots, "--repliers": args.repliers},
+                "all files hold ready pairs, which name no authors; leave it out",
+            )
         broken = BrokenLines()
         for log in logs:
             broken.join(log.broken)
         settings = {"split": args.split, **filter_settings(filters)}
         options = ("gap", "columns", "encoding", "date_order")
         settings |= {name: getattr(args, name) for name in options if getattr(args, name)}
+        settings |= {"repliers": len(args.repliers)} if args.repliers else {}
         report = start_report(
             "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
         )
         report["detected"] = {log.name: log.describe() for log in logs if log.detected}
         report["messages left out"] = dict(logs[0].left_out)
-        pairs = join_logs(stored, database, scratch, filters, report)
+        pairs = join_logs(stored, database, scratch, filters, report, args.repliers)
+        if 0 < stored[0] <= HINT_MESSAGES and not args.repliers:
+            _hint_at_repliers(pairs)
         try:
             write_pairs(pairs, folder, scratch, args, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
     push(args)
+
+
+def _hint_at_repliers(pairs: ir.Table) -> None:
+    """Print a line if a few authors answer all the others."""
+    from data_scripts.join.repliers import find_repliers
+
+    authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
+    if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
+        option = shlex.join(["--repliers", *repliers])
+        print(f"hint: a few authors answer the others; {option} makes pairs of their replies only", file=sys.stderr)
 
 
 def _warn_of_losses(report: Report, filters: Filters) -> None:
@@ -251,14 +169,37 @@ def store_logs(logs: Iterable[ChatLog], filters: Filters, scratch: Path, most: i
     return messages.added, ready.added
 
 
-def join_logs(stored: tuple[int, int], database: Database, scratch: Path, filters: Filters, report: Report) -> ir.Table:
-    """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`."""
+def join_logs(
+    stored: tuple[int, int],
+    database: Database,
+    scratch: Path,
+    filters: Filters,
+    report: Report,
+    repliers: Sequence[str] = (),
+) -> ir.Table:
+    """The pairs of what `store_logs` wrote, and returned as `stored`; the texts left out are counted in `report`.
+
+    Args:
+        stored: how many messages and how many ready pairs there are.
+        database: where they are joined.
+        scratch: the folder of `store_logs`.
+        filters: the rules.
+        report: gets the counts.
+        repliers: the authors whose replies become pairs; empty for all.
+
+    Returns:
+        The columns of a pair, and `asker` and `replier`, the speakers of its texts, which may be null.
+
+    Raises:
+        InputError: a replier is not the author of any message.
+    """
     from data_scripts.join.engines import read_parquet
 
     messages, ready = stored
     pairs = []
     if messages or not ready:
-        pairs.append(_message_pairs(read_parquet(database, [scratch / MESSAGES_FILE]), scratch, filters, report))
+        table = read_parquet(database, [scratch / MESSAGES_FILE])
+        pairs.append(_message_pairs(table, scratch, filters, report, repliers))
     if ready:
         pairs.append(_ready_pairs(read_parquet(database, [scratch / READY_FILE]), scratch, filters, report))
     return pairs[0].union(*pairs[1:]) if pairs[1:] else pairs[0]
@@ -287,6 +228,11 @@ def _store_items(
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
         expected = f"`{PROGRAM} conversations --help` lists the formats"
+        if name := log.detected.get("format"):
+            expected = (
+                f"it was read as an export of this format: {name}; if it is another one, write a table with a line for "
+                "each message and the columns thread, speaker, time and text"
+            )
         raise InputError(
             "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
         )
@@ -298,14 +244,18 @@ def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
     return text, (characters, alphabetic, language)
 
 
-def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
+def _message_pairs(
+    messages: ir.Table, scratch: Path, filters: Filters, report: Report, repliers: Sequence[str]
+) -> ir.Table:
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
     from data_scripts.join.engines import materialize
+    from data_scripts.join.repliers import check_repliers
     from data_scripts.join.replies import PAIR, REPEATED
     from data_scripts.join.turns import make_turns, thread_names
 
+    check_repliers(messages, repliers)
     read = messages.count().to_pyarrow().as_py()
     turns = materialize(make_turns(messages, scratch), scratch, "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
@@ -322,14 +272,20 @@ def _message_pairs(messages: ir.Table, scratch: Path, filters: Filters, report: 
         | (joined.speaker == joined.input_speaker).fill_null(False),
         "message answered was removed": joined.input_rule != KEPT,
     }
+    if repliers:
+        losses["reply of another author"] = ~joined.speaker.isin(repliers).fill_null(False)
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     report["kept turns"] = count_values(joined, outcome, [*losses, PAIR])
     pairs = joined.filter(outcome == PAIR).drop("thread").inner_join(thread_names(turns, scratch), "turn")
-    return pairs.select("input", "thread", "source", response="text").select(PAIR_SCHEMA.names)
+    return pairs.select("input", "thread", "source", response="text", asker="input_speaker", replier="speaker").select(
+        *PAIR_SCHEMA.names, "asker", "replier"
+    )
 
 
 def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Report) -> ir.Table:
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
+    import ibis
+
     from data_scripts.join.engines import materialize, read_parquet, stream_rows
     from data_scripts.join.threads import add_threads
 
@@ -353,4 +309,5 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
         for table in add_threads(lambda: stream_rows(bare, scratch, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
     named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
-    return kept.filter(kept.thread.notnull()).union(named)
+    nobody = ibis.null("string")
+    return kept.filter(kept.thread.notnull()).union(named).mutate(asker=nobody, replier=nobody)

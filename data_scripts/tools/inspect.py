@@ -1,4 +1,4 @@
-"""Show what a chat log contains: its format, columns and guessed roles, sample pairs, and the command that reads it.
+"""Show what a chat log contains: its format, columns and guessed roles, sample pairs, who answers, the next commands.
 
   python -m data_scripts inspect support.csv
 
@@ -12,6 +12,8 @@ import argparse
 import re
 import shlex
 import tempfile
+from collections import Counter
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -22,17 +24,26 @@ from data_scripts.join.options import MEMORY_LIMIT
 from data_scripts.read.chat_exports import path_export, record_export
 from data_scripts.read.chat_logs import is_on_hub, record_opener
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
-from data_scripts.read.roles import SAMPLE_ROWS, flat_columns, look_up
+from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, look_up
 from data_scripts.read.tables import find_columns
-from data_scripts.sources.conversations import add_log_arguments, join_logs, open_logs, store_logs
+from data_scripts.sources.conversations import join_logs, store_logs
 from data_scripts.write.report import Report, format_table
 
 COMMANDS = ("inspect",)
 MESSAGES = 2_000  # that are read of each log
-PAIRS, EXAMPLES = 3, 3  # that are shown
+PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A column that says of each message which side wrote it, and its values for the side that answers."""
+
+    column: str
+    answering: list[str]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,27 +52,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> None:
-    """Print what each log contains, and the next command."""
+    """Print what each log contains, and the next commands."""
     for log in open_logs(args):
         print(log.path)
         try:
-            _show_columns(log)
-            _show_pairs(log)
+            sides = _show_columns(log)
+            repliers = _show_pairs(log, args.repliers)
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
             raise
-        print(f"\nnext: {_next_command(log, args)}")
+        columns = args.columns or shlex.split(log.detected.get("columns", ""))
+        if sides and not args.repliers and not repliers:
+            repliers = sides.answering
+            columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={sides.column}"]
+            print(f"the column {sides.column} says who answers, so the next command reads it as the speaker")
+        print(f"\nnext: {_next_command(log, args, columns, repliers)}")
 
 
-def _show_columns(log: ChatLog) -> None:
-    """The columns of a table with examples and roles; nothing for an export."""
+def _show_columns(log: ChatLog) -> _Sides | None:
+    """Show the columns of a table with examples and roles; nothing for an export. Returns the column of the sides."""
     if not is_on_hub(log.path) and path_export(log.path):
-        return
+        return None
     open_records = record_opener(log)
     records = open_records(BrokenLines())
     if not log.columns and record_export(set(records.columns)):
-        return
+        return None
     rows = [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
     columns = flat_columns(records.columns, rows)
     problem, names = None, dict(log.columns)
@@ -70,8 +86,9 @@ def _show_columns(log: ChatLog) -> None:
     except InputError as error:
         problem = error
     roles: dict[str, str] = {}
-    for role, name in names.items():
-        roles[name] = f"{roles[name]}, {role}" if name in roles else role
+    for role, given in names.items():
+        for name in [given] if given in columns else given.split(BOTH):
+            roles[name] = f"{roles[name]}, {role}" if name in roles else role
     print(f"  {'column':{NAME_WIDTH}}  {'role':12}  examples")
     for name in columns:
         print(
@@ -79,6 +96,18 @@ def _show_columns(log: ChatLog) -> None:
         )
     if problem:
         raise problem
+    return _find_sides([name for name in columns if "text" in names and name not in roles], rows)
+
+
+def _find_sides(columns: list[str], rows: list[Record]) -> _Sides | None:
+    """The first column whose values are the sides of conversations."""
+    from data_scripts.join.repliers import answering_roles
+
+    for name in columns:
+        values = {str(value) for row in rows if (value := look_up(row, name)) not in (None, "")}
+        if answering := answering_roles(values):
+            return _Sides(name, answering)
+    return None
 
 
 def _examples(rows: list[Record], name: str) -> str:
@@ -98,10 +127,11 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show_pairs(log: ChatLog) -> None:
-    """What was detected, the counts, and a few pairs of different threads."""
+def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
+    """What was detected, the counts, and a few pairs of different threads; returns the repliers, if they are clear."""
     # Imported here, so that --help does not wait for it.
     from data_scripts.join.engines import connect
+    from data_scripts.join.repliers import find_repliers
 
     report: Report = {}
     filters = Filters("chat")
@@ -109,7 +139,7 @@ def _show_pairs(log: ChatLog) -> None:
         scratch = Path(name)
         with connect(argparse.Namespace(memory_limit=MEMORY_LIMIT), scratch) as database:
             stored = store_logs([log], filters, scratch, MESSAGES)
-            table = join_logs(stored, database, scratch, filters, report).distinct()
+            table = join_logs(stored, database, scratch, filters, report, stated).distinct()
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
         print(f"  {log.describe()}")
@@ -125,18 +155,43 @@ def _show_pairs(log: ChatLog) -> None:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+    repliers = [] if stated else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
+    replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
+    if len(replies) > 1 and not stated:
+        _show_authors(replies, repliers)
+    return repliers
+
+
+def _show_authors(replies: Counter[str], repliers: list[str]) -> None:
+    """Whose replies the pairs have, and the option that selects some of them."""
+    ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked[:AUTHORS]]
+    more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
+    remedy = (
+        "the next command keeps only those of the authors who answer"
+        if repliers
+        else "--repliers NAME keeps only those of an author"
+    )
+    print(f"replies by {', '.join(shown)}{more}; {remedy}")
 
 
 def _number(count: int, name: str) -> str:
     return f"{count:,} {name}{'' if count == 1 else 's'}"
 
 
-def _next_command(log: ChatLog, args: argparse.Namespace) -> str:
-    columns = args.columns or shlex.split(log.detected.get("columns", ""))
-    options = {"--columns": columns, "--gap": args.gap, "--encoding": args.encoding, "--date_order": args.date_order}
-    words = [*PROGRAM.split(), "conversations", str(log.path)]
+def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], repliers: list[str]) -> str:
+    options = {
+        "--columns": columns,
+        "--gap": args.gap,
+        "--repliers": args.repliers or repliers,
+        "--encoding": args.encoding,
+        "--date_order": args.date_order,
+    }
+    words = [str(log.path)]
     for option, value in options.items():
         if value:
             words += [option, *([value] if isinstance(value, str) else value)]
     folder = re.sub(r"\W+", "_", log.path.stem).strip("_") or "chats"
-    return shlex.join([*words, "-o", f"data/{folder}"])
+    train = shlex.join(["python", "-m", "trainer.adapt", *words, "-o", f"runs/{folder}"])
+    pairs = shlex.join([*PROGRAM.split(), "conversations", *words, "-o", f"data/{folder}"])
+    return f"{train}\nor, without training: {pairs}"

@@ -223,6 +223,46 @@ def roles(path: Path, rows: list[Row]) -> None:
     path.write_text("".join(json.dumps({"messages": each}) + "\n" for each in threads.values()), encoding="utf-8")
 
 
+def two_columns(path: Path, rows: list[Row]) -> None:
+    lines = ["Chat;Date;Time;Name;Message"]
+    lines += [
+        f'{r.thread};{r.time:%d/%m/%Y};{r.time:%H:%M};{r.speaker};"{r.text.replace(chr(34), chr(34) * 2)}"'
+        for r in rows
+    ]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def messenger(path: Path, rows: list[Row]) -> None:
+    def in_bytes(text: str) -> str:
+        return text.encode("utf-8").decode("latin-1")
+
+    messages = [
+        {
+            "sender_name": in_bytes(row.speaker),
+            "timestamp_ms": int(row.time.replace(tzinfo=UTC).timestamp() * 1000),
+            "content": in_bytes(row.text),
+            "is_geoblocked_for_viewer": False,
+        }
+        for row in reversed(rows)
+    ]
+    chat = {"participants": [], "messages": messages, "title": "Support", "thread_path": "inbox/support_1"}
+    path.write_text(json.dumps(chat, indent=2), encoding="utf-8")
+
+
+def google_chat(path: Path, rows: list[Row]) -> None:
+    messages = [
+        {
+            "creator": {"name": row.speaker, "email": "a@example.com", "user_type": "Human"},
+            "created_date": row.time.strftime("%A, %B %-d, %Y at %-I:%M:%S\u202f%p UTC"),
+            "text": row.text,
+            "topic_id": row.thread,
+            "message_id": f"space/{row.thread}/{number}",
+        }
+        for number, row in enumerate(rows)
+    ]
+    path.write_text(json.dumps({"messages": messages}, indent=2), encoding="utf-8")
+
+
 PLAIN, MESSY = "thread|time|speaker|text", "Ticket #|Sent at|From|Message"
 EXPORTS = (
     Export("plain.csv", "columns named after their roles, ISO dates", table(PLAIN)),
@@ -252,6 +292,12 @@ EXPORTS = (
     Export("all.json", "Telegram, all chats", all_telegram),
     Export("slack.zip", "Slack", slack),
     Export("channel.json", "Discord", discord),
+    Export("message_1.json", "Messenger or Instagram", messenger),
+    Export("messages.json", "Google Chat, a space with threads", google_chat),
+    Export("columns.csv", "date and time of day in two columns", two_columns),
+    Export("years.csv", "26-06-01 in all rows", in_days_to_12(table(MESSY, dates="%y-%m-%d %H:%M")), 50),
+    Export("day.csv", "26-06-01, all of a day", in_days_to_12(table(MESSY, dates="%y-%m-%d %H:%M")), 5,
+           refused="state it with --date_order DMY or --date_order YMD"),
     Export("letters.csv", "columns named a, b, c and d", table("a|b|c|d"), 50, refused="as in text=body"),
     Export("twice.csv", "two columns of texts", table("ticket|at|body|message"), 50, refused="state it with --columns"),
     Export("notes.txt", "plain text", lambda path, rows: path.write_text("\n".join(row.text for row in rows)), 50,

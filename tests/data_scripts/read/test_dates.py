@@ -105,3 +105,33 @@ def test_an_order_that_no_date_shows_is_asked_for():
     with pytest.raises(InputError, match=r"c.csv: no date decides .* such as 01/03/2026 10:30; .*--date_order DMY"):
         find_order(["01/03/2026 10:30", "02/03/2026 10.30"], None, "c.csv")
     assert find_order(["01/03/2026"], "MDY", "c.csv") == "MDY"
+
+
+@pytest.mark.parametrize(
+    ("values", "order"),
+    [
+        (["26-01-03", "26-01-04"], "YMD"),
+        (["26-01-03 10:00", "26-02-03", "26-02-04"], "YMD"),
+        (["03-01-26", "14-01-26"], "DMY"),
+        (["14-01-26", "15-01-26"], "DMY"),
+        (["03-01-26", "03-14-26"], "MDY"),
+        (["26-01-03", "32-01-03"], "YMD"),
+        (["14-01-2026"], "DMY"),
+        (["14-01-98"], "DMY"),
+        (["14/03/26"], "DMY"),
+        (["14.03.26"], "DMY"),
+    ],
+)
+def test_of_two_numbers_that_may_be_the_year_the_one_that_takes_fewer_values_is(values, order):
+    assert find_order(values, None, "c.csv") == order
+
+
+def test_a_year_that_no_date_shows_is_asked_for(monkeypatch):
+    message = r"c.csv: no date decides whether the day or the year .* such as 26-01-03; .* DMY or --date_order YMD"
+    for values in (["26-01-03"], ["26-01-03", "25-01-04"]):
+        with pytest.raises(InputError, match=message):
+            find_order(values, None, "c.csv")
+    assert find_order(["26-01-03"], "YMD", "c.csv") == "YMD"
+    monkeypatch.setattr(dates, "FIRST_DATES", 3)
+    rest = iter(["26-01-03", "26-01-04", None, "x", "y"])
+    assert find_order(rest, None, "c.csv") == "YMD" and [*rest] == ["y"]

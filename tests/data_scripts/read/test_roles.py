@@ -126,3 +126,44 @@ def test_dates_whose_order_no_row_shows_are_refused(tmp_path):
         read(tmp_path / "c.jsonl", *rows)
     items, _ = read(tmp_path / "c.jsonl", *rows, {"thread": 1, "text": "a", "time": "13/03/2026"})
     assert [item.time for item in items] == [1772323380, 1772409780, 1773360000]
+
+
+@pytest.mark.parametrize("clocks", [["09:05", "21:15"], ["9:05 PM", "10:15 a.m."]])
+@pytest.mark.parametrize("names", [("date", "time"), ("Sent on", "Clock")])
+def test_a_date_and_a_time_of_day_in_two_columns_are_joined(tmp_path, clocks, names):
+    rows = [dict(zip(names, ("13/03/2026", clock), strict=True)) | {"thread": 1, "text": "a"} for clock in clocks]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    hours = {"09:05": 9, "21:15": 21, "9:05 PM": 21, "10:15 a.m.": 10}
+    assert [(item.time - 1773360000) // 3600 for item in items] == [hours[clock] for clock in clocks]
+    joined = "+".join(names)
+    assert log.detected["columns"] == (f"'time={joined}'" if " " in joined else f"time={joined}")
+    stated, _ = read(tmp_path / "c.jsonl", *rows, text="text", thread="thread", time=joined)
+    assert stated == items and not log.broken.counts
+
+
+def test_times_with_their_dates_need_no_other_column(tmp_path):
+    row = {"thread": 1, "text": "a", "time": "13/03/2026 10:00", "edited": "11:00"}
+    assert read(tmp_path / "c.jsonl", row)[0][0].time == 1773396000
+    two = {"thread": 1, "text": "a", "date": "13/03/2026", "sent": "10:00", "edited": "11:00"}
+    assert read(tmp_path / "c.jsonl", two)[0][0].time == 1773360000  # which of the two?
+
+
+def test_a_joined_column_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "c.csv").write_text("thread,text,date\n1,a,13/03/2026\n", encoding="utf-8")
+    log = ChatLog(tmp_path / "c.csv", "c", {"time": "date+clock"}, None, BrokenLines(), Counter())
+    with pytest.raises(InputError, match=r"--columns time=date\+clock: no such column"):
+        list(read_log(log))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("N° ticket", "Date", "Heure", "Expéditeur", "Message"),
+        ("Vorgang", "Datum", "Uhrzeit", "Verfasser", "Nachricht"),
+        ("Número de ticket", "Fecha", "Hora", "Remitente", "Mensaje"),
+    ],
+)
+def test_names_in_other_languages_have_roles(names):
+    columns = zip(names, ([1, 1, 2, 2], ["13/03/2026"] * 4, ["10:00"] * 4, ["Ann", "Ben"] * 2, list(SAID)), strict=True)
+    thread, date, clock, speaker, text = names
+    assert guess(**dict(columns)) == {"thread": thread, "time": f"{date}+{clock}", "speaker": speaker, "text": text}

@@ -305,6 +305,7 @@ def test_a_mistake_in_an_option_is_named(tmp_path, capsys, options, message):
     [
         ("input\tresponse", ["--gap", "1h"], "c.tsv holds ready pairs, which have no pauses; leave it out"),
         ("input\tresponse", ["--bots", "bots.txt"], "--bots: all files hold ready pairs, which name no authors"),
+        ("input\tresponse", ["--repliers", "Tom"], "--repliers: all files hold ready pairs, which name no authors"),
         ("id\tparent\ttext", ["--gap", "1h"], "c.tsv has reply links, which pauses do not interrupt; leave it out"),
     ],
 )
@@ -432,3 +433,47 @@ def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_
         files.append(write_tsv(tmp_path / parent / "logs" / "chat.tsv", "input\tresponse", "how are you\tvery well"))
     assert run(*files, "--output", tmp_path / "out") == 2
     assert "another file has the same name in a folder of the same name; rename one" in capsys.readouterr().err
+
+
+TICKETS = [
+    "thread\tspeaker\ttext",
+    *(f"{number}\t{name}\t{text} {number}" for number in range(6) for name, text in (
+        (f"Ann {number}", "where is it"), ("Tom Lee", "which one"), (f"Ann {number}", "this one"), ("Jo", "on its way"),
+    )),
+]  # fmt: skip
+
+
+def test_only_replies_of_the_named_authors_become_pairs_and_the_others_are_counted(tmp_path, capsys):
+    path = write_tsv(tmp_path / "chat.tsv", *TICKETS)
+    assert run(path, "--repliers", "Tom Lee", "Jo", "-o", tmp_path / "out") == 0
+    assert {(row["input"][:-2], row["response"][:-2]) for row in read(tmp_path / "out")} == {
+        ("where is it", "which one"), ("this one", "on its way"),
+    }  # fmt: skip
+    counts = report(tmp_path / "out")
+    assert counts["kept turns"]["reply of another author"] == 6 and counts["kept turns"]["pair"] == 12
+    assert counts["settings"]["repliers"] == 2  # their names are nobody's business
+    assert "hint" not in capsys.readouterr().err
+
+
+def test_the_same_threads_are_in_the_same_splits_whoever_replies(tmp_path):
+    path = write_tsv(tmp_path / "chat.tsv", *TICKETS)
+    assert run(path, "-o", tmp_path / "all") == run(path, "--repliers", "Jo", "-o", tmp_path / "one") == 0
+    for split in SPLITS:
+        rows = {tuple(row.values()) for row in read_split(tmp_path / "all", split) if row["response"].startswith("on")}
+        assert {tuple(row.values()) for row in read_split(tmp_path / "one", split)} == rows
+
+
+def test_an_author_who_wrote_nothing_is_refused_with_the_most_frequent_ones(tmp_path, capsys):
+    assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "--repliers", "Jo", "tom lee", "-o", tmp_path / "o") == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    expected = "error: --repliers 'tom lee': no message is by this author; the authors with the most messages are "
+    assert error.startswith(f"{expected}Jo (6), 'Tom Lee' (6), 'Ann 0' (2), ")
+    bare = write_tsv(tmp_path / "bare.tsv", "thread\ttext", "1\thello", "1\thi")
+    assert run(bare, "--repliers", "Jo", "-o", tmp_path / "o") == 2
+    assert "no message is by this author; name their column: --columns speaker=NAME" in capsys.readouterr().err
+
+
+def test_a_log_in_which_few_answer_many_gives_a_hint(tmp_path, capsys):
+    assert run(write_tsv(tmp_path / "chat.tsv", *TICKETS), "-o", tmp_path / "out") == 0
+    error = capsys.readouterr().err
+    assert "hint: a few authors answer the others; --repliers Jo 'Tom Lee' makes pairs of their replies only" in error

@@ -47,7 +47,11 @@ def test_columns_with_examples_and_roles_pairs_and_the_next_command_are_shown(tm
 def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert run(table(Path("my chats.csv"), *ROWS)) == 0
-    words = shlex.split(capsys.readouterr().out.splitlines()[-1].removeprefix("next: "))
+    lines = capsys.readouterr().out.splitlines()
+    words = shlex.split(lines[-1].removeprefix("or, without training: "))
+    adapt = shlex.split(lines[-2].removeprefix("next: "))
+    assert adapt[:3] == ["python", "-m", "trainer.adapt"] and adapt[-1] == "runs/my_chats"
+    assert adapt[3:-1] == words[4:-1]
     assert words[:5] == ["python", "-m", "data_scripts", "conversations", "my chats.csv"]
     assert words[-2:] == ["-o", "data/my_chats"] and "thread=Ticket #" in words
     assert main(words[3:]) == 0
@@ -129,3 +133,47 @@ def test_the_shipped_chats_are_read_without_options(capsys):
     output = capsys.readouterr().out
     assert "580 messages gave 403 pairs" in output and "dates: DMY" in output
     assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
+
+
+def rows_of(*messages: tuple[str, str]) -> list[str]:
+    """Two tickets for each of eight customers, answered by two agents."""
+    return [
+        f"{ticket};{name.format(ticket % 8)};{side};question {ticket}"
+        for ticket in range(16)
+        for name, side in messages
+    ]  # fmt: skip
+
+
+def test_the_authors_who_answer_are_shown_and_selected_by_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "x"), ("Tom Lee", "x"), ("Ann {}", "x"), ("Jo", "x"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert (
+        "replies by Jo 16, Tom Lee 16, Ann 0 2, Ann 1 2, Ann 2 2 and 5 more; the next command keeps only those of the "
+        "authors who answer\n" in output
+    )
+    assert "--repliers Jo 'Tom Lee' -o runs/c\n" in output
+
+
+def test_without_clear_roles_the_option_is_shown_and_not_used(tmp_path, capsys):
+    rows = [f"1;{name};{number}, {name}" for number in range(3) for name in ("Ann", "Bob")]
+    assert run(table(tmp_path / "c.csv", "ticket;from;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert "replies by Bob 3, Ann 2; --repliers NAME keeps only those of an author\n" in output
+    assert "--repliers" not in output.partition("next: ")[2]
+
+
+def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"), ("Jo", "agent"), ("Cleo {}", "customer"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert "the column kind says who answers, so the next command reads it as the speaker\n" in output
+    assert "--columns text=message thread=ticket speaker=kind --repliers agent -o runs/c\n" in output
+
+
+def test_stated_repliers_are_in_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows), "--repliers", "Tom") == 0
+    output = capsys.readouterr().out
+    assert "32 messages gave 16 pairs" in output and "replies by" not in output
+    assert "speaker=from --repliers Tom -o runs/c\n" in output

@@ -233,3 +233,51 @@ def whatsapp(data: bytes, folder: Path) -> bool:
 )
 def telegram(data: bytes, folder: Path) -> bool:
     return _read_as("result.json", data, folder)
+
+
+MESSENGER = {
+    "participants": [{"name": "Ann"}],
+    "messages": [
+        {
+            "sender_name": "J\u00c3\u00bcrgen",
+            "timestamp_ms": 1772359201000,
+            "content": "sch\u00c3\u00b6n",
+            "type": "Generic",
+        },
+        {"sender_name": "Ann", "timestamp_ms": 1772359200000, "content": "hi", "is_unsent": False},
+    ],
+    "title": "Ann",
+    "thread_path": "inbox/ann_1",
+}
+ENCRYPTED = {
+    "participants": ["Ann", "Ben"],
+    "threadName": "Ann_1",
+    "messages": [{"isUnsent": False, "senderName": "Ann", "text": "hi", "timestamp": 1772359200000, "type": "text"}],
+}
+GOOGLE_CHAT = {
+    "messages": [
+        {
+            "creator": {"name": name, "user_type": "Human"},
+            "created_date": "Thursday, November 3, 2016 at 11:59:50\u202fAM UTC",
+            "text": text,
+            "topic_id": "t",
+            "message_id": f"g/t/{text}",
+        }
+        for name, text in (("Ann", "hi"), ("Ben", "hello"))
+    ]
+}
+
+
+@harness(
+    "Messenger (message_1.json)",
+    lambda: [json.dumps(seed, indent=indent).encode() for seed in (MESSENGER, ENCRYPTED) for indent in (1, None)],
+)
+def messenger(data: bytes, folder: Path) -> bool:
+    return _read_as("message_1.json", data, folder)
+
+
+@harness(
+    "Google Chat (messages.json)", lambda: [json.dumps(GOOGLE_CHAT, indent=indent).encode() for indent in (1, None)]
+)
+def google_chat(data: bytes, folder: Path) -> bool:
+    return _read_as("messages.json", data, folder)

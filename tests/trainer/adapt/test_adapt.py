@@ -45,7 +45,7 @@ def write_chats(path: Path, chats: list[list[str]]) -> str:
         writer = csv.writer(file)
         writer.writerow(["ticket", "from", "text"])
         for ticket, messages in enumerate(chats):
-            writer.writerows([ticket, speaker, text] for speaker, text in zip("ab", messages, strict=False))
+            writer.writerows([ticket, speaker, text] for speaker, text in zip("aba", messages, strict=False))
     return str(path)
 
 
@@ -99,12 +99,23 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, ca
     assert (index.calibration and index.calibration.threshold) == thresholds.get("threshold")
 
 
+def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path, capsys):
+    chats = [[question, reply, f"thanks for number {row}"] for row, (question, reply) in enumerate(CHATS)]
+    words = options(chats, "--repliers", "b")
+    results = run(build_parser().parse_args(words))
+    assert sum(results["chats"]["report"]["splits"].values()) == len(CHATS)
+    index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
+    assert index.replies.texts and not [text for text in index.replies.texts if text.startswith("thanks")]
+    assert {each["reply"].startswith("yes i") for each in results["chats"]["examples"]} == {True}
+
+
 @pytest.mark.parametrize(
     ("chats", "more", "message"),
     [
         (CHATS[:5], (), "support.csv: 5 pairs, expected 50 or more to adapt a model"),
         ([["do you like the cat"]] * 3, (), "no pair is left to write"),
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
+        (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
         (CHATS, ("--precision", "80"), "--precision is 80; expected a number above 0, at most 1"),
         (CHATS, ("--push_to_hub", "me/chats", "--license", "mit"), "--push_to_hub: this would publish your texts"),
     ],
