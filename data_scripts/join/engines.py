@@ -1,6 +1,6 @@
-"""The engines that join comments: DuckDB in this process, Spark on this machine or on a cluster, and BigQuery.
+"""The engines that join comments: DuckDB in this process, and Spark on this machine or on a cluster.
 
-All engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
+Both engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to them, lets them read
 files, and streams results that are larger than memory.
 """
 
@@ -36,9 +36,6 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     if engine == "spark":
         with _spark(args.spark_master, memory_bytes(args.memory_limit)) as database:
             yield database
-        return
-    if engine == "bigquery":
-        yield _bigquery()
         return
     memory_bytes(args.memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
@@ -99,49 +96,6 @@ def _spark(master: str | None, memory: int) -> Iterator[Database]:
             session.stop()
 
 
-def _bigquery() -> Database:
-    try:
-        return ibis.bigquery.connect()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"--engine bigquery: {error}; pip install 'convsim[bigquery]'") from error
-    except Exception as error:  # google.auth's exceptions, which cannot be imported without BigQuery's client
-        raise InputError(
-            f"--engine bigquery: no connection ({error}); `gcloud auth application-default login` and a project "
-            "(GOOGLE_CLOUD_PROJECT) are needed; --explain prints the SQL without either"
-        ) from error
-
-
-# The columns of the public schema of Reddit comments for which SQL is printed without an account. `score` is not read;
-# it makes the SQL name the others, because the real tables have more columns, in any order.
-_PUBLIC_SCHEMA = dict.fromkeys(("id", "parent_id", "link_id", "author", "body", "subreddit"), "string") | dict.fromkeys(
-    ("created_utc", "score"), "int64"
-)
-
-
-def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Database | None = None) -> ir.Table:
-    """Columns of several BigQuery tables with the public schema of Reddit comments, as one table.
-
-    Args:
-        names: the tables, each as PROJECT.DATASET.TABLE.
-        columns: the columns to read.
-        database: from `connect`. Without a database, use the public schema, so that the SQL can be printed offline.
-
-    Raises:
-        InputError: a name does not have this form.
-    """
-    tables = []
-    for name in names:
-        if name.count(".") != 2:
-            raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, because --engine bigquery reads tables")
-        project, dataset, table = name.split(".")
-        if database is None:
-            source = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
-        else:
-            source = database.table(table, database=(project, dataset))
-        tables.append(source.select(*columns))
-    return ibis.union(*tables) if len(tables) > 1 else tables[0]
-
-
 def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     """The rows of Parquet files as one table."""
     if database.name != "pyspark":
@@ -154,8 +108,7 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
 def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
     """Compute the rows of a table now, for expressions that need them more than once.
 
-    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`;
-    BigQuery, which does not run here, computes them again for each expression.
+    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`.
     """
     database = table.get_backend()
     if database.name == "duckdb":

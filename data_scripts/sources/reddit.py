@@ -14,7 +14,7 @@ Examples:
   python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
   python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
   python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
-  python -m data_scripts reddit fh-bigquery.reddit_comments.2015_05 --engine bigquery --explain
+  python -m data_scripts reddit dumps/ --engine spark --explain                        (only prints the SQL)
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ import argparse
 import os
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -36,20 +35,16 @@ from data_scripts.read.files import UNPACK, BrokenLines, check_file
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.parquet_files import UNREADABLE
 from data_scripts.read.rows import HUB_HELP
-from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
+from data_scripts.schemas import COMMENT_SCHEMA
 from data_scripts.write.comments import convert_datasets, convert_dumps
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.report import start_report
 
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
-
 COMMANDS = ("reddit",)
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
-BIGQUERY_COLUMNS = (*COMMENT_TEXTS, "created_utc")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE_OR_FOLDER",
         help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
-        f"or {HUB_HELP}; with --engine bigquery, PROJECT.DATASET.TABLE",
+        f"or {HUB_HELP}",
     )
     group.add_argument(
         "--comments",
@@ -165,9 +160,9 @@ def run(args: argparse.Namespace) -> None:
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
-    datasets = [source for source in args.sources if args.engine != "bigquery" and is_on_hub(source)]
+    datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
-    files = [] if args.engine == "bigquery" or not others else find_files(others, args.submissions)
+    files = find_files(others, args.submissions) if others else []
     _check_conversion(files, filters)
     if files and not datasets and all(file.suffix == ".parquet" for file in files):
         refuse_options(
@@ -201,15 +196,6 @@ def _refuse_ignored_options(args: argparse.Namespace) -> None:
     }
     if args.engine != "spark":
         refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
-    if args.engine == "bigquery":
-        cleaning = {"--submissions": args.submissions, "--markdown": args.markdown, "--language": args.language}
-        refuse_options(
-            {"--comments": args.comments} | cleaning,
-            "not with --engine bigquery, which reads comments as they are in its tables; leave it out",
-        )
-        refuse_options(
-            reading | resources, "not with --engine bigquery, which joins on Google's machines; leave it out"
-        )
     if args.explain:
         refuse_options(
             {"--output": args.output} | reading | resources | writing,
@@ -233,20 +219,17 @@ def _write(
 ) -> None:
     """Join the comments to pairs, write them, and publish them if the user asks for it."""
     # Imported here, so that --help does not wait for them.
-    from data_scripts.join.engines import bigquery_tables, connect, materialize, read_parquet
-    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.join.engines import connect, materialize, read_parquet
+    from data_scripts.join.replies import join_replies
     from data_scripts.write.pairs import push, write_pairs
 
     with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
-        if args.engine == "bigquery":
-            comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS, database))
-        else:
-            paths = _read(files, datasets, args, args.comments or scratch, broken, filters)
-            comments = read_parquet(database, paths)
+        paths = _read(files, datasets, args, args.comments or scratch, broken, filters)
+        comments = read_parquet(database, paths)
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
         if args.submissions:
             settings["submissions"] = "inputs too"
-        names = [*(file.name for file in files), *datasets] or args.sources
+        names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
         replies = join_replies(
             comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
@@ -310,15 +293,10 @@ def _sql(args: argparse.Namespace, filters: Filters) -> str:
     """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
     import ibis
 
-    from data_scripts.join.engines import bigquery_tables
-    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.join.replies import join_replies
     from data_scripts.write.pairs import cap_repeats
 
-    comments: ir.Table
-    if args.engine == "bigquery":
-        comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS))
-    else:
-        comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
+    comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
     pairs = join_replies(comments, filters, args.submissions).pairs.distinct()
     if args.max_repeats:
         pairs = cap_repeats(pairs, args.max_repeats)
