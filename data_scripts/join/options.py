@@ -33,8 +33,8 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     group.add_argument(
         "--spark_master",
         metavar="URL",
-        help="Spark's master, such as spark://host:7077 or yarn; all its machines must see the files under the same "
-        "paths (default: that of the Spark configuration, else local[*])",
+        help="Spark's master, such as spark://host:7077 or yarn; its machines must see all files, as URLs on a "
+        "cluster (default: that of the Spark configuration, else local[*])",
     )
     return group
 

@@ -22,6 +22,8 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -35,8 +37,10 @@ from data_scripts.read.files import UNPACK, BrokenLines, check_file
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.parquet_files import UNREADABLE
 from data_scripts.read.rows import HUB_HELP
+from data_scripts.read.storage import readable, storage_argument, storage_path
 from data_scripts.schemas import COMMENT_SCHEMA
 from data_scripts.write.comments import convert_datasets, convert_dumps
+from data_scripts.write.files import make_folder
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.report import start_report
@@ -55,11 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE_OR_FOLDER",
         help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
-        f"or {HUB_HELP}",
+        f"or {HUB_HELP}; files and folders may be URLs (s3://, gs://, hdfs://)",
     )
     group.add_argument(
         "--comments",
-        type=Path,
+        type=storage_argument,
         metavar="FOLDER",
         help="keep the comments in this folder, as a Parquet file for each dump; dumps that an earlier run converted "
         "are not read again, and a file of the same name from another dump is replaced; without --output, only read "
@@ -96,7 +100,7 @@ def find_files(sources: list[str], submissions: bool) -> list[Path]:
         InputError: there is nothing to read, a file is not a dump, or two files have the same name.
     """
     files: list[Path] = []
-    for path in map(Path, sources):
+    for path in map(storage_path, sources):
         candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         for file in candidates:
             if file.name == CHECKSUMS:
@@ -129,7 +133,7 @@ def _is_dump(file: Path) -> bool:
 def _check_comments(file: Path) -> None:
     verify_dataset(file)
     try:
-        columns = pq.read_schema(file).names
+        columns = pq.read_schema(readable(file)).names
     except UNREADABLE as error:
         raise InputError(f"{file}: not a readable Parquet file ({error})") from error
     missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
@@ -221,10 +225,20 @@ def _write(
     # Imported here, so that --help does not wait for them.
     from data_scripts.join.engines import connect, materialize, read_parquet
     from data_scripts.join.replies import join_replies
+    from data_scripts.join.spark import SparkTasks, check_rows, check_shared, size_shuffles
     from data_scripts.write.pairs import push, write_pairs
 
-    with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
-        paths = _read(files, datasets, args, args.comments or scratch, broken, filters)
+    with ExitStack() as stack:
+        on_spark = args.engine == "spark"
+        folder, scratch = stack.enter_context(new_folder(args.output, args.overwrite, shared=on_spark))
+        database = stack.enter_context(connect(args, scratch))
+        tasks = stack.enter_context(SparkTasks(database._session)) if on_spark else None
+        if on_spark:
+            given = [args.output, *files, *([args.comments] if args.comments else [])]
+            check_shared(database._session, given)
+        paths = _read(files, datasets, args, args.comments or scratch, broken, filters, tasks)
+        if on_spark:
+            size_shuffles(database._session, paths)
         comments = read_parquet(database, paths)
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
         if args.submissions:
@@ -235,8 +249,9 @@ def _write(
             comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
         )
         report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
+        check_rows(paths, sum(report["comments"].values()), paths[0].parent)
         report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True)
+        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True, tasks=tasks)
     push(args)
 
 
@@ -247,17 +262,15 @@ def _read(
     folder: Path,
     broken: BrokenLines,
     filters: Filters,
+    tasks: Executor | None = None,
 ) -> list[Path]:
     """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--comments {folder}: cannot be created ({error.strerror})") from error
+    make_folder(folder)
     dumps = [file for file in files if file.suffix != ".parquet"]
     workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
     converted = [folder / comments_name(dump) for dump in dumps]
     streamed = [folder / comments_name(dataset) for dataset in datasets]
-    reused = convert_dumps(dumps, converted, broken, workers, filters)
+    reused = convert_dumps(dumps, converted, broken, workers, filters, tasks)
     reused += convert_datasets(datasets, streamed, broken, filters, args.submissions)
     if reused:
         total = len(dumps) + len(datasets)
@@ -282,7 +295,7 @@ def _check_conversion(files: list[Path], filters: Filters) -> None:
             continue
         if filters.markdown:
             raise InputError(f"--markdown: {file} was converted already; name the dump that it was converted from")
-        if set(comment_schema(filters).names) - set(pq.read_schema(file).names):
+        if set(comment_schema(filters).names) - set(pq.read_schema(readable(file)).names):
             raise InputError(
                 f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
                 "converted from"
