@@ -1,6 +1,6 @@
-"""The engines that join comments: DuckDB in this process, Spark on this machine or on a cluster, and BigQuery.
+"""The engines that join comments: DuckDB in this process, and Spark on this machine or on a cluster.
 
-All engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to each engine, lets it read
+Both engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to them, lets them read
 files, and streams results that are larger than memory.
 """
 
@@ -10,17 +10,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import duckdb
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from data_scripts.join.options import memory_bytes
+from data_scripts.join.options import MEMORY_LIMIT, memory_bytes
+from data_scripts.join.spark import check_rows, spark_path, spark_session
+from data_scripts.read.storage import is_url
 
 Database = Any  # an Ibis backend
 
@@ -34,11 +35,9 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
     """
     engine = getattr(args, "engine", "duckdb")
     if engine == "spark":
-        with _spark(args.spark_master, memory_bytes(args.memory_limit)) as database:
-            yield database
-        return
-    if engine == "bigquery":
-        yield _bigquery()
+        memory = memory_bytes(args.memory_limit)
+        with spark_session(args.spark_master, memory, args.memory_limit == MEMORY_LIMIT) as session:
+            yield ibis.pyspark.connect(session)
         return
     memory_bytes(args.memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=args.memory_limit)
@@ -56,106 +55,27 @@ def connect(args: argparse.Namespace, scratch: Path) -> Iterator[Database]:
         database.disconnect()
 
 
-@contextmanager
-def _spark(master: str | None, memory: int) -> Iterator[Database]:
-    try:
-        from py4j.protocol import Py4JJavaError
-        from pyspark import SparkConf
-        from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
-    except ImportError as error:
-        raise InputError(f"--engine spark: {error}; pip install 'convsim[spark]'") from error
-    conf = SparkConf()
-    if master or not conf.contains("spark.master"):
-        conf.setMaster(master or "local[*]")
-    for key, value in {
-        "spark.app.name": "convsim",
-        "spark.driver.memory": f"{memory >> 20}m",  # with a local master, the driver does all the work
-        "spark.ui.showConsoleProgress": "true",
-        "spark.sql.parquet.compression.codec": "zstd",
-    }.items():
-        conf.setIfMissing(key, value)
-    existing = SparkSession.getActiveSession()
-    try:
-        session = existing or SparkSession.builder.config(conf=conf).getOrCreate()
-    except (PySparkException, RuntimeError, OSError) as error:
-        raise InputError(
-            f"--engine spark: no session ({error}); it needs Java 17 and a master that can be reached"
-        ) from error
-    try:
-        session.sparkContext.setLogLevel("ERROR")
-        yield ibis.pyspark.connect(session)
-    except (PySparkException, Py4JJavaError) as error:
-        reason = str(error)
-        if "FileNotFound" not in reason and "PATH_NOT_FOUND" not in reason and "FILE_NOT_EXIST" not in reason:
-            raise
-        line = next((line.strip() for line in reason.splitlines() if "NOT" in line or "NotFound" in line), "")
-        raise InputError(
-            f"--engine spark: a machine cannot read a file ({line[:300]}); all machines of Spark must share the folder "
-            "of --output, and of --comments or the sources: choose folders on a file system that they share"
-        ) from error
-    finally:
-        if existing is None:
-            session.stop()
-
-
-def _bigquery() -> Database:
-    try:
-        return ibis.bigquery.connect()
-    except (ImportError, AttributeError) as error:
-        raise InputError(f"--engine bigquery: {error}; pip install 'convsim[bigquery]'") from error
-    except Exception as error:  # google.auth's exceptions, which cannot be imported without BigQuery's client
-        raise InputError(
-            f"--engine bigquery: no connection ({error}); `gcloud auth application-default login` and a project "
-            "(GOOGLE_CLOUD_PROJECT) are needed; --explain prints the SQL without either"
-        ) from error
-
-
-# The columns of the public schema of Reddit comments for which SQL is printed without an account. `score` is not read;
-# it makes the SQL name the others, because the real tables have more columns, in any order.
-_PUBLIC_SCHEMA = dict.fromkeys(("id", "parent_id", "link_id", "author", "body", "subreddit"), "string") | dict.fromkeys(
-    ("created_utc", "score"), "int64"
-)
-
-
-def bigquery_tables(names: list[str], columns: tuple[str, ...], database: Database | None = None) -> ir.Table:
-    """Columns of several BigQuery tables with the public schema of Reddit comments, as one table.
-
-    Args:
-        names: the tables, each as PROJECT.DATASET.TABLE.
-        columns: the columns to read.
-        database: from `connect`. Without a database, use the public schema, so that the SQL can be printed offline.
-
-    Raises:
-        InputError: a name does not have this form.
-    """
-    tables = []
-    for name in names:
-        if name.count(".") != 2:
-            raise InputError(f"{name}: expected PROJECT.DATASET.TABLE, because --engine bigquery reads tables")
-        project, dataset, table = name.split(".")
-        if database is None:
-            source = ibis.table(_PUBLIC_SCHEMA, name=table, database=dataset, catalog=project)
-        else:
-            source = database.table(table, database=(project, dataset))
-        tables.append(source.select(*columns))
-    return ibis.union(*tables) if len(tables) > 1 else tables[0]
-
-
 def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     """The rows of Parquet files as one table."""
-    if database.name != "pyspark":
-        return database.read_parquet(files)
     name = ibis.util.gen_name("convsim")
-    database._session.read.parquet(*(str(file.resolve()) for file in files)).createOrReplaceTempView(name)
+    if database.name == "pyspark":
+        database._session.read.parquet(*map(spark_path, files)).createOrReplaceTempView(name)
+        return database.table(name)
+    filesystems = {path.protocol: path.fs for path in cast(list[Any], files) if is_url(path)}
+    if not filesystems:
+        return database.read_parquet(files)
+    for filesystem in filesystems.keys() - set(database.con.list_filesystems()):
+        database.con.register_filesystem(filesystems[filesystem])
+    # Without Ibis's `read_parquet`, which installs an extension of DuckDB for such URLs.
+    names = ", ".join("'{}'".format(str(file).replace("'", "''")) for file in files)
+    database.raw_sql(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM read_parquet([{names}])')
     return database.table(name)
 
 
 def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
     """Compute the rows of a table now, for expressions that need them more than once.
 
-    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`;
-    BigQuery, which does not run here, computes them again for each expression.
+    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`.
     """
     database = table.get_backend()
     if database.name == "duckdb":
@@ -163,30 +83,19 @@ def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
         with _progress(database, name):
             database.raw_sql(f'CREATE TEMP TABLE "{stored}" AS {ibis.to_sql(table, dialect="duckdb")}')
         return database.table(stored)
-    if database.name == "pyspark":
-        return read_parquet(database, _spark_parquet(table, folder / name))
-    return table
+    return read_parquet(database, _spark_parquet(table, folder / name))
 
 
-def stream_rows(table: ir.Table, folder: Path, label: str, rows: int) -> Iterator[pa.Table]:
+def stream_rows(table: ir.Table, label: str, rows: int) -> Iterator[pa.Table]:
     """The rows of a table in its order, at most `rows` at a time; memory does not grow with the table.
 
     Args:
-        table: an expression of the engine's backend.
-        folder: where Spark writes the rows for this process to read.
+        table: an expression of DuckDB's backend.
         label: the progress bar's text until the first rows arrive.
         rows: the maximum number of rows at a time.
     """
     database = table.get_backend()
-    if database.name == "pyspark":
-        for file in _spark_parquet(table, folder / "rows"):
-            for batch in pq.ParquetFile(file).iter_batches(batch_size=rows):
-                yield pa.Table.from_batches([batch])
-        return
-    if database.name == "duckdb":
-        reader = database.con.sql(ibis.to_sql(table, dialect="duckdb")).to_arrow_reader(rows)
-    else:
-        reader = table.to_pyarrow_batches(chunk_size=rows)
+    reader = database.con.sql(ibis.to_sql(table, dialect="duckdb")).to_arrow_reader(rows)
     with _progress(database, label):
         first = next(reader, None)
     if first is not None:
@@ -194,15 +103,29 @@ def stream_rows(table: ir.Table, folder: Path, label: str, rows: int) -> Iterato
             yield pa.Table.from_batches([batch])
 
 
-def _spark_parquet(table: ir.Table, folder: Path) -> list[Path]:
-    """Let Spark write a table as Parquet; returns the files in the table's order."""
+def _spark_parquet(table: ir.Table, folder: Path, by: str | None = None) -> list[Path]:
+    """Let Spark write a table as Parquet; returns the files, in order.
+
+    Args:
+        table: an expression of Spark's backend.
+        folder: a new folder.
+        by: a column; the files then hold ranges of its values, and each is sorted by it, then by the other columns.
+    """
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
     session, observation = table.get_backend()._session, Observation()
-    rows = session.sql(ibis.to_sql(table, dialect="pyspark")).observe(observation, count(lit(1)).alias("rows"))
-    rows.write.parquet(str(folder.resolve()))
+    rows = session.sql(ibis.to_sql(table, dialect="pyspark"))
+    if by:
+        rows = rows.repartitionByRange(int(session.conf.get("spark.sql.shuffle.partitions")), by)
+        rows = rows.sortWithinPartitions(by, *(name for name in table.columns if name != by))
+    rows.observe(observation, count(lit(1)).alias("rows")).write.parquet(spark_path(folder))
     return written_files(folder, observation.get["rows"])
+
+
+def sorted_files(table: ir.Table, folder: Path, by: str) -> list[Path]:
+    """Let Spark sort a table by a column, then by the others; all rows with the same value of it are in one file."""
+    return _spark_parquet(table, folder / "sorted", by)
 
 
 def written_files(folder: Path, rows: int) -> list[Path]:
@@ -212,12 +135,7 @@ def written_files(folder: Path, rows: int) -> list[Path]:
         InputError: they hold fewer than `rows` rows, because a machine wrote its files to its own disk.
     """
     files = sorted(folder.glob("part-*.parquet"))
-    found = sum(pq.read_metadata(file).num_rows for file in files)
-    if found != rows:
-        raise InputError(
-            f"--engine spark: wrote {rows:,} rows to {folder}, but {found:,} are there; all machines of Spark must "
-            "share this folder: choose an --output on a file system that they share"
-        )
+    check_rows(files, rows, folder)
     return files
 
 

@@ -24,18 +24,17 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
-        choices=("duckdb", "spark", "bigquery"),
+        choices=("duckdb", "spark"),
         default="duckdb",
-        help="the engine that joins and sorts: DuckDB in this process; Spark (needs pip install 'convsim[spark]' and "
-        "Java); or BigQuery, on tables with the public Reddit schema (pip install 'convsim[bigquery]') "
-        "(default: %(default)s)",
+        help="the engine that joins and sorts: DuckDB in this process, or Spark (needs pip install 'convsim[spark]' "
+        "and Java) (default: %(default)s)",
     )
     add_memory_argument(group)
     group.add_argument(
         "--spark_master",
         metavar="URL",
-        help="Spark's master, such as spark://host:7077 or yarn; all its machines must see the files under the same "
-        "paths (default: that of the Spark configuration, else local[*])",
+        help="Spark's master, such as spark://host:7077 or yarn; its machines must see all files, as URLs on a "
+        "cluster (default: that of the Spark configuration, else local[*])",
     )
     return group
 

@@ -12,24 +12,6 @@ PAIR = "pair"
 REPEATED = "id seen before"
 
 
-def measure_comments(comments: ir.Table) -> ir.Table:
-    """Add the columns that the join needs to a table with Reddit's schema, as the reader of dumps does, but in SQL.
-
-    Reddit escapes only `&`, `<` and `>` in its texts; they are unescaped.
-
-    Args:
-        comments: `id, parent_id, link_id, author, body, subreddit` (text) and `created_utc` (integer), as in the public
-            tables of BigQuery.
-
-    Returns:
-        The table with the columns `characters` and `alphabetic`.
-    """
-    body = comments.body.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
-    comments = comments.filter(comments.body.notnull() & comments.author.notnull()).mutate(body=body)
-    letters = comments.body.re_replace(r"\P{L}+", "")
-    return comments.mutate(characters=comments.body.length(), alphabetic=letters.length())
-
-
 @dataclass(frozen=True)
 class Replies:
     """Comments filtered by the rules and joined to the comments that they answer."""

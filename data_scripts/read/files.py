@@ -111,7 +111,7 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         with path.open("rb") as file:
             empty = not file.read(1)
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); check the path") from error
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
     if empty:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 

@@ -306,7 +306,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
     bare = bare.order_by("source", "input", "response")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
-        for table in add_threads(lambda: stream_rows(bare, scratch, "threads", 100_000)):
+        for table in add_threads(lambda: stream_rows(bare, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
     named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
     nobody = ibis.null("string")

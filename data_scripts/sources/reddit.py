@@ -14,7 +14,7 @@ Examples:
   python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
   python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
   python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
-  python -m data_scripts reddit fh-bigquery.reddit_comments.2015_05 --engine bigquery --explain
+  python -m data_scripts reddit dumps/ --engine spark --explain                        (only prints the SQL)
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from __future__ import annotations
 import argparse
 import os
 import re
+from concurrent.futures import Executor
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pyarrow.parquet as pq
 
@@ -36,20 +37,18 @@ from data_scripts.read.files import UNPACK, BrokenLines, check_file
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.parquet_files import UNREADABLE
 from data_scripts.read.rows import HUB_HELP
-from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS
+from data_scripts.read.storage import readable, storage_argument, storage_path
+from data_scripts.schemas import COMMENT_SCHEMA
 from data_scripts.write.comments import convert_datasets, convert_dumps
+from data_scripts.write.files import make_folder
 from data_scripts.write.folders import new_folder
 from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.report import start_report
-
-if TYPE_CHECKING:
-    import ibis.expr.types as ir
 
 COMMANDS = ("reddit",)
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
-BIGQUERY_COLUMNS = (*COMMENT_TEXTS, "created_utc")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,11 +59,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         metavar="FILE_OR_FOLDER",
         help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
-        f"or {HUB_HELP}; with --engine bigquery, PROJECT.DATASET.TABLE",
+        f"or {HUB_HELP}; files and folders may be URLs (s3://, gs://, hdfs://)",
     )
     group.add_argument(
         "--comments",
-        type=Path,
+        type=storage_argument,
         metavar="FOLDER",
         help="keep the comments in this folder, as a Parquet file for each dump; dumps that an earlier run converted "
         "are not read again, and a file of the same name from another dump is replaced; without --output, only read "
@@ -101,7 +100,7 @@ def find_files(sources: list[str], submissions: bool) -> list[Path]:
         InputError: there is nothing to read, a file is not a dump, or two files have the same name.
     """
     files: list[Path] = []
-    for path in map(Path, sources):
+    for path in map(storage_path, sources):
         candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
         for file in candidates:
             if file.name == CHECKSUMS:
@@ -134,7 +133,7 @@ def _is_dump(file: Path) -> bool:
 def _check_comments(file: Path) -> None:
     verify_dataset(file)
     try:
-        columns = pq.read_schema(file).names
+        columns = pq.read_schema(readable(file)).names
     except UNREADABLE as error:
         raise InputError(f"{file}: not a readable Parquet file ({error})") from error
     missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
@@ -165,9 +164,9 @@ def run(args: argparse.Namespace) -> None:
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
-    datasets = [source for source in args.sources if args.engine != "bigquery" and is_on_hub(source)]
+    datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
-    files = [] if args.engine == "bigquery" or not others else find_files(others, args.submissions)
+    files = find_files(others, args.submissions) if others else []
     _check_conversion(files, filters)
     if files and not datasets and all(file.suffix == ".parquet" for file in files):
         refuse_options(
@@ -201,15 +200,6 @@ def _refuse_ignored_options(args: argparse.Namespace) -> None:
     }
     if args.engine != "spark":
         refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
-    if args.engine == "bigquery":
-        cleaning = {"--submissions": args.submissions, "--markdown": args.markdown, "--language": args.language}
-        refuse_options(
-            {"--comments": args.comments} | cleaning,
-            "not with --engine bigquery, which reads comments as they are in its tables; leave it out",
-        )
-        refuse_options(
-            reading | resources, "not with --engine bigquery, which joins on Google's machines; leave it out"
-        )
     if args.explain:
         refuse_options(
             {"--output": args.output} | reading | resources | writing,
@@ -233,27 +223,35 @@ def _write(
 ) -> None:
     """Join the comments to pairs, write them, and publish them if the user asks for it."""
     # Imported here, so that --help does not wait for them.
-    from data_scripts.join.engines import bigquery_tables, connect, materialize, read_parquet
-    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.join.engines import connect, materialize, read_parquet
+    from data_scripts.join.replies import join_replies
+    from data_scripts.join.spark import SparkTasks, check_rows, check_shared, size_shuffles
     from data_scripts.write.pairs import push, write_pairs
 
-    with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
-        if args.engine == "bigquery":
-            comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS, database))
-        else:
-            paths = _read(files, datasets, args, args.comments or scratch, broken, filters)
-            comments = read_parquet(database, paths)
+    with ExitStack() as stack:
+        on_spark = args.engine == "spark"
+        folder, scratch = stack.enter_context(new_folder(args.output, args.overwrite, shared=on_spark))
+        database = stack.enter_context(connect(args, scratch))
+        tasks = stack.enter_context(SparkTasks(database._session)) if on_spark else None
+        if on_spark:
+            given = [args.output, *files, *([args.comments] if args.comments else [])]
+            check_shared(database._session, given)
+        paths = _read(files, datasets, args, args.comments or scratch, broken, filters, tasks)
+        if on_spark:
+            size_shuffles(database._session, paths)
+        comments = read_parquet(database, paths)
         settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
         if args.submissions:
             settings["submissions"] = "inputs too"
-        names = [*(file.name for file in files), *datasets] or args.sources
+        names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
         replies = join_replies(
             comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
         )
         report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
+        check_rows(paths, sum(report["comments"].values()), paths[0].parent)
         report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True)
+        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True, tasks=tasks)
     push(args)
 
 
@@ -264,17 +262,15 @@ def _read(
     folder: Path,
     broken: BrokenLines,
     filters: Filters,
+    tasks: Executor | None = None,
 ) -> list[Path]:
     """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"--comments {folder}: cannot be created ({error.strerror})") from error
+    make_folder(folder)
     dumps = [file for file in files if file.suffix != ".parquet"]
     workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
     converted = [folder / comments_name(dump) for dump in dumps]
     streamed = [folder / comments_name(dataset) for dataset in datasets]
-    reused = convert_dumps(dumps, converted, broken, workers, filters)
+    reused = convert_dumps(dumps, converted, broken, workers, filters, tasks)
     reused += convert_datasets(datasets, streamed, broken, filters, args.submissions)
     if reused:
         total = len(dumps) + len(datasets)
@@ -299,7 +295,7 @@ def _check_conversion(files: list[Path], filters: Filters) -> None:
             continue
         if filters.markdown:
             raise InputError(f"--markdown: {file} was converted already; name the dump that it was converted from")
-        if set(comment_schema(filters).names) - set(pq.read_schema(file).names):
+        if set(comment_schema(filters).names) - set(pq.read_schema(readable(file)).names):
             raise InputError(
                 f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
                 "converted from"
@@ -310,15 +306,10 @@ def _sql(args: argparse.Namespace, filters: Filters) -> str:
     """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
     import ibis
 
-    from data_scripts.join.engines import bigquery_tables
-    from data_scripts.join.replies import join_replies, measure_comments
+    from data_scripts.join.replies import join_replies
     from data_scripts.write.pairs import cap_repeats
 
-    comments: ir.Table
-    if args.engine == "bigquery":
-        comments = measure_comments(bigquery_tables(args.sources, BIGQUERY_COLUMNS))
-    else:
-        comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
+    comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
     pairs = join_replies(comments, filters, args.submissions).pairs.distinct()
     if args.max_repeats:
         pairs = cap_repeats(pairs, args.max_repeats)

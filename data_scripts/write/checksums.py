@@ -3,15 +3,20 @@
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from data_scripts.read.checksums import CHECKSUMS, digest_of
+from data_scripts.read.checksums import CHECKSUMS, digest_of, read_checksums
 from data_scripts.write.files import write_text
 
 EDITED = "README.md"  # a card, which people complete
 
 
 def write_checksums(folder: Path, names: Iterable[str]) -> None:
-    """Write SHA256SUMS, which `sha256sum --check` reads, for files of a folder, relative to it, but for cards."""
-    digests = {name: digest_of(folder / name) for name in names if Path(name).name != EDITED}
+    """Write SHA256SUMS, which `sha256sum --check` reads, for files of a folder, relative to it, but for cards.
+
+    Those that are in a SHA256SUMS there already are not read.
+    """
+    digests = read_checksums(folder)
+    others = (name for name in names if name not in digests and Path(name).name not in (EDITED, CHECKSUMS))
+    digests |= {name: digest_of(folder / name) for name in others}
     (folder / CHECKSUMS).write_text(_format(digests), encoding="utf-8")
 
 

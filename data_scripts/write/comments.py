@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +30,7 @@ from data_scripts.read.dumps import DUMP_FORMS, BlockParser, comment_schema, hol
 from data_scripts.read.files import BrokenLines, read_blocks
 from data_scripts.read.hub import HubDataset
 from data_scripts.read.hub_errors import hub_errors
+from data_scripts.read.storage import readable
 from data_scripts.write.checksums import replace_checksums
 from data_scripts.write.files import remove_temporary_files
 from data_scripts.write.locks import lock_inside, locked
@@ -111,7 +112,7 @@ def convert_datasets(
             if own is None:
                 own = BrokenLines()
                 _write_dataset(dataset, output, own, filters, fingerprint)
-                _add_checksum(output)
+                _add_checksum(output, digest_of(output))
             broken.join(own)
     return reused
 
@@ -194,7 +195,7 @@ def _finished(source: Path | str, output: Path, fingerprint: str, digest: str | 
         print(f"{output} has changed since it was written: {source} is converted again", file=sys.stderr)
         return None
     try:
-        made_from = json.loads(pq.read_metadata(output).metadata[MADE_FROM.encode()])
+        made_from = json.loads(pq.read_metadata(readable(output)).metadata[MADE_FROM.encode()])
     except (OSError, pa.ArrowInvalid, KeyError, TypeError, ValueError):
         return None
     if made_from["dump"] != fingerprint:
@@ -203,9 +204,16 @@ def _finished(source: Path | str, output: Path, fingerprint: str, digest: str | 
 
 
 def convert_dumps(
-    dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters = PAPER
+    dumps: list[Path],
+    outputs: list[Path],
+    broken: BrokenLines,
+    workers: int,
+    filters: Filters = PAPER,
+    cluster: Executor | None = None,
 ) -> int:
     """`write_comments` for many dumps, `workers` at a time; existing files of the same dumps are reused.
+
+    With a `cluster`, its machines read the dumps, each in a task of its own.
 
     The outputs are in one folder, which is locked, and which gets checksums of them: a file that has changed since it
     was written is converted again.
@@ -224,7 +232,7 @@ def convert_dumps(
         for output in outputs:
             _check_own(output)
         remove_temporary_files(folder)
-        return _convert(dumps, outputs, broken, workers, filters)
+        return _convert(dumps, outputs, broken, workers, filters, cluster)
 
 
 def _check_own(output: Path) -> None:
@@ -232,7 +240,7 @@ def _check_own(output: Path) -> None:
     if not output.exists():
         return
     try:
-        is_own = MADE_FROM.encode() in (pq.read_metadata(output).metadata or {})
+        is_own = MADE_FROM.encode() in (pq.read_metadata(readable(output)).metadata or {})
     except (OSError, pa.ArrowInvalid):
         is_own = False
     if not is_own:
@@ -242,21 +250,29 @@ def _check_own(output: Path) -> None:
         )
 
 
-def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, workers: int, filters: Filters) -> int:
+def _convert(
+    dumps: list[Path],
+    outputs: list[Path],
+    broken: BrokenLines,
+    workers: int,
+    filters: Filters,
+    cluster: Executor | None,
+) -> int:
     folder = outputs[0].parent
     digests = read_checksums(folder)
-    left_out = {
-        dump: _finished(dump, output, _fingerprint(dump, filters), digests.get(output.name))
-        for dump, output in zip(dumps, outputs, strict=True)
-    }
+    check: Callable = cluster.map if cluster else map
+    known = [digests.get(output.name) for output in outputs]
+    left_out = dict(zip(dumps, check(_finished_dump, dumps, outputs, known, [filters] * len(dumps)), strict=True))
     todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
     replace_checksums(folder, {name: digests[name] for name in digests if name not in {out.name for _, out in todo}})
     total = sum(dump.stat().st_size for dump, _ in todo)
-    if workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
+    if cluster:
+        with tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar:
+            left_out |= _collect(cluster, _convert_dump, todo, filters, lambda dump: bar.update(dump.stat().st_size))
+    elif workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
         for dump, output in todo:
-            left_out[dump] = own = BrokenLines()
-            write_comments(dump, output, own, filters)
-            _add_checksum(output)
+            left_out[dump], digest = _convert_dump(dump, output, filters)
+            _add_checksum(output, digest)
     else:
         # The largest first: if it started last, all workers but one would wait for it.
         todo.sort(key=lambda pair: -pair[0].stat().st_size)
@@ -267,9 +283,9 @@ def _convert(dumps: list[Path], outputs: list[Path], broken: BrokenLines, worker
     return len(dumps) - len(todo)
 
 
-def _add_checksum(output: Path) -> None:
+def _add_checksum(output: Path, digest: str) -> None:
     """Note the checksum of a complete file, by which a later run knows that it can use it."""
-    replace_checksums(output.parent, read_checksums(output.parent) | {output.name: digest_of(output)})
+    replace_checksums(output.parent, read_checksums(output.parent) | {output.name: digest})
 
 
 def _convert_in_workers(
@@ -282,28 +298,50 @@ def _convert_in_workers(
         ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
-        reading = {executor.submit(_convert_in_worker, dump, output, filters): (dump, output) for dump, output in todo}
-        waiting = set(reading)
         try:
-            while waiting:
-                done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
-                bar.update(read.value - bar.n)
-                for future in done:
-                    future.result()
-                    _add_checksum(reading[future][1])
-                    waiting.remove(future)
+            return _collect(
+                executor, _convert_in_worker, todo, filters, lambda _: None, lambda: bar.update(read.value - bar.n)
+            )
         except BrokenProcessPool as error:
             raise InputError(
                 f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
                 "--workers if memory ran out"
             ) from error
-        finally:
-            executor.shutdown(wait=True, cancel_futures=True)
-            for future in waiting:  # those that ended after another one had failed
-                with suppress(Exception):  # it failed too, or was not started
-                    future.result()
-                    _add_checksum(reading[future][1])
-        return {dump: future.result() for future, (dump, _) in reading.items()}
+
+
+def _collect(
+    executor: Executor,
+    convert: Callable[[Path, Path, Filters], tuple[BrokenLines, str]],
+    todo: list[tuple[Path, Path]],
+    filters: Filters,
+    done_with: Callable[[Path], object],
+    waited: Callable[[], object] = lambda: None,
+) -> dict[Path, BrokenLines | None]:
+    """Convert the dumps in `todo`, and note each file that is complete, also if another dump fails."""
+    reading = {executor.submit(convert, dump, output, filters): (dump, output) for dump, output in todo}
+    waiting, left_out = set(reading), dict[Path, BrokenLines | None]()
+
+    def finish(future: Future) -> None:
+        dump, output = reading[future]
+        left_out[dump], digest = future.result()
+        _add_checksum(output, digest)
+
+    try:
+        while waiting:
+            done, _ = wait(waiting, timeout=0.2, return_when=FIRST_COMPLETED)
+            waited()
+            for future in done:
+                finish(future)
+                done_with(reading[future][0])
+                waiting.remove(future)
+    finally:
+        for future in waiting:
+            future.cancel()
+        wait(waiting)
+        for future in waiting:  # those that ended after another one had failed
+            with suppress(Exception):  # it failed too, or was not started
+                finish(future)
+    return left_out
 
 
 _bytes_read: Any  # of all workers together
@@ -324,11 +362,22 @@ def _exit_with_parent() -> None:
     os._exit(1)
 
 
-def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> BrokenLines:
+def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> tuple[BrokenLines, str]:
     def progress(count: int) -> None:
         with _bytes_read.get_lock():
             _bytes_read.value += count
 
+    return _convert_dump(dump, output, filters, progress)
+
+
+def _convert_dump(
+    dump: Path, output: Path, filters: Filters, progress: Callable[[int], object] | None = None
+) -> tuple[BrokenLines, str]:
+    """`write_comments`; returns the lines that were left out, and the checksum of the file."""
     broken = BrokenLines()
     write_comments(dump, output, broken, filters, progress)
-    return broken
+    return broken, digest_of(output)
+
+
+def _finished_dump(dump: Path, output: Path, digest: str | None, filters: Filters) -> BrokenLines | None:
+    return _finished(dump, output, _fingerprint(dump, filters), digest)

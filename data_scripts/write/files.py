@@ -7,8 +7,10 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from data_scripts.errors import InputError
+from data_scripts.read.storage import is_object_storage, is_url, upload
 
 TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.partial")  # a temporary name, from that of the output
 DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -35,11 +37,20 @@ def is_temporary_of(path: Path, other: Path) -> bool:
 def new_file(path: Path) -> Iterator[Path]:
     """Yield a temporary path beside `path`, for a file that becomes `path` if the block succeeds.
 
+    For a URL, the temporary path is in the system's folder for temporary files.
+
     A failure leaves the old file as it was, and no temporary file.
 
     Raises:
         InputError: the file cannot be written.
     """
+    if is_url(path):
+        with TemporaryDirectory(prefix="convsim-") as folder:
+            temporary = Path(folder, path.name)
+            with report_write_errors(path, temporary):
+                yield temporary
+                upload(temporary, path)
+        return
     path = path.resolve()  # what a link names is replaced, not the link
     if path.exists() and not path.is_file():
         raise InputError(f"{path}: is not a regular file; name another one")
@@ -86,14 +97,15 @@ def make_folder(folder: Path) -> None:
         InputError: it cannot be created.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not is_object_storage(folder):
+            folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(cannot_write(folder, describe(error))) from error
 
 
 def remove_temporary_files(folder: Path) -> None:
     """Remove what killed processes left of `new_file` in a folder, which the caller has locked."""
-    for file in folder.iterdir():
+    for file in [] if is_url(folder) else folder.iterdir():
         if TEMPORARY.fullmatch(file.name) and file.is_file():
             file.unlink()
 

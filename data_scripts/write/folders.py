@@ -3,10 +3,16 @@
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import cast
+
+from upath import UPath
 
 from data_scripts.errors import InputError
+from data_scripts.read.checksums import CHECKSUMS
+from data_scripts.read.storage import is_url, move, upload
 from data_scripts.write.checksums import write_checksums
 from data_scripts.write.files import (
     cannot_write,
@@ -17,14 +23,24 @@ from data_scripts.write.files import (
     temporary_path,
 )
 from data_scripts.write.locks import lock_beside, locked
-from data_scripts.write.records import RECORD, has_record, list_files, unrecorded_files, write_record
+from data_scripts.write.records import (
+    RECORD,
+    has_record,
+    list_files,
+    recorded_files,
+    unrecorded_files,
+    write_record,
+)
 from data_scripts.write.replacement import replace_folder
 
 TEMPORARY_KIND = "temporary folder"
+UNFINISHED = "unfinished output"  # of a run that was interrupted while it wrote to a URL
 
 
 @contextmanager
-def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator[tuple[Path, Path]]:
+def new_folder(
+    output: Path, overwrite: bool, kind: str = "dataset", shared: bool = False
+) -> Iterator[tuple[Path, Path]]:
     """Yield an empty folder that becomes `output` if the block succeeds, and a folder for temporary files.
 
     Both are inside a temporary folder beside the output. What killed runs left of theirs is removed first. The output
@@ -34,6 +50,7 @@ def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator
         output: the folder.
         overwrite: replace an earlier output of the same kind, in which all files are recorded as written by a command.
         kind: what the folder holds; part of its record. A dataset also gets checksums of its files.
+        shared: whether other machines must see the two folders; if the output is a URL, they are beside it then.
 
     Raises:
         InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
@@ -41,7 +58,7 @@ def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator
     """
     output = output.resolve()
     check_replaceable(output, overwrite, kind)
-    with staged_folder(output) as (folder, scratch):
+    with staged_folder(output, shared) as (folder, scratch):
         check_replaceable(output, overwrite, kind)
         yield folder, scratch
         if kind == "dataset":
@@ -52,8 +69,16 @@ def new_folder(output: Path, overwrite: bool, kind: str = "dataset") -> Iterator
 
 
 @contextmanager
-def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
-    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours."""
+def staged_folder(output: Path, shared: bool = False) -> Iterator[tuple[Path, Path]]:
+    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours.
+
+    For a URL, both folders are in the system's folder for temporary files, and the files are uploaded at the end; with
+    `shared`, they are beside the output.
+    """
+    if is_url(output):
+        with _staged_for_storage(output, shared) as staged:
+            yield staged
+        return
     output = output.resolve()
     make_folder(output.parent)
     with locked(output, lock_beside(output)):
@@ -72,6 +97,42 @@ def staged_folder(output: Path) -> Iterator[tuple[Path, Path]]:
             _remove(partial, output)
 
 
+@contextmanager
+def _staged_for_storage(output: Path, shared: bool) -> Iterator[tuple[Path, Path]]:
+    with ExitStack() as stack:
+        if shared:
+            temporary = temporary_path(output)
+            stack.callback(_remove_from_storage, temporary)
+        else:
+            temporary = Path(stack.enter_context(TemporaryDirectory(prefix="convsim-")))
+        folder, scratch = temporary / "new", temporary / "scratch"
+        make_folder(folder)
+        make_folder(scratch)
+        with report_write_errors(output, temporary):
+            yield folder, scratch
+        _publish(folder, output)
+
+
+def _remove_from_storage(folder: Path) -> None:
+    with suppress(FileNotFoundError):
+        cast(UPath, folder).fs.rm(cast(UPath, folder).path, recursive=True)
+
+
+def _publish(folder: Path, output: Path) -> None:
+    """Copy the files of a folder to a URL, the list of them last, without which they are no complete output.
+
+    A record of what is being written comes first, so that the next run may replace what an interruption leaves.
+    """
+    names, old = list_files(folder), recorded_files(output)
+    make_folder(output)
+    write_record(output, UNFINISHED, {*names, *old})
+    for name in {*old} - {*names}:
+        (output / name).unlink(missing_ok=True)
+    for name in [*sorted(names, key=lambda name: (name == CHECKSUMS, name)), RECORD]:
+        make_folder((output / name).parent)
+        (move if is_url(folder) else upload)(folder / name, output / name)
+
+
 def _replace(new: Path, output: Path, replaced: Path) -> None:
     try:
         replace_folder(new, output, replaced)
@@ -86,6 +147,9 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
         InputError: it exists, and `overwrite` is not given, or it is not what a command wrote, or more than that.
     """
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    unfinished = is_url(output) and has_record(output, UNFINISHED)
+    if unfinished and not unrecorded_files(output):
         return
     if not output.is_dir():
         raise InputError(f"--output {output}: is a file, expected a folder; name another one")

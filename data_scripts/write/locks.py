@@ -7,6 +7,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from data_scripts.errors import InputError
+from data_scripts.read.storage import is_url
 from data_scripts.write.files import cannot_write, describe
 
 LOCK = ".convsim-lock"  # the end of every lock's name
@@ -26,6 +27,8 @@ def lock_inside(folder: Path) -> Path:
 def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
     """Hold the lock `file` of an output. The operating system releases the lock of a process that dies.
 
+    A URL is not locked.
+
     Args:
         output: named in errors.
         file: `lock_beside` or `lock_inside` the output; it is deleted at the end.
@@ -34,6 +37,9 @@ def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
     Raises:
         InputError: another process holds the lock, or the file cannot be created.
     """
+    if is_url(output):  # the user must see to it that one process writes there
+        yield
+        return
     lock = FileLock(file, timeout=seconds)
     try:
         lock.acquire()

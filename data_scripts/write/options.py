@@ -1,9 +1,9 @@
 """The output options of the commands that write pairs, declared without importing what writes them."""
 
 import argparse
-from pathlib import Path
 
 from data_scripts.errors import InputError
+from data_scripts.read.storage import is_url, storage_argument
 
 SPLIT = "thread"
 
@@ -12,7 +12,12 @@ def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True)
     """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
     group = parser.add_argument_group("output")
     group.add_argument(
-        "-o", "--output", type=Path, required=required, metavar="FOLDER", help="folder to which the pairs are written"
+        "-o",
+        "--output",
+        type=storage_argument,
+        required=required,
+        metavar="FOLDER",
+        help="folder or URL to which the pairs are written",
     )
     group.add_argument(
         "--split",
@@ -46,6 +51,8 @@ def check_output(args: argparse.Namespace) -> None:
     if args.license is not None:
         check_license("--license", args.license)
     if args.push_to_hub:
+        if is_url(args.output):
+            raise InputError("--push_to_hub: not with the URL of an --output; name a folder on a disk")
         check_repository_id(args.push_to_hub)
         if not args.license:
             raise InputError(

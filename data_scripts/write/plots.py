@@ -6,13 +6,14 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure  # without pyplot, which has global state and needs a display
 
+from data_scripts.write.files import make_folder
 from data_scripts.write.statistics import PairStatistics, quantile
 
 
 def draw_plots(folder: Path, statistics: PairStatistics) -> None:
     """Draw the plots for the card of `folder`, once `statistics` has counted all pairs."""
     plots = folder / "plots"
-    plots.mkdir()
+    make_folder(plots)
     _plot_lengths(plots / "characters.png", statistics)
     _plot_responses(plots / "replies.png", statistics)
 
@@ -20,6 +21,11 @@ def draw_plots(folder: Path, statistics: PairStatistics) -> None:
 def _figure() -> tuple[Any, Any]:
     figure = Figure(figsize=(6, 3), layout="constrained")
     return figure, figure.subplots()
+
+
+def _save(figure: Any, path: Path) -> None:
+    with path.open("wb") as file:
+        figure.savefig(file, format="png", dpi=120, metadata={"Software": None})
 
 
 def _plot_lengths(path: Path, statistics: PairStatistics) -> None:
@@ -31,7 +37,7 @@ def _plot_lengths(path: Path, statistics: PairStatistics) -> None:
         axes.stairs(100 * shares, edges, label=side)
     axes.set(xlabel="characters", ylabel="% of texts of each length")
     axes.legend(frameon=False)
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    _save(figure, path)
 
 
 def _plot_responses(path: Path, statistics: PairStatistics) -> None:
@@ -40,4 +46,4 @@ def _plot_responses(path: Path, statistics: PairStatistics) -> None:
     most = max(int(np.flatnonzero(counts)[-1]), 2)
     axes.loglog(np.arange(1, most + 1), np.where(counts, counts, np.nan)[1 : most + 1], ".")
     axes.set(xlabel="responses to an input", ylabel="inputs")
-    figure.savefig(path, dpi=120, metadata={"Software": None})
+    _save(figure, path)

@@ -25,9 +25,14 @@ def list_files(folder: Path) -> list[str]:
     return sorted(name for path in paths if (name := path.relative_to(folder).as_posix()) != RECORD)
 
 
+def recorded_files(folder: Path) -> list[str]:
+    """The files that the record of a folder names, relative to it."""
+    return list(_read(folder).get("files", []))
+
+
 def unrecorded_files(folder: Path) -> list[str]:
     """The files of a folder, relative to it, that its record does not name."""
-    recorded = set(_read(folder).get("files", []))
+    recorded = set(recorded_files(folder))
     return [name for name in list_files(folder) if name not in recorded]
 
 

@@ -3,6 +3,7 @@
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -12,6 +13,12 @@ from data_scripts.schemas import PAIR_SCHEMA
 BATCH_ROWS = 100_000  # in a row group
 SHARD_BYTES = 1 << 29  # of text, approximately; the Hub and `datasets` handle files of this size well
 OFFSET_BYTES = 4  # of a text in memory, in addition to its own bytes
+
+
+def row_bytes(table: pa.Table) -> np.ndarray:
+    """The bytes of text of each row in memory, (rows,) int64."""
+    lengths = (pc.binary_length(column).to_numpy().astype(np.int64) + OFFSET_BYTES for column in table.columns)
+    return sum(lengths, np.zeros(len(table), np.int64))
 
 
 class SplitWriter:
@@ -59,8 +66,7 @@ class SplitWriter:
                 write_page_checksum=True,
             )
         self.file.write_table(table.combine_chunks(), row_group_size=len(table))
-        text_bytes = sum(pc.sum(pc.binary_length(column)).as_py() for column in table.columns)
-        size = text_bytes + OFFSET_BYTES * table.num_columns * len(table)
+        size = int(row_bytes(table).sum())
         self.rows += len(table)
         self.bytes += size
         self.shard_bytes += size

@@ -34,6 +34,11 @@ class RunLengths:
             self.largest = max(self.largest, int(lengths.max()))
             self.counts += np.bincount(np.minimum(lengths, MAX_RUN), minlength=MAX_RUN + 1)
 
+    def join(self, other: "RunLengths") -> None:
+        """Add the complete runs of another object."""
+        self.counts += other.finish()
+        self.largest = max(self.largest, other.largest)
+
     def finish(self) -> np.ndarray:
         """How many runs have each number of rows, (1001,); the last entry counts runs of 1,000 or more rows."""
         self._count(np.array([self.open]))
@@ -66,6 +71,15 @@ class PairStatistics:
         self.responses.add(input_starts)
         for entry in pc.value_counts(table["source"].combine_chunks()).to_pylist():
             self.sources[entry["values"]] += entry["counts"]
+
+    def join(self, other: "PairStatistics") -> None:
+        """Add the counts of the pairs that follow, which begin with a new thread."""
+        self.pairs += other.pairs
+        for side, counts in other.characters.items():
+            self.characters[side] += counts
+        self.responses.join(other.responses)
+        self.threads.join(other.threads)
+        self.sources.update(other.sources)
 
     def finish(self) -> dict[str, dict[str, Any]]:
         """The report's sections `threads` and `characters`, once all pairs are counted."""

@@ -378,8 +378,6 @@ def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsy
         ("-o out --explain", "--output: not with --explain"),
         ("--memory_limit 1GiB --explain", "--memory_limit: not with --explain"),
         ("--mask --explain", "--mask: not with --explain"),
-        ("--engine bigquery --workers 7 -o out", "--workers: not with --engine bigquery"),
-        ("--engine bigquery --memory_limit 1GiB -o out", "--memory_limit: not with --engine bigquery"),
         ("--comments kept --mask", "--mask: needs --output"),
         ("--comments kept --filters none", "--filters: needs --output"),
         ("--comments kept --overwrite", "--overwrite: needs --output"),

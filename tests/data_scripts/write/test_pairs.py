@@ -332,8 +332,8 @@ def test_files_do_not_depend_on_the_number_of_rows_at_a_time(tmp_path, monkeypat
     folders = []
     for size in (1, 7, 64, 1_000):
 
-        def some(table: ibis.Table, folder: Path, label: str, rows: int, size: int = size) -> Iterator[pa.Table]:
-            for part in whole(table, folder, label, rows):
+        def some(table: ibis.Table, label: str, rows: int, size: int = size) -> Iterator[pa.Table]:
+            for part in whole(table, label, rows):
                 yield from (part.slice(start, size) for start in range(0, len(part), size))
 
         monkeypatch.setattr(output, "stream_rows", some)
