@@ -1,7 +1,6 @@
 """A small S3 server on the loopback interface: the requests that pyarrow makes to list, read, write and copy objects.
 
-Objects are held in memory. A test of this server's answers is that `python -m data_scripts` gave the same files with
-moto's server, whose dependencies cannot be installed with the versions in constraints.txt.
+Objects are held in memory. moto's server does the same, but cannot be installed with the versions of constraints.txt.
 """
 
 import hashlib

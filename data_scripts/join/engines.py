@@ -67,8 +67,7 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     for filesystem in filesystems.keys() - set(database.con.list_filesystems()):
         database.con.register_filesystem(filesystems[filesystem])
     # Without Ibis's `read_parquet`, which installs an extension of DuckDB for such URLs.
-    names = ", ".join("'{}'".format(str(file).replace("'", "''")) for file in files)
-    database.raw_sql(f'CREATE TEMP VIEW "{name}" AS SELECT * FROM read_parquet([{names}])')
+    database.con.read_parquet([str(file) for file in files]).create_view(name)
     return database.table(name)
 
 
