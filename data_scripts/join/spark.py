@@ -130,11 +130,12 @@ class SparkTasks(Executor):
     def __init__(self, session: Any) -> None:
         self.context = session.sparkContext
         self.threads = ThreadPoolExecutor(max(MIN_THREADS, 2 * self.context.defaultParallelism))
+        # Executors fetch the code from here, also later ones.
+        self.folder = tempfile.TemporaryDirectory(prefix="convsim-")
         if not _is_local(self.context.master):
-            with tempfile.TemporaryDirectory(prefix="convsim-") as folder:
-                package = Path(__file__).parents[1]
-                archive = shutil.make_archive(f"{folder}/convsim", "zip", package.parent, package.name)
-                self.context.addPyFile(archive)
+            package = Path(__file__).parents[1]
+            archive = shutil.make_archive(f"{self.folder.name}/convsim", "zip", package.parent, package.name)
+            self.context.addPyFile(archive)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run a function of a module; its arguments and its result are pickled."""
@@ -149,6 +150,7 @@ class SparkTasks(Executor):
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for the tasks that run."""
         self.threads.shutdown(wait, cancel_futures=cancel_futures)
+        self.folder.cleanup()
 
 
 def _call(task: tuple[Callable[..., Any], tuple, dict[str, Any]]) -> Any:

@@ -30,6 +30,8 @@ class OnnxForm(nn.Module):
         copied.load_state_dict(model.state_dict())
         self.multitask = copied if isinstance(copied, ConvSimForMultitask) else None
         self.encoder = cast(ConvSimEncoder, self.multitask.encoder if self.multitask else copied)
+        if self.multitask is not None:
+            self.multitask.nli_head = cast(Any, nn.Identity())  # the graph does not have it
         self.eval()
 
     def output_names(self) -> list[str]:

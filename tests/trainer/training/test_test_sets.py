@@ -42,8 +42,8 @@ def test_an_evaluation_uses_all_threads_and_leaves_the_model_as_it_was(tiny_toke
     evaluator.evaluate("both", queries=7, intervals=True, matrices={"stsb_tuned": 1})
     data = {"stsb": 1, "pairs": 3}
     assert seen == [
-        (threads + 2, False, (data, "dev"), {"queries": None, "intervals": False, "matrices": None}),
-        (threads + 2, False, (data, "both"), {"queries": 7, "intervals": True, "matrices": {"stsb_tuned": 1}}),
+        (threads + 2, False, (data, "dev", None), {"queries": None, "intervals": False, "matrices": None}),
+        (threads + 2, False, (data, "both", None), {"queries": 7, "intervals": True, "matrices": {"stsb_tuned": 1}}),
     ]
     assert torch.get_num_threads() == threads and model.training == is_training
 
