@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.errors import USER_ERRORS, InputError, one_line, user_message
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb
@@ -136,7 +136,14 @@ def evaluate(
         tasks.append(replies_task(queries, split))
         names[REPLIES] = REPLIES_SCORES
         own_scores[REPLIES] = evaluate_response_prediction(ours, queries, split)
-    evaluated = mteb.models.SentenceTransformerEncoderWrapper(SentenceTransformer(model, trust_remote_code=False))
+    try:
+        opened = SentenceTransformer(model, trust_remote_code=False)
+    except ValueError as error:  # of the code of a lexical channel, among others
+        reason = one_line(str(error), 150)
+        raise InputError(
+            f"{model}: sentence-transformers cannot open it without running its code ({reason})"
+        ) from error
+    evaluated = mteb.models.SentenceTransformerEncoderWrapper(opened)
     results = mteb.evaluate(evaluated, tasks, cache=None, co2_tracker=False).task_results
     output.mkdir(parents=True, exist_ok=True)
     meta = json.dumps(evaluated.mteb_model_meta.to_dict(), default=str, indent=2)

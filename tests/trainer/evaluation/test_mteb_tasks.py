@@ -80,6 +80,15 @@ def test_without_mteb_the_message_names_the_extra(
     assert "install the extra mteb, with pip install" in capsys.readouterr().err
 
 
+def test_the_code_of_a_folder_is_not_run(
+    tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, sets: Path, capsys: pytest.CaptureFixture
+) -> None:
+    pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
+    run = make_run(tmp_path / "run", tiny_tokenizer, "dan_lexical")
+    assert mteb_tasks.main([str(run / "model"), "--stsb", str(sets / "stsb")]) == 2
+    assert "sentence-transformers cannot open it without running its code" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -92,8 +92,8 @@ def dan_run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
     return make_run(tmp_path / "runs" / "tiny", tiny_tokenizer)
 
 
-def make_run(run: Path, tokenizer: PreTrainedTokenizerFast) -> Path:
-    model = make_model("dan", len(tokenizer))
+def make_run(run: Path, tokenizer: PreTrainedTokenizerFast, kind: str = "dan") -> Path:
+    model = make_model(kind, len(tokenizer))
     publish.build_folder(model, tokenizer, run / "model", results=RESULTS, settings=SETTINGS)
     (run / "results.json").write_text(json.dumps(RESULTS))
     (run / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
