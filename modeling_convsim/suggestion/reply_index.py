@@ -25,7 +25,7 @@ from modeling_convsim.suggestion.deduplication import (
 from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.finite_vectors import DAMAGED, TOO_LARGE, require_finite, require_finite_queries
 from modeling_convsim.suggestion.options import DIVERSITY, DUPLICATE_COSINE, IndexSide
-from modeling_convsim.suggestion.search import Int8Vectors, exact_search, needs_int8, quantize
+from modeling_convsim.suggestion.search import Int8Vectors, Quantized, exact_search, needs_int8, quantize
 from modeling_convsim.suggestion.storage import (
     COMPANIONS,
     IndexSettings,
@@ -68,7 +68,7 @@ class ReplyIndex:
         side: IndexSide = "response",
         duplicate_cosine: float = DUPLICATE_COSINE,
         calibration: Calibration | None = None,
-        quantized: np.ndarray | None = None,
+        quantized: Quantized | None = None,
     ) -> None:
         """Takes the parts that `build` and `load` create.
 
@@ -79,18 +79,19 @@ class ReplyIndex:
             side: As in `build`.
             duplicate_cosine: As in `build`.
             calibration: The result of `calibrate`, if any.
-            quantized: The vectors in int8, if there are many and they have been quantized already.
+            quantized: The output of `quantize`, if there are many vectors and they have been quantized already.
 
         Raises:
             ValueError: A vector is not finite. (If there are many vectors, on disk, `search` raises this.)
         """
         self.encoder, self.replies, self.side = encoder, replies, side
         self.duplicate_cosine, self.calibration = duplicate_cosine, calibration
-        self.vectors, self._int8 = vectors, None
+        self.vectors, self._quantized, self._int8 = vectors, quantized, None
         if quantized is None:
             require_finite(vectors, replies.texts, DAMAGED)
         if needs_int8(len(vectors)):
-            self._int8 = Int8Vectors(quantize(vectors) if quantized is None else quantized)
+            self._quantized = quantized or quantize(vectors)
+            self._int8 = Int8Vectors(self._quantized)
         else:
             self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
 
@@ -249,8 +250,8 @@ class ReplyIndex:
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
 
-        With 100,000 replies or more the search is in int8, which may miss a reply whose score equals the lowest one
-        returned.
+        With 100,000 replies or more, the 4 k + 152 best are found by their principal components in int8, which may miss
+        a few of the best replies (`suggest_recall` in tests/benchmarks).
 
         Returns:
             Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
@@ -364,7 +365,7 @@ class ReplyIndex:
         Raises:
             ValueError: The folder holds something else, or pyarrow is not installed.
         """
-        write_index(Path(folder), self._settings(), self.replies, self.vectors)
+        write_index(Path(folder), self._settings(), self.replies, self.vectors, self._quantized)
 
     def save_settings(self, folder: str | os.PathLike) -> None:
         """Writes only index.json, which is all that `calibrate` changes."""

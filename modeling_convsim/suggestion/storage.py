@@ -1,8 +1,8 @@
 """The folder of a saved index.
 
 It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
-answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, int8.npy (the same
-vectors, quantized). SHA256SUMS has their checksums.
+answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, int8.npy and
+projection.npy (the output of `quantize`). SHA256SUMS has their checksums.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
 from modeling_convsim.suggestion.options import IndexSide
-from modeling_convsim.suggestion.search import needs_int8, quantize
+from modeling_convsim.suggestion.search import Quantized, needs_int8
 
 COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
 
@@ -46,7 +46,7 @@ class SavedIndex(NamedTuple):
     settings: IndexSettings
     replies: Replies
     vectors: np.ndarray  # (replies, dimensions), float16
-    quantized: np.ndarray | None  # (replies, dimensions), int8
+    quantized: Quantized | None
 
 
 def hash_weights(model: ConvSimPreTrainedModel) -> str:
@@ -63,7 +63,9 @@ def hash_weights(model: ConvSimPreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray) -> None:
+def write_index(
+    folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: Quantized | None
+) -> None:
     """Writes an index's folder, replacing an existing index.
 
     Raises:
@@ -77,8 +79,9 @@ def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors
             columns[COMPANIONS[settings.side]] = replies.companions
         parquet.write_table(pyarrow.table(columns), new / "replies.parquet", write_page_checksum=True)
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
-        if needs_int8(len(vectors)):
-            write_array(new / "int8.npy", quantize(vectors))
+        if quantized is not None:
+            write_array(new / "int8.npy", quantized.components)
+            write_array(new / "projection.npy", quantized.projection)
         _write_settings(new, settings)
         write_checksums(new, [file.name for file in new.iterdir()])
 
@@ -125,7 +128,9 @@ def read_index(folder: Path) -> SavedIndex:
         companions = columns.get(COMPANIONS[settings.side])
         replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        quantized = np.load(folder / "int8.npy", mmap_mode="r") if needs_int8(len(vectors)) else None
+        quantized = None
+        if needs_int8(len(vectors)):
+            quantized = Quantized(np.load(folder / "int8.npy", mmap_mode="r"), np.load(folder / "projection.npy"))
         _check_sizes(settings, replies, vectors, quantized)
     # The type of the exception depends on the library that reads a broken file.
     except Exception as error:
@@ -142,10 +147,12 @@ def _read_settings(folder: Path) -> IndexSettings:
     return IndexSettings(**{field.name: values[field.name] for field in fields(IndexSettings)})
 
 
-def _check_sizes(settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: np.ndarray | None) -> None:
+def _check_sizes(settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: Quantized | None) -> None:
     if not len(replies.texts) == len(vectors) == settings.replies:
         raise ValueError(f"{len(replies.texts)} replies and {len(vectors)} vectors, expected {settings.replies}")
-    if quantized is not None and quantized.shape != vectors.shape:
-        raise ValueError(f"int8.npy has shape {quantized.shape}, expected {vectors.shape}")
+    if quantized is not None:
+        components, projection = (array.shape for array in quantized)
+        if projection[0] != vectors.shape[1] or components != (len(vectors), projection[1]):
+            raise ValueError(f"int8.npy has shape {components} and projection.npy {projection}, which do not fit")
     if settings.truncate_dim is not None and settings.truncate_dim != vectors.shape[1]:
         raise ValueError(f"vectors have {vectors.shape[1]} dimensions, expected {settings.truncate_dim}")

@@ -14,7 +14,7 @@ from sentence_transformers.util import dot_score, semantic_search
 from usearch.index import Index
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion.search import Int8Vectors, exact_search, quantize
+from modeling_convsim.suggestion.search import Int8Vectors, Quantized, exact_search, quantize
 from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer import run
@@ -39,7 +39,8 @@ def prepare(material: Material) -> dict[str, float]:
     np.save(folder / "vectors.npy", encoder.encode(texts[: material.replies], side="response").astype(np.float16))
     vectors, queries = np.load(folder / "vectors.npy"), np.load(folder / "queries.npy")
     np.save(folder / "scores.npy", _in_blocks(lambda block: exact_search(vectors, block, K)[0], queries))
-    np.save(folder / "int8.npy", quantize(vectors))
+    for name, array in quantize(vectors)._asdict().items():
+        np.save(folder / f"{name}.npy", array)
     _build_graph(vectors).save(str(folder / GRAPH_FILE))
     return {}
 
@@ -60,7 +61,8 @@ def ours(material: Material) -> dict[str, float]:
     """Measure our search, with files opened as `ReplyIndex.load` opens them."""
     folder = _folder(material)
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-    index = Int8Vectors(np.load(folder / "int8.npy", mmap_mode="r"))
+    quantized = Quantized(np.load(folder / "components.npy", mmap_mode="r"), np.load(folder / "projection.npy"))
+    index = Int8Vectors(quantized)
     return _time_queries(material, lambda queries: index.search(vectors, queries, K)[1])
 
 
@@ -72,7 +74,7 @@ def graph(material: Material) -> dict[str, float]:
     def search(queries: np.ndarray) -> np.ndarray:
         # usearch handles a single query differently, so it is repeated.
         batch = np.repeat(queries, 2, axis=0) if len(queries) == 1 else queries
-        return opened.search(quantize(batch), K).keys[: len(queries)].astype(np.int64)
+        return opened.search(_to_int8(batch), K).keys[: len(queries)].astype(np.int64)
 
     return _time_queries(material, search)
 
@@ -111,11 +113,17 @@ def _folder(material: Material) -> Path:
 
 
 def _build_graph(vectors: np.ndarray) -> Index:
-    graph, quantized = Index(ndim=vectors.shape[1], **GRAPH), quantize(vectors)
+    graph, quantized = Index(ndim=vectors.shape[1], **GRAPH), _to_int8(vectors)
     for start in range(0, len(quantized), 4096):
         part = quantized[start : start + 4096]
         graph.add(np.arange(start, start + len(part)), part)
     return graph
+
+
+def _to_int8(vectors: np.ndarray) -> np.ndarray:
+    """Quantize all dimensions with one scale, as usearch expects them."""
+    largest = float(np.abs(vectors).max())
+    return np.rint(vectors * np.float32(127 / largest)).astype(np.int8)
 
 
 def _texts(material: Material, count: int) -> list[str]:

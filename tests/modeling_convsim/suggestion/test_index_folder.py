@@ -20,7 +20,7 @@ CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, 
 
 
 def write(folder: Path, text: str) -> None:
-    write_index(folder, SETTINGS, Replies([text], np.array([1]), None), np.zeros((1, 2)))
+    write_index(folder, SETTINGS, Replies([text], np.array([1]), None), np.zeros((1, 2)), None)
 
 
 def text_of(folder: Path) -> str:

@@ -95,12 +95,21 @@ def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():
     assert Int8Vectors(quantize(zeros)).search(zeros, np.ones((1, 4), np.float32), 3)[0].tolist() == [[0, 0, 0]]
 
 
-def test_the_int8_search_compares_the_exact_scores_of_the_2_k_plus_16_best(monkeypatch):
+def test_the_int8_search_compares_the_exact_scores_of_the_4_k_plus_152_best(monkeypatch):
     numbers, merge = [], search._merge
     monkeypatch.setattr(search, "_merge", lambda parts, k: numbers.append((parts[0][0].shape[1], k)) or merge(parts, k))
-    vectors = np.random.default_rng(0).standard_normal((100, 4)).astype(np.float16)
-    Int8Vectors(quantize(vectors)).search(vectors, np.ones((1, 4), np.float32), 3)
-    assert numbers == [(22, 22), (22, 3)]
+    vectors = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float16)
+    Int8Vectors(quantize(vectors)).search(vectors, np.ones((40, 4), np.float32), 3)
+    assert numbers == [(164, 164), (164, 3), (164, 3)]  # the queries are compared 32 at a time
+
+
+def test_a_large_index_is_not_quantized_again_when_it_is_saved(encoder, monkeypatch, tmp_path):
+    monkeypatch.setattr(search, "INT8_FROM", 20)
+    index = ReplyIndex.build(encoder, make_texts(60))
+    monkeypatch.delattr("modeling_convsim.suggestion.reply_index.quantize")
+    index.save(tmp_path / "index")
+    loaded = ReplyIndex.load(tmp_path / "index", encoder)
+    assert loaded.suggest("hello") == index.suggest("hello")
 
 
 def test_single_strings_are_refused_with_the_right_call(encoder):

@@ -117,13 +117,51 @@ def test_int8_search_returns_the_best_vectors_and_their_exact_scores(norms, chun
     np.testing.assert_array_equal(few[1], exact_search(vectors[:5], queries[:1], 5)[1])
 
 
-def test_quantization_keeps_values_within_half_a_step():
-    vectors = np.random.default_rng(0).standard_normal((50, 6)).astype(np.float16)
+def test_quantization_keeps_principal_components_within_half_a_step():
+    scales = np.repeat([9, 0.5], 64)
+    vectors = (np.random.default_rng(0).standard_normal((500, 128)) * scales + 3).astype(np.float16)
+    components, projection = quantize(vectors)
+    assert components.dtype == np.int8
+    assert projection.shape == (128, 64)  # which have over 99 % of the variance
+    np.testing.assert_allclose(projection.T @ projection, np.eye(64), atol=1e-5)
+    centered = vectors.astype(np.float64) - vectors.astype(np.float64).mean(axis=0)
+    _, _, right = np.linalg.svd(centered, full_matrices=False)
+    np.testing.assert_allclose(np.abs(projection.T @ right[:64].T), np.eye(64), atol=1e-3)
+    expected = centered @ projection
+    step = np.abs(expected).max() / 127
+    assert np.abs(components * step - expected).max() <= step * 0.501
+    assert not quantize(np.zeros((2, 3), np.float16)).components.any()
+
+
+def test_quantization_takes_the_fewest_components_that_explain_the_variance():
+    vectors = np.zeros((2000, 1000), np.float16)
+    vectors[np.arange(2000), np.arange(2000) % 1000] = 30  # about the same variance in all directions
+    assert quantize(vectors).projection.shape == (1000, 896)  # 84 % of 1000, as a multiple of 64
+    assert quantize(vectors[:, :30]).projection.shape == (30, 30)
+
+
+def test_int8_search_scores_exactly_what_search_without_the_small_components_misses():
+    """Queries that differ from the vectors in what is left out find candidates by the rest."""
+    generator = np.random.default_rng(0)
+    vectors = (generator.standard_normal((4000, 128)) * np.repeat([1, 0.2], 64)).astype(np.float16)
+    queries = generator.standard_normal((50, 128)).astype(np.float32)
     quantized = quantize(vectors)
-    step = np.abs(vectors).max().astype(np.float64) / 127
-    assert quantized.dtype == np.int8
-    assert np.abs(quantized * step - vectors).max() <= step * 0.501
-    assert not quantize(np.zeros((2, 3), np.float16)).any()
+    assert quantized.projection.shape == (128, 64)
+    scores, rows = Int8Vectors(quantized).search(vectors, queries, 10)
+    best = np.sort(queries @ vectors.astype(np.float32).T)[:, -10:]
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.astype(np.float32).T, rows, 1), rtol=1e-4)
+    assert (scores[:, ::-1] >= best - 1e-3).mean() > 0.99
+
+
+@pytest.mark.parametrize("order", ["ascending", "descending"])
+def test_int8_search_finds_the_best_vectors_in_any_order_of_many_chunks(order, monkeypatch):
+    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", 64)
+    values = np.linspace(-1, 1, 2000)[:, None]
+    vectors = np.hstack([values, 1 - np.abs(values)]).astype(np.float32)[:: 1 if order == "ascending" else -1].copy()
+    queries = np.array([[1, 0], [-1, 0], [0.5, 1]], np.float32)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 40)
+    np.testing.assert_allclose(scores, exact_search(vectors, queries, 40)[0], rtol=1e-6)
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), rtol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -427,7 +465,8 @@ def test_int8_index_gives_the_suggestions_of_a_float32_index(many, encoder, monk
 
 
 @pytest.mark.parametrize(
-    "broken", ["replies.parquet", "vectors.npy", "int8.npy", "index.json!", "replies.parquet!", "vectors.npy!"]
+    "broken",
+    ["replies.parquet", "vectors.npy", "int8.npy", "projection.npy", "index.json!", "replies.parquet!", "vectors.npy!"],
 )
 def test_broken_index_is_refused(broken, many, encoder, tmp_path, monkeypatch):
     monkeypatch.setattr(search, "INT8_FROM", 100)
