@@ -348,7 +348,8 @@ class Encoder:
             "input_ids": torch.from_numpy(input_ids).to(device),
             "cu_seqlens": torch.from_numpy(cu_seqlens).to(device),
         }
-        vectors = self.model(**packed).pooler_output
+        encoder = self.model.encoder if self._is_multitask else self.model
+        vectors = encoder(**packed).pooler_output
         if side == "response":
             vectors = self.model.response_vectors(vectors, **packed)
         elif side == "query":

@@ -1,6 +1,9 @@
 """Encoding speed: our `Encoder` against model2vec and sentence-transformers, on the same texts."""
 
+import subprocess
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,10 +15,12 @@ from sentence_transformers import SentenceTransformer
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask, ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Dtype, Encoder
-from tests.benchmarks.material import Material
+from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import time_steps
 
 WARM_UP = 200  # texts
+SHORT = 60  # characters of a short text
+BASE = ROOT / "model_cards/base"
 
 
 def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
@@ -122,6 +127,55 @@ def cbow_in_numpy(material: Material) -> dict[str, float]:
         return cosines
 
     return _time_pairs(compare, material)
+
+
+def one(material: Material) -> dict[str, float]:
+    """Measure one short text per call, with the base model."""
+    encoder = Encoder.from_pretrained(BASE, device="cpu")
+    return _time_one(encoder.encode, material)
+
+
+def one_peer(material: Material) -> dict[str, float]:
+    """Measure the same folder in sentence-transformers."""
+    return _time_one(SentenceTransformer(str(BASE), device="cpu").encode, material)
+
+
+def start(_: Material) -> dict[str, float]:
+    """Measure a new interpreter that imports what it needs, loads the base model and encodes a text."""
+    code = "import sys; from modeling_convsim import Encoder; Encoder.from_pretrained(sys.argv[1]).encode(['hello'])"
+    return _time_command("-c", code, str(BASE))
+
+
+def start_minilm(_: Material) -> dict[str, float]:
+    """Measure the same with all-MiniLM-L6-v2 in sentence-transformers."""
+    code = (
+        "import sys; from sentence_transformers import SentenceTransformer; "
+        "SentenceTransformer(sys.argv[1], device='cpu').encode(['hello'])"
+    )
+    return _time_command("-c", code, str(get_model_path()))
+
+
+def start_help(_: Material) -> dict[str, float]:
+    """Measure a new interpreter that prints the options of a command."""
+    return _time_command("-m", "modeling_convsim.encoding", "--help")
+
+
+def bound(_: Material, unit: str, value: float) -> dict[str, float]:
+    """The required bound, as a contender."""
+    return {unit: value}
+
+
+def _time_command(*arguments: str) -> dict[str, float]:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, capture_output=True)
+    return {"seconds": time.perf_counter() - started}
+
+
+def _time_one(encode: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
+    """Return milliseconds per call with one text, after as many untimed calls as `WARM_UP`."""
+    texts = [text for text in material.comments(material.slow_texts) if len(text) <= SHORT]
+    calls, elapsed = time_steps(lambda step: encode([texts[step % len(texts)]]), WARM_UP, material.encode_seconds)
+    return {"ms": 1e3 * elapsed / calls}
 
 
 def _cbow(material: Material) -> Encoder:

@@ -62,6 +62,10 @@ def _extract(source: str, **options: Any) -> Contender:
     return Contender(name, "extracting.ours", {"source": source, **options})
 
 
+def _bound(unit: str, value: float) -> Contender:
+    return Contender(f"the required bound: {value:g} {unit}", "encoding.bound", {"unit": unit, "value": value})
+
+
 SPARSE = ("SparseAdam", "Adagrad")
 DAN_ENCODE = Contender("ours", "encoding.dan")
 DAN_ENCODE_FLOAT32 = Contender("ours in float32", "encoding.dan", {"dtype": "float32"})
@@ -171,6 +175,20 @@ BENCHMARKS = {
         Contender("ours", "encoding.transformer_bf16"),
         Contender("sentence-transformers encode, same saved folder", "encoding.transformer_peer"),
         group="transformer", needs="bf16",
+    ),
+    "encode_one": Benchmark(
+        "one text of at most 60 characters per call, the base model in memory", "ms", 1,
+        Contender("ours", "encoding.one"), _bound("ms", 0.25),
+        (Contender("sentence-transformers encode, same folder", "encoding.one_peer"),), "lower",
+    ),
+    "start": Benchmark(
+        "a new interpreter: import, load the base model, encode a text", "seconds", 1,
+        Contender("ours", "encoding.start"), _bound("seconds", 2),
+        (Contender("all-MiniLM-L6-v2 in sentence-transformers", "encoding.start_minilm"),), "lower",
+    ),
+    "start_help": Benchmark(
+        "a new interpreter: python -m modeling_convsim.encoding --help", "seconds", 1,
+        Contender("ours", "encoding.start_help"), _bound("seconds", 1), better="lower",
     ),
     "train_transformer": Benchmark(
         "paper size, batch 128, AdamW, ours in bf16 where the processor has it, tokens exclude padding",
