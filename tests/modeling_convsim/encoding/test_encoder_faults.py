@@ -168,9 +168,9 @@ def test_kernels_of_the_encoder_do_not_change_training(tiny_tokenizer, monkeypat
     model = build("dan_best")
     Encoder(model, tiny_tokenizer)
     with torch.no_grad():
-        model.response_head(torch.ones(1, 8))
+        model.response_head(torch.ones(20, 8))
     with torch.inference_mode(), torch.autocast("cpu"):
-        model.response_head(torch.ones(1, 8))
+        model.response_head(torch.ones(20, 8))
     assert not calls
 
 

@@ -150,7 +150,7 @@ def test_onednn_computes_equal_outputs_and_torch_the_gradients(kind, monkeypatch
     plain, faster = build(kind), build(kind)
     hardware.use_onednn(faster)
     assert sum(isinstance(module, hardware.OneDnnLinear) for module in faster.modules()) > 5
-    batch = pack([[5, 6, 7], [], [8, 9]])
+    batch = pack([[5, 6, 7], [], [8, 9]] * 6)
     with torch.inference_mode():
         for ours, expected in zip(
             faster(**batch, response_input_ids=batch["input_ids"], response_cu_seqlens=batch["cu_seqlens"]).values(),
@@ -162,6 +162,15 @@ def test_onednn_computes_equal_outputs_and_torch_the_gradients(kind, monkeypatch
         model(**batch).pooler_output.sum().backward()
     for ours, expected in zip(faster.encoder.parameters(), plain.encoder.parameters(), strict=True):
         torch.testing.assert_close(ours.grad, expected.grad)
+
+
+@pytest.mark.parametrize(("rows", "calls"), [((16,), 0), ((17,), 1), ((2, 8), 0), ((2, 9), 1)])
+def test_few_rows_are_multiplied_by_torch(rows, calls, monkeypatch):
+    made = []
+    monkeypatch.setattr(torch.ops.mkldnn, "_linear_pointwise", lambda *args: made.append(args), raising=False)
+    with torch.inference_mode():
+        hardware.OneDnnLinear(4, 3)(torch.ones(*rows, 4))
+    assert len(made) == calls
 
 
 def test_linear_layers_are_computed_by_torch_on_other_processors(monkeypatch):
