@@ -133,6 +133,14 @@ def _adapt(pairs: int) -> dict[str, Benchmark]:
     }
 
 
+def _steps(layers: int) -> Benchmark:
+    return Benchmark(
+        f"Transformer of {layers} layers of 256 dimensions, batch 512, dropout, AdamW: whole steps", "pairs/s", 0.8,
+        Contender("ours", "training.small_transformer", {"layers": layers}),
+        Contender("the matrix products of its layers alone", "training.layer_products", {"layers": layers}),
+    )  # fmt: skip
+
+
 def _beside_dan(batch_size: int) -> tuple[Contender, ...]:
     float32 = Contender("ours in float32", "training.dan", {"batch_size": batch_size, "mixed_precision": "no"})
     return (float32, *(_static(batch_size, name) for name in SPARSE))
@@ -201,6 +209,8 @@ BENCHMARKS = {
             Contender("the peer in bfloat16", "training.transformer_peer", {"batch_size": 128, "bf16": True}),
         ),
     ),
+    "train_transformer_steps_2": _steps(2),
+    "train_transformer_steps_4": _steps(4),
     "kernel_bag_gradient": Benchmark(
         "gradient of token weights, 1,024 texts of 20 tokens, width 300", "ms", 1,
         Contender("torch.ops.aten._embedding_bag_per_sample_weights_backward", "kernels.bag_gradient",

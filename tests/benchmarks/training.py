@@ -13,7 +13,9 @@ from sentence_transformers.util import dot_score
 from torch import nn
 from transformers import TrainerCallback
 
+from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from modeling_convsim.modeling_heads import ConvSimForMultitask
+from modeling_convsim.modeling_transformer import ConvSimTransformerConfig, ConvSimTransformerModel
 from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import peak_megabytes, time_steps
 from trainer.command_line import build_arguments
@@ -28,6 +30,8 @@ from trainer.training.train import plan_batches
 from trainer.training.trainable_model import TrainableModel
 
 WARM_UP = 5
+SMALL_BATCH = 512
+SMALL_TRANSFORMER = {"hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024, "embedding_size": 256}
 MAX_STEPS = 100_000  # never reached: measurements end after some seconds
 
 
@@ -75,6 +79,37 @@ def transformer_peer(material: Material, batch_size: int, bf16: bool = False) ->
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
     settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
     return _per_token(material, _train_peer(material, model, loss, batch_size, None, settings, 1, 2 * material.seconds))
+
+
+def small_transformer(material: Material, layers: int) -> dict[str, float]:
+    """Measure whole steps of a Transformer of 256 dimensions, with AdamW and dropout."""
+    batch_size = min(SMALL_BATCH, material.largest_batch)
+    loop, _ = _start(
+        material, "transformer", SMALL_TRANSFORMER | {"num_hidden_layers": layers}, batch_size,
+        material.transformer_words, material.pairs,
+    )  # fmt: skip
+    return _values(batch_size, *time_steps(loop.step, 1, material.seconds))
+
+
+def layer_products(material: Material, layers: int) -> dict[str, float]:
+    """Measure only the matrix products of that Transformer's layers, forward and backward, on as many tokens."""
+    batch_size = min(SMALL_BATCH, material.largest_batch)
+    columns = material.token_columns(material.transformer_words).values()
+    tokens = round(batch_size * sum(len(column.ids) / len(column) for column in columns))
+    config = ConvSimTransformerConfig(vocab_size=8, **SMALL_TRANSFORMER, num_hidden_layers=layers)
+    dtype = torch.bfloat16 if has_fast_bfloat16(torch.device("cpu"))[0] else torch.float32
+    linear = [module for module in ConvSimTransformerModel(config).modules() if isinstance(module, nn.Linear)]
+    operands = [
+        (torch.randn(tokens, module.in_features), module.weight.detach(), torch.randn(tokens, module.out_features))
+        for module in linear
+    ]
+    operands = [tuple(operand.to(dtype) for operand in three) for three in operands]
+
+    def step(_: int) -> None:
+        for inputs, weights, gradients in operands:
+            inputs @ weights.T, gradients @ weights, gradients.T @ inputs
+
+    return _values(batch_size, *time_steps(step, 1, material.seconds))
 
 
 def gpu_transformer(material: Material) -> dict[str, float]:
