@@ -42,6 +42,7 @@ from data_scripts.commands import find_commands
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.hub_datasets import check_parquet, existing_folder, load_columns
+from data_scripts.read.hub_names import local_path
 from data_scripts.schemas import CAPTION_SCHEMA
 from data_scripts.sources.captions import one_caption_a_row
 from data_scripts.write.folders import new_folder
@@ -151,7 +152,7 @@ def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
+        "folder", type=local_path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
     )
     parser.add_argument(
         "--against",
@@ -168,7 +169,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=local_path,
         metavar="OUTPUT",
         help="folder to which the remaining rows are written (default: only print the leaks)",
     )
@@ -188,12 +189,15 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     verify_dataset(args.folder)
     check_parquet(args.folder.glob("*.parquet") if args.near_duplicates else files)
-    leaks = _Leaks(args, files)
-    leaks.find()
-    if args.output is None:
-        leaks.remove(None)
-    else:
-        _write_remaining(leaks, args)
+    try:
+        leaks = _Leaks(args, files)
+        leaks.find()
+        if args.output is None:
+            leaks.remove(None)
+        else:
+            _write_remaining(leaks, args)
+    except pa.ArrowException as error:
+        raise InputError(f"{args.folder}: a Parquet file cannot be read ({error}); write it again") from error
     print(_format_leaks(leaks.report()))
     if args.output:
         print(f"saved in {args.output}")
@@ -220,8 +224,8 @@ class _Leaks:
 
     def __init__(self, args: argparse.Namespace, files: list[Path]) -> None:
         self.files = files
-        self.has_captions = set(CAPTION_SCHEMA.names) <= set(pq.read_schema(files[0]).names)
         self.evaluation: dict[str, list[str]] = load_evaluation_texts(args.against)
+        self.has_captions = set(CAPTION_SCHEMA.names) <= set(pq.read_schema(files[0]).names)
         held_out = _held_out_texts(args.folder) if args.near_duplicates else {}
         if repeated := self.evaluation.keys() & held_out.keys():
             raise InputError(f"--against: the name {min(repeated)} is that of a split of FOLDER; choose another name")
@@ -336,12 +340,9 @@ def _progress_bar(files: list[Path], description: str) -> tqdm:
 
 
 def _read_batches(path: Path, bar: tqdm) -> Iterator[pa.Table]:
-    try:
-        for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(batch_size=ROW_GROUP):
-            yield pa.Table.from_batches([batch])
-            bar.update(len(batch))
-    except pa.ArrowException as error:
-        raise InputError(f"{path}: cannot be read ({error}); write it again") from error
+    for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(batch_size=ROW_GROUP):
+        yield pa.Table.from_batches([batch])
+        bar.update(len(batch))
 
 
 def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:

@@ -70,7 +70,7 @@ def test_a_text_of_at_most_20_characters_has_no_near_duplicates(length, expected
 
 
 def test_rows_of_lists_are_numbered_by_their_row():
-    captions = [["A dog."], None, ["A cat.", "the parcel arrived on tuesday mornings"], [None]]
+    captions = [["A dog.", "A hound."], None, ["A cat.", "the parcel arrived on tuesday mornings"], [None]]
     table = pa.table({"captions": pa.array(captions, pa.list_(pa.string()))})
     near = NearDuplicates({"the parcel arrived on tuesday morning": {"dev"}})
     assert [(row, text) for row, text, _ in near.find_rows(table, ["captions"])] == [(2, captions[2][1])]

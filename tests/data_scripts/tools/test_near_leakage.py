@@ -104,6 +104,14 @@ def test_a_name_of_its_own_splits_is_refused(pairs, against, capsys):
     assert "the name own test is that of a split of FOLDER" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("name", ["train", "test"])
+def test_a_damaged_file_is_one_line(tmp_path, pairs, capsys, name):
+    (tmp_path / "pairs" / f"{name}-00000-of-00001.parquet").write_bytes(b"PAR1 and nothing else")
+    assert main(["leakage", pairs, "--near_duplicates"]) == 2
+    error = capsys.readouterr().err
+    assert f"{pairs}: a Parquet file cannot be read" in error and error.splitlines()[-1].startswith("error: ")
+
+
 def test_large_splits_are_sampled(pairs, capsys, monkeypatch):
     monkeypatch.setattr(leakage, "HELD_OUT", 1)
     assert main(["leakage", pairs, "--near_duplicates"]) == 0
