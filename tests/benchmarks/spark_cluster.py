@@ -27,7 +27,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pyspark
 
 from tests.benchmarks import synthetic_dumps
 from tests.benchmarks.material import ROOT
@@ -60,6 +59,8 @@ def cluster(folder: Path) -> Iterator[tuple[str, list[subprocess.Popen]]]:
 
 
 def _start(stack: ExitStack, log: Path, *words: str) -> subprocess.Popen:
+    import pyspark  # only here, so that the tests do not need it
+
     home = Path(pyspark.__file__).parent
     environment = {**os.environ, "SPARK_HOME": str(home), "SPARK_LOCAL_IP": HOST, "PYSPARK_PYTHON": sys.executable}
     command = [str(home / "bin" / "spark-class"), *words]
