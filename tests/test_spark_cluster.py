@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks import spark_cluster
-from tests.benchmarks.spark_cluster import Run, print_table, read_events, union_length
+from tests.benchmarks.spark_cluster import Run, finished_jobs, print_table, read_events, union_length
 
 
 @pytest.mark.parametrize(
@@ -30,8 +30,11 @@ def test_the_time_of_jobs_and_queries_and_the_bytes_of_shuffles_come_from_the_ev
         {"Event": "SparkListenerJobStart", "Job ID": 1, "Submission Time": 9_000},
         {"Event": "SparkListenerJobEnd", "Job ID": 1, "Completion Time": 9_250},
     ]
+    (tmp_path / "spark-defaults.conf").write_text('# "Event":"SparkListenerJobEnd"')
+    assert finished_jobs(tmp_path) == 0
     log = tmp_path / "app"
-    log.write_text("".join(json.dumps(event) + "\n" for event in events))
+    log.write_text("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
+    assert finished_jobs(tmp_path) == 2
     assert read_events(log) == (3.75, 123)
 
 

@@ -3,11 +3,12 @@
     python -m tests.benchmarks.spark_cluster [DUMP...] [--comments 200000 2000000]
 
 starts a master and two workers on the loopback interface, each with a scratch folder of its own, and runs `data_scripts
-reddit` with DuckDB and on the cluster, and once more on the cluster while one worker and its executors are killed (with
-the smallest number of comments). Without dumps, it makes them. A table shows the time, the share of it in which Spark
-ran no query and no job, the memory of the driver, and the bytes that shuffles wrote, both from Spark's event log. With
-several numbers of comments, the ratio of the driver's memory between the largest and the smallest follows. The exit
-code is 1 if a shard differs from DuckDB's, or if this ratio is above 1.1.
+reddit` with DuckDB and on the cluster. With the smallest number of comments, it runs once more on the cluster, where
+one worker and its executors are killed after half of the jobs. Without dumps, it makes them. A table shows the time,
+the share of it in which Spark ran no query and no job, the memory of the driver, and the bytes that shuffles wrote; the
+second and the last are from Spark's event log. With several numbers of comments, the ratio of the driver's memory
+between the largest and the smallest follows. The exit code is 1 if a shard differs from DuckDB's, or if this ratio is
+above 1.1.
 
 The folders are in TMPDIR; what a run wrote is removed after it.
 """
@@ -107,14 +108,14 @@ class Run:
     shards: dict[str, str] | None = None
 
 
-def run(words: list[str], settings: Path | None = None, kill: subprocess.Popen | None = None, after: float = 0) -> Run:
+def run(words: list[str], settings: Path | None = None, kill: subprocess.Popen | None = None, jobs: int = 0) -> Run:
     """Run `data_scripts reddit`, and measure its time and memory.
 
     Args:
         words: the command line.
-        settings: the folder of spark-defaults.conf.
+        settings: the folder of spark-defaults.conf, to which Spark writes its events.
         kill: a process to kill with all that it started.
-        after: seconds after which it is killed.
+        jobs: the number of jobs after which it is killed.
     """
     started = time.monotonic()
     result = Run(0, 0, 0)
@@ -125,8 +126,8 @@ def run(words: list[str], settings: Path | None = None, kill: subprocess.Popen |
     process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
     while process.poll() is None:
         time.sleep(0.5)
-        if kill and time.monotonic() - started > after:
-            print(f"killing a worker after {time.monotonic() - started:.0f} s")
+        if kill and settings and finished_jobs(settings) >= jobs:
+            print(f"killing a worker after {jobs} jobs, {time.monotonic() - started:.0f} s", flush=True)
             kill_tree(kill)
             kill = None
         python, java = _memory(process)
@@ -151,6 +152,12 @@ def _memory(process: subprocess.Popen) -> tuple[float, float]:
     except psutil.NoSuchProcess:
         return 0, 0
     return python, java
+
+
+def finished_jobs(settings: Path) -> int:
+    """The number of jobs that have ended, from the event log beside a spark-defaults.conf; 0 before there is one."""
+    logs = (path for path in settings.iterdir() if path.name != DEFAULTS)
+    return sum(log.read_text(encoding="utf-8").count('"Event":"SparkListenerJobEnd"') for log in logs)
 
 
 def read_events(log: Path) -> tuple[float, int]:
@@ -193,6 +200,7 @@ def shards(folder: Path) -> dict[str, str]:
 def compare(dumps: list[Path], folder: Path, names: Sequence[str]) -> dict[str, Run]:
     """Run `data_scripts reddit` on dumps as `names` say, with DuckDB first; what a run writes is removed after it."""
     runs: dict[str, Run] = {}
+    jobs = 0
     for name in names:
         (folder / name).mkdir(parents=True)
         output = folder / name / "pairs"
@@ -206,7 +214,8 @@ def compare(dumps: list[Path], folder: Path, names: Sequence[str]) -> dict[str, 
                 words += ["--engine", "spark", "--spark_master", master, "--memory_limit", DRIVER]
                 killed = workers[0] if name == "killed" else None
                 settings = _event_settings(folder / name / "events")
-                runs[name] = run(words, settings, killed, after=runs["spark"].seconds / 2 if killed else 0)
+                runs[name] = run(words, settings, killed, jobs // 2)
+            jobs = finished_jobs(settings)
             [log] = (path for path in settings.iterdir() if path.name != DEFAULTS)
             busy, shuffled = read_events(log)
             runs[name].outside, runs[name].shuffled_mb = 1 - busy / runs[name].seconds, shuffled / 1e6
