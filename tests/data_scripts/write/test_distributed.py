@@ -93,3 +93,10 @@ def test_a_shard_that_is_written_elsewhere_is_missed(tmp_path, monkeypatch):
     files = sorted_parts(tmp_path / "in", draw_pairs(200), 2)
     with ThreadPoolExecutor(1) as tasks, pytest.raises(InputError, match="are there; all machines of Spark"):
         write_parts(files, tmp_path, tmp_path, "thread", None, tasks)
+
+
+def test_rows_are_read_across_row_groups(tmp_path):
+    pq.write_table(pa.table({"number": range(11)}), tmp_path / "part", row_group_size=4)
+    for first, end in ((0, 11), (3, 9), (4, 8), (8, 11), (5, 6)):
+        numbers = [number for table in distributed._rows(tmp_path / "part", first, end) for number in table["number"]]
+        assert [number.as_py() for number in numbers] == list(range(first, end))
