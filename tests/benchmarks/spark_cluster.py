@@ -141,17 +141,16 @@ def run(words: list[str], settings: Path | None = None, kill: subprocess.Popen |
 
 
 def _memory(process: subprocess.Popen) -> tuple[float, float]:
-    """The memory of a process and of its Java, in MB."""
-    python = java = 0.0
+    """The memory of a process and of its Java, in MB; without Java, with the processes that read dumps."""
     try:
-        for one in [psutil.Process(process.pid), *psutil.Process(process.pid).children(recursive=True)]:
-            if one.name() == "java":
-                java += one.memory_info().rss / 1e6
-            else:
-                python += one.memory_info().rss / 1e6
+        own = psutil.Process(process.pid)
+        sizes = [(child.name(), child.memory_info().rss / 1e6) for child in own.children(recursive=True)]
+        python = own.memory_info().rss / 1e6
     except psutil.NoSuchProcess:
         return 0, 0
-    return python, java
+    # Not their sum: a process that is about to start another one is there twice for a moment.
+    java = max((size for name, size in sizes if name == "java"), default=0.0)
+    return (python, java) if java else (python + sum(size for _, size in sizes), 0.0)
 
 
 def finished_jobs(settings: Path) -> int:
