@@ -12,7 +12,7 @@ from data_scripts.public_datasets import how_to_build
 from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.hub import HubDataset, assign_splits
 from data_scripts.read.hub_errors import disk_error
-from data_scripts.read.hub_names import is_path
+from data_scripts.read.hub_names import is_path, refuse_url
 from data_scripts.read.text_files import split_from_name
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
@@ -26,8 +26,9 @@ def existing_folder(source: str | Path) -> Path:
     """`source` as the path of a folder that exists.
 
     Raises:
-        InputError: it is a file, or does not exist.
+        InputError: it is a file or a URL, or does not exist.
     """
+    refuse_url(str(source))
     folder = Path(source)
     if not str(source):
         raise InputError("'': an empty name, expected a folder")

@@ -9,6 +9,7 @@ from data_scripts.errors import InputError
 from data_scripts.read.chat_logs import check_log, is_on_hub
 from data_scripts.read.dates import ORDERS
 from data_scripts.read.files import UNPACK, BrokenLines
+from data_scripts.read.hub_names import local_path
 from data_scripts.read.messages import ChatLog
 from data_scripts.read.rows import HUB_HELP
 from data_scripts.read.tables import COLUMN_NAMES
@@ -23,7 +24,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "files",
         nargs="+",
-        type=Path,
+        type=local_path,
         metavar="FILE",
         help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
     )

@@ -27,9 +27,9 @@ import argparse
 import itertools
 import json
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_scripts.read.hub_names import local_path
 from data_scripts.sample.content import (
     INPUT,
     LABEL_MARKERS,
@@ -188,7 +188,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=local_path,
         required=True,
         metavar="FOLDER",
         help="folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "

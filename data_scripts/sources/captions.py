@@ -28,6 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
@@ -217,6 +218,13 @@ def load_captions(source: str) -> DatasetDict:
     with TemporaryDirectory() as folder:
         _write_splits(source, Path(folder), Path(folder), BrokenLines(), cached=True)
         return splits_in_memory(Path(folder))
+
+
+def one_caption_a_row(images: pa.Table) -> pa.Table:
+    """The captions of images (columns group and captions), one a row: columns group and caption."""
+    parents = pc.list_parent_indices(images["captions"])
+    columns = {"group": images["group"].take(parents), "caption": pc.list_flatten(images["captions"])}
+    return pa.table(columns)
 
 
 def _write_splits(source: str, folder: Path, scratch: Path, broken: BrokenLines, cached: bool = False) -> Report:

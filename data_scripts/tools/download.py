@@ -21,6 +21,7 @@ from data_scripts.commands import Command, find_commands
 from data_scripts.errors import InputError
 from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
 from data_scripts.read.downloads import download_file, unpack_members
+from data_scripts.read.hub_names import local_path
 from data_scripts.write.files import make_folder
 from data_scripts.write.locks import lock_beside, locked
 
@@ -40,14 +41,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=local_path,
         default=Path(DATA),
         metavar="FOLDER",
         help="folder of the datasets' folders (default: %(default)s)",
     )
     parser.add_argument(
         "--originals",
-        type=Path,
+        type=local_path,
         metavar="FOLDER",
         help="folder with local copies: a dataset whose original files are in FOLDER/NAME is read from there",
     )

@@ -1,17 +1,23 @@
 """Remove training texts that occur in evaluation datasets from a folder that another command wrote, and report them.
 
 A text leaks if it equals an evaluation sentence, ignoring case, punctuation, white space and Unicode forms. A row of
-FOLDER's train split is removed if one of its texts leaks; an image is removed with all its captions. The other splits
-are copied unchanged, and the card gets the new counts. All splits of the datasets in --against are used, except train.
-OUTPUT/leakage.json reports the leaks; without --output, they are only printed. Memory holds the evaluation sentences
-and 100,000 rows.
+FOLDER's train split is removed if one of its texts leaks; an image is removed with all its captions, each of which
+counts as a row. The other splits are copied unchanged, and the card gets the new counts. All splits of the datasets in
+--against are used, except train. OUTPUT/leakage.json reports the leaks; without --output, they are only printed. Memory
+holds the evaluation sentences and 100,000 rows.
+
+With --near_duplicates, a text leaks, too, if it shares most of its character 5-grams with an evaluation sentence (a
+Jaccard similarity of 0.7 or more; both texts of more than 20 characters). Texts of the other splits of FOLDER that are
+in its train split ("own test") are counted, but not removed; of a split with more than 100,000 such texts, a sample is
+looked up. Memory: 3 KB for each evaluation sentence.
 
 --against NAME=SOURCE: if NAME is the command of an evaluation dataset (stsb, sts, nli, snli or cqa), SOURCE is what
 that command reads; under another name it is a file, a folder or a Hub name with columns of text (sentence1, question,
 caption, text and the like).
 
-Example: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsbenchmark-sts --against snli=snli_1.0 \\
-             -o data/multi30k_clean
+Examples: python -m data_scripts leakage data/multi30k --against stsb=mteb/stsbenchmark-sts --against snli=snli_1.0 \\
+              -o data/multi30k_clean
+          python -m data_scripts leakage data/reddit --near_duplicates
 """
 
 from __future__ import annotations
@@ -19,8 +25,8 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,11 +36,15 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.clean.text import normalize_text
+from data_scripts.clean.evaluation_texts import EvaluationTexts, text_arrays
+from data_scripts.clean.leaked_rows import LeakedRows
 from data_scripts.commands import find_commands
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.checksums import verify_dataset
 from data_scripts.read.hub_datasets import check_parquet, existing_folder, load_columns
+from data_scripts.read.hub_names import local_path
+from data_scripts.schemas import CAPTION_SCHEMA
+from data_scripts.sources.captions import one_caption_a_row
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import write_report
 
@@ -44,6 +54,7 @@ if TYPE_CHECKING:
 COMMANDS = ("leakage",)
 BATCH = 2_000  # rows that are looked up together
 ROW_GROUP = 50 * BATCH
+HELD_OUT = 100_000  # texts of each split of the dataset itself that are looked up
 EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 # Columns of text in our datasets and public ones; each row holds a text or a list of texts.
 TEXT_COLUMNS = (
@@ -52,75 +63,6 @@ TEXT_COLUMNS = (
     *("anchor", "positive", "negative", "answer", "caption1", "caption2", "title1", "title2", "body1", "body2"),
     *("post1", "post2", "simplified", "english", "non_english"),
 )
-
-
-def _letter_codes() -> np.ndarray:
-    codes = np.zeros(256, np.uint64)
-    samples = np.random.default_rng(0).integers(2**64, size=256, dtype=np.uint64)
-    for letter in range(128):
-        if chr(letter).isalnum():
-            codes[letter] = samples[ord(chr(letter).lower())]
-    return codes
-
-
-_LETTER_CODES = _letter_codes()  # byte -> a random number for letters and digits, the same for a and A; else 0
-
-
-class EvaluationTexts:
-    """The normalized sentences of evaluation datasets, held in memory, among which texts are looked up.
-
-    Args:
-        evaluation: name of an evaluation dataset -> its sentences. One that is empty when normalized matches nothing.
-    """
-
-    def __init__(self, evaluation: Mapping[str, Iterable[str]]) -> None:
-        self.names_of: defaultdict[str, set[str]] = defaultdict(set)
-        for name, sentences in evaluation.items():
-            for sentence in sentences:
-                self.names_of[normalize_text(sentence)].add(name)
-        self.names_of.pop("", None)
-        ascii_forms = pa.array([form for form in self.names_of if form.isascii()], pa.large_string())
-        self.letter_sums = np.unique(np.append(_letter_sums(ascii_forms), np.uint64(0)))
-
-    def find(self, texts: pa.Array) -> Iterator[tuple[int, str, set[str]]]:
-        """(index, text, names of the evaluation datasets) of each leaked text; `texts` are strings or null."""
-        texts = texts.cast(pa.large_string())
-        # Normalizing is slow. ASCII texts that are equal after it have the same letters, and few others do.
-        sums = _letter_sums(texts)
-        positions = np.searchsorted(self.letter_sums, sums)
-        suspects = self.letter_sums[np.minimum(positions, len(self.letter_sums) - 1)] == sums
-        suspects |= ~pc.fill_null(pc.string_is_ascii(texts), True).to_numpy(zero_copy_only=False)
-        for index in np.flatnonzero(suspects).tolist():
-            text = texts[index].as_py()
-            names = self.names_of.get(normalize_text(text)) if text else None
-            if names:
-                yield index, text, names
-
-    def find_rows(self, table: pa.Table, columns: list[str]) -> Iterator[tuple[int, str, set[str]]]:
-        """(row, text, names of the evaluation datasets) of each leaked text in a table's columns of texts or lists.
-
-        A row occurs once for each of its texts that leaks.
-        """
-        for name in columns:
-            column = table[name].combine_chunks()
-            rows = None
-            if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
-                rows, column = pc.list_parent_indices(column), pc.list_flatten(column)
-            for index, text, names in self.find(column):
-                yield rows[index].as_py() if rows is not None else index, text, names
-
-
-def _letter_sums(texts: pa.LargeStringArray) -> np.ndarray:
-    """The sum of the codes of each text's ASCII letters and digits, modulo 2^64: (texts,) uint64."""
-    if not len(texts):
-        return np.zeros(0, np.uint64)
-    _, offset_buffer, data_buffer = texts.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64, len(texts) + 1, 8 * texts.offset)
-    data = np.frombuffer(data_buffer or b"", np.uint8)[offsets[0] : offsets[-1]]
-    sums = np.zeros(len(data) + 1, np.uint64)
-    np.cumsum(_LETTER_CODES[data], out=sums[1:])
-    ends = offsets - offsets[0]
-    return sums[ends[1:]] - sums[ends[:-1]]
 
 
 def remove_leaked(
@@ -139,30 +81,17 @@ def remove_leaked(
         The remaining rows in their order, and the number of rows that leak from each evaluation dataset (a row may leak
         from more than one), with the number of rows removed as "removed".
     """
-    texts = EvaluationTexts(evaluation)
-    counts = dict.fromkeys([*evaluation, "removed"], 0)
-    remaining = np.ones(len(dataset), bool)
-    tables = dataset.select_columns(columns).with_format("arrow")
+    leaked = LeakedRows(EvaluationTexts(evaluation), columns, group_column)
+    tables = dataset.select_columns([*columns, group_column] if group_column else columns).with_format("arrow")
     with tqdm(total=len(dataset), delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
         for start in range(0, len(dataset), BATCH):
             table = tables[start : start + BATCH]
-            for row, names in _names_by_row(texts.find_rows(table, columns)).items():
-                remaining[start + row] = False
-                for name in names:
-                    counts[name] += 1
+            leaked.add(table)
             bar.update(len(table))
-    if group_column:
-        groups = dataset.with_format("arrow")[:][group_column]
-        remaining &= ~pc.is_in(groups, groups.filter(pa.array(~remaining))).to_numpy()
-    counts["removed"] = int(len(remaining) - remaining.sum())
+    groups = dataset.with_format("arrow")[:][group_column] if group_column else None
+    remaining = (leaked.remaining() if groups is None else leaked.is_remaining(groups)).to_numpy()
+    counts = {name: leaked.rows[name] for name in evaluation} | {"removed": int(len(remaining) - remaining.sum())}
     return dataset.select(np.flatnonzero(remaining)), counts
-
-
-def _names_by_row(leaks: Iterable[tuple[int, str, set[str]]]) -> dict[int, set[str]]:
-    rows: dict[int, set[str]] = {}
-    for row, _, names in leaks:
-        rows[row] = rows.get(row, set()) | names
-    return rows
 
 
 def _load_evaluation(name: str, source: str) -> DatasetDict:
@@ -223,19 +152,24 @@ def load_evaluation_texts(against: Iterable[str]) -> dict[str, list[str]]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "folder", type=Path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
+        "folder", type=local_path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
     )
     parser.add_argument(
         "--against",
         action="append",
-        required=True,
+        default=[],
         metavar="NAME=SOURCE",
         help="an evaluation dataset, as described above; may be given several times",
     )
     parser.add_argument(
+        "--near_duplicates",
+        action="store_true",
+        help="find near-duplicates, too; without --against, only those of the folder's other splits",
+    )
+    parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=local_path,
         metavar="OUTPUT",
         help="folder to which the remaining rows are written (default: only print the leaks)",
     )
@@ -246,105 +180,169 @@ def run(args: argparse.Namespace) -> None:
     """Look up every training text, print the leaks, and write the remaining rows with leakage.json and the license."""
     if args.output is None:
         refuse_options({"--overwrite": args.overwrite}, "needs --output; without it nothing is written")
+    if not args.against and (args.output or not args.near_duplicates):
+        raise InputError("--against is missing: name an evaluation dataset, such as stsb=mteb/stsbenchmark-sts")
     files = sorted(existing_folder(args.folder).glob("train-*.parquet"))
     if not files:
         raise InputError(f"{args.folder}: no train-*.parquet; expected a dataset that another command wrote")
     if args.output and args.output.resolve() == args.folder.resolve():
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     verify_dataset(args.folder)
-    check_parquet(files)
-    evaluation = load_evaluation_texts(args.against)
-    leaks = _Leaks(EvaluationTexts(evaluation))
-    if args.output is None:
-        _remove_leaks(files, leaks, None)
-    else:
-        _write_remaining(files, leaks, evaluation, args)
-    print(_format_leaks(leaks.report(evaluation)))
+    check_parquet(args.folder.glob("*.parquet") if args.near_duplicates else files)
+    try:
+        leaks = _Leaks(args, files)
+        leaks.find()
+        if args.output is None:
+            leaks.remove(None)
+        else:
+            _write_remaining(leaks, args)
+    except pa.ArrowException as error:
+        raise InputError(f"{args.folder}: a Parquet file cannot be read ({error}); write it again") from error
+    print(_format_leaks(leaks.report()))
     if args.output:
         print(f"saved in {args.output}")
 
 
-def _write_remaining(
-    files: list[Path], leaks: _Leaks, evaluation: dict[str, list[str]], args: argparse.Namespace
-) -> None:
+def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
     # Imported here, so that --help does not wait for them.
     from data_scripts.write.card import write_dataset_card
     from data_scripts.write.hub import read_licenses
 
     with new_folder(args.output, args.overwrite) as (folder, _):
-        _remove_leaks(files, leaks, folder)
-        if leaks.read == leaks.removed:
+        leaks.remove(folder)
+        if leaks.rows.read == leaks.removed:
             raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
-        for file in sorted(set(args.folder.glob("*.parquet")) - set(files)):
+        for file in sorted(set(args.folder.glob("*.parquet")) - set(leaks.files)):
             shutil.copyfile(file, folder / file.name)
-        _write_reports(leaks.report(evaluation), args.folder, folder)
+        _write_reports(leaks.report(), args.folder, folder)
         licenses = read_licenses(args.folder / "README.md")
         write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
 
 
 class _Leaks:
-    """Counts the leaks, table by table, and remembers the first leaked texts of each evaluation dataset."""
+    """The leaks of a folder: their counts, and the first ones in each evaluation dataset."""
 
-    def __init__(self, texts: EvaluationTexts) -> None:
-        self.texts = texts
-        self.read = self.removed = 0
+    def __init__(self, args: argparse.Namespace, files: list[Path]) -> None:
+        self.files = files
+        self.evaluation: dict[str, list[str]] = load_evaluation_texts(args.against)
+        self.has_captions = set(CAPTION_SCHEMA.names) <= set(pq.read_schema(files[0]).names)
+        held_out = _held_out_texts(args.folder) if args.near_duplicates else {}
+        if repeated := self.evaluation.keys() & held_out.keys():
+            raise InputError(f"--against: the name {min(repeated)} is that of a split of FOLDER; choose another name")
+        self.evaluation |= held_out
+        texts = EvaluationTexts(self.evaluation)
+        near = None
+        if args.near_duplicates:
+            from data_scripts.clean.near_duplicates import NearDuplicates
+
+            near = NearDuplicates(texts.names_of)
+        self.rows = LeakedRows(texts, ["caption"], "group" if self.has_captions else "", near, held_out)
         self.columns: list[str] = []
-        self.rows: Counter[str] = Counter()
+        self.removed = 0
         self.examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        self.near_examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
 
-    def remove(self, table: pa.Table) -> pa.Table:
-        """Count the leaks in the next table; returns the rows without them."""
-        remaining = np.ones(len(table), bool)
-        for start in range(0, len(table), BATCH):
-            leaks = list(self.texts.find_rows(table.slice(start, BATCH), self.columns))
-            for row, names in _names_by_row(leaks).items():
-                remaining[start + row] = False
-                self.rows.update(names)
-            for row, text, names in leaks:
-                for name in names:
-                    if len(self.examples[name]) < EXAMPLES:
-                        self.examples[name].append({"row": self.read + start + row + 1, "text": text})
-        self.read += len(table)
-        self.removed += len(table) - int(remaining.sum())
-        return table.filter(pa.array(remaining))
+    def find(self) -> None:
+        """Look up every text of the files."""
+        before = 0
+        with _progress_bar(self.files, "leakage") as bar:
+            for path in self.files:
+                for batch in _read_batches(path, bar):
+                    self.columns = text_columns(batch.column_names, str(path))
+                    self._find(batch, before)
+                    before += len(batch)
 
-    def report(self, evaluation: dict[str, list[str]]) -> dict[str, Any]:
+    def _find(self, batch: pa.Table, before: int) -> None:
+        numbers: Sequence[int] = range(len(batch))
+        if self.has_captions:
+            numbers, batch = pc.list_parent_indices(batch["captions"]).to_pylist(), one_caption_a_row(batch)
+        else:
+            self.rows.columns = self.columns
+        for start in range(0, len(batch), BATCH):
+            for leak in self.rows.add(batch.slice(start, BATCH)):
+                example = {"row": before + numbers[start + leak.row] + 1, "text": leak.text}
+                for name, sentences in leak.sentences.items():
+                    examples = (self.near_examples if leak.near else self.examples)[name]
+                    if len(examples) < EXAMPLES:
+                        examples.append(example | ({"sentence": min(sentences)} if leak.near else {}))
+
+    def remove(self, folder: Path | None) -> None:
+        """Count the rows that are removed, and write the others to files of the same names in `folder`, if given."""
+        remaining, before = self.rows.remaining(), 0
+        with _progress_bar(self.files, "remaining rows") as bar:
+            for path in self.files:
+                writer = None
+                for batch in _read_batches(path, bar):
+                    if self.has_captions:
+                        stays = self.rows.is_remaining(batch["group"])
+                        lengths = pc.list_value_length(batch["captions"].filter(pc.invert(stays)))
+                        self.removed += pc.sum(lengths).as_py() or 0
+                    else:
+                        stays = remaining.slice(before, len(batch))
+                        self.removed += len(batch) - pc.sum(stays).as_py()
+                    before += len(batch)
+                    rows = batch.filter(stays)
+                    if folder and len(rows):  # `datasets` cannot read empty files
+                        writer = writer or pq.ParquetWriter(
+                            folder / path.name, rows.schema, compression="zstd", write_page_checksum=True
+                        )
+                        writer.write_table(rows)
+                if writer:
+                    writer.close()
+
+    def report(self) -> dict[str, Any]:
         """The content of leakage.json."""
+        sets = {}
+        for name, sentences in self.evaluation.items():
+            found = self.rows.sentences[name]
+            sets[name] = {
+                "sentences": len(sentences),
+                "found": len(found),
+                "rows": self.rows.rows[name],
+                "examples": self.examples[name],
+            }
+            if self.rows.near:
+                sets[name]["near_duplicates"] = {
+                    "found": len(self.rows.near_sentences[name] - found),
+                    "rows": self.rows.near_rows[name],
+                    "examples": self.near_examples[name],
+                }
+        read, removed = self.rows.read, self.removed
         return {
-            "rows": {"read": self.read, "removed": self.removed, "kept": self.read - self.removed},
+            "rows": {"read": read, "removed": removed, "kept": read - removed},
             "columns": self.columns,
-            "sets": {
-                name: {"sentences": len(sentences), "rows": self.rows[name], "examples": self.examples[name]}
-                for name, sentences in evaluation.items()
-            },
+            "sets": sets,
         }
 
 
-def _remove_leaks(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
-    """Check every row, and write those that do not leak to files of the same names in `folder`, if one is given."""
-    try:
-        _remove_leaks_of_files(files, leaks, folder)
-    except pa.ArrowException as error:
-        raise InputError(f"{files[0].parent}: a Parquet file cannot be read ({error}); write it again") from error
+def _held_out_texts(folder: Path) -> dict[str, list[str]]:
+    """The texts of each split of a dataset but train that can have near-duplicates: "own SPLIT" -> normalized texts."""
+    from data_scripts.clean.near_duplicates import sample_long_texts
+
+    splits: defaultdict[str, list[Path]] = defaultdict(list)
+    for file in sorted(folder.glob("*.parquet")):
+        if not file.name.startswith("train-"):
+            splits[file.name.partition("-")[0]].append(file)
+    return {f"own {split}": sample_long_texts(_texts(files, split), HELD_OUT) for split, files in splits.items()}
 
 
-def _remove_leaks_of_files(files: list[Path], leaks: _Leaks, folder: Path | None) -> None:
-    total = sum(pq.read_metadata(file).num_rows for file in files)
-    with tqdm(total=total, delay=1, unit="row", unit_scale=True, desc="leakage") as bar:
+def _texts(files: list[Path], split: str) -> Iterator[str]:
+    with _progress_bar(files, split) as bar:
         for path in files:
-            file = pq.ParquetFile(path, page_checksum_verification=True)
-            leaks.columns = text_columns(file.schema_arrow.names, str(path))
-            writer = None
-            for batch in file.iter_batches(batch_size=ROW_GROUP):
-                remaining = leaks.remove(pa.Table.from_batches([batch]))
-                if folder and len(remaining):  # `datasets` cannot read empty files
-                    writer = writer or pq.ParquetWriter(
-                        folder / path.name, file.schema_arrow, compression="zstd", write_page_checksum=True
-                    )
-                    writer.write_table(remaining)
-                bar.update(len(batch))
-            if writer:
-                writer.close()
+            for batch in _read_batches(path, bar):
+                for _, texts in text_arrays(batch, text_columns(batch.column_names, str(path))):
+                    yield from (text for text in texts.to_pylist() if text)
+
+
+def _progress_bar(files: list[Path], description: str) -> tqdm:
+    total = sum(pq.read_metadata(file).num_rows for file in files)
+    return tqdm(total=total, delay=1, unit="row", unit_scale=True, desc=description)
+
+
+def _read_batches(path: Path, bar: tqdm) -> Iterator[pa.Table]:
+    for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(batch_size=ROW_GROUP):
+        yield pa.Table.from_batches([batch])
+        bar.update(len(batch))
 
 
 def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:
@@ -356,10 +354,20 @@ def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:
 
 
 def _format_leaks(report: dict[str, Any]) -> str:
-    lines = [f"{'evaluation dataset':<30} {'sentences':>10} {'training rows with one':>28}"]
+    has_near = any("near_duplicates" in leaked for leaked in report["sets"].values())
+    near_titles = f" {'near-duplicates':>16} {'training rows':>14}" if has_near else ""
+    lines = [f"{'evaluation dataset':<30} {'sentences':>10} {'in training':>12} {'training rows':>14}{near_titles}"]
     for name, leaked in report["sets"].items():
-        lines.append(f"{name:<30} {leaked['sentences']:>10,} {leaked['rows']:>28,}")
-        lines += [f"    row {example['row']}: {example['text']}" for example in leaked["examples"]]
+        line = f"{name:<30} {leaked['sentences']:>10,} {leaked['found']:>12,} {leaked['rows']:>14,}"
+        examples = list(leaked["examples"])
+        if has_near:
+            near = leaked["near_duplicates"]
+            line += f" {near['found']:>16,} {near['rows']:>14,}"
+            examples += near["examples"]
+        lines.append(line)
+        for example in examples:
+            beside = f"  (near {example['sentence']!r})" if "sentence" in example else ""
+            lines.append(f"    row {example['row']}: {example['text']}{beside}")
     rows = report["rows"]
     lines.append(f"{rows['read']:,} rows, {rows['removed']:,} with an evaluation sentence, {rows['kept']:,} without")
     return "\n".join(lines)

@@ -15,6 +15,7 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_pairs
+from data_scripts.read.hub_names import local_path
 from data_scripts.sources.nli import load_nli
 from data_scripts.write.folders import check_replaceable, new_folder
 
@@ -173,7 +174,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=local_path,
         required=True,
         metavar="FOLDER",
         help="folder to which the tokenizer is saved, for example data/tokenizer",

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_scripts.read.hub_names import is_path
+from data_scripts.read.hub_names import is_path, local_path
 from data_scripts.write.folders import new_folder
 from data_scripts.write.report import Report, write_report
 
@@ -34,7 +34,12 @@ def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str) -> 
 def add_output_argument(parser: argparse.ArgumentParser) -> None:
     """Add the options of the output folder."""
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="FOLDER", help="folder to which the splits are written"
+        "-o",
+        "--output",
+        type=local_path,
+        required=True,
+        metavar="FOLDER",
+        help="folder to which the splits are written",
     )
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
 

@@ -99,10 +99,13 @@ def staged_folder(output: Path, shared: bool = False) -> Iterator[tuple[Path, Pa
 
 @contextmanager
 def _staged_for_storage(output: Path, shared: bool) -> Iterator[tuple[Path, Path]]:
+    _clean_up_storage(output)
     with ExitStack() as stack:
         if shared:
             temporary = temporary_path(output)
             stack.callback(_remove_from_storage, temporary)
+            make_folder(temporary)
+            write_record(temporary, TEMPORARY_KIND)
         else:
             temporary = Path(stack.enter_context(TemporaryDirectory(prefix="convsim-")))
         folder, scratch = temporary / "new", temporary / "scratch"
@@ -113,9 +116,20 @@ def _staged_for_storage(output: Path, shared: bool) -> Iterator[tuple[Path, Path
         _publish(folder, output)
 
 
+def _clean_up_storage(output: Path) -> None:
+    """Remove the temporary folders that killed processes left beside a URL, to which only one process may write."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for folder in list(output.parent.iterdir()):
+            if is_temporary_of(output, folder) and has_record(folder, TEMPORARY_KIND):
+                print(f"removing {folder}, which an interrupted run left")
+                _remove_from_storage(folder)
+
+
 def _remove_from_storage(folder: Path) -> None:
-    with suppress(FileNotFoundError):
-        cast(UPath, folder).fs.rm(cast(UPath, folder).path, recursive=True)
+    """Remove a temporary folder, its record last, so that what a kill leaves can still be removed."""
+    for part in (folder / "new", folder / "scratch", folder):
+        with suppress(FileNotFoundError):
+            cast(UPath, part).fs.rm(cast(UPath, part).path, recursive=True)
 
 
 def _publish(folder: Path, output: Path) -> None:
@@ -126,7 +140,7 @@ def _publish(folder: Path, output: Path) -> None:
     names, old = list_files(folder), recorded_files(output)
     make_folder(output)
     write_record(output, UNFINISHED, {*names, *old})
-    for name in {*old} - {*names}:
+    for name in {*old} - {*names} | {*unfinished_files(output)}:
         (output / name).unlink(missing_ok=True)
     for name in [*sorted(names, key=lambda name: (name == CHECKSUMS, name)), RECORD]:
         make_folder((output / name).parent)
@@ -149,7 +163,7 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
     if not output.exists() or (output.is_dir() and not any(output.iterdir())):
         return
     unfinished = is_url(output) and has_record(output, UNFINISHED)
-    if unfinished and not unrecorded_files(output):
+    if unfinished and not {*unrecorded_files(output)} - {*unfinished_files(output)}:
         return
     if not output.is_dir():
         raise InputError(f"--output {output}: is a file, expected a folder; name another one")
@@ -165,6 +179,13 @@ def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> N
             f"--output {output}: holds {others[0]}, which the command did not write there; move it away, or name "
             "another folder"
         )
+
+
+def unfinished_files(output: Path) -> list[str]:
+    """The temporary names, relative to it, of files that were being uploaded to an output when its run was killed."""
+    recorded = [output / name for name in [*recorded_files(output), RECORD]]
+    files = ((name, output / name) for name in unrecorded_files(output))
+    return [name for name, file in files if any(is_temporary_of(other, file) for other in recorded)]
 
 
 def _clean_up(output: Path) -> None:

@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_columns, load_pairs
 from data_scripts.read.hub_names import is_path, parse_hub_name
-from data_scripts.sources.captions import load_captions
+from data_scripts.sources.captions import load_captions, one_caption_a_row
 from data_scripts.sources.cqa import load_cqa
 from data_scripts.sources.nli import load_nli
 from data_scripts.sources.paraphrases import load_paraphrases
@@ -96,10 +94,7 @@ class RunData:
 
 
 def _one_caption_a_row(images: Dataset) -> Dataset:
-    table = images.select_columns(["group", "captions"]).with_format("arrow")[:]
-    parents = pc.list_parent_indices(table["captions"])
-    columns = {"group": table["group"].take(parents), "caption": pc.list_flatten(table["captions"])}
-    return Dataset(pa.table(columns))
+    return Dataset(one_caption_a_row(images.select_columns(["group", "captions"]).with_format("arrow")[:]))
 
 
 def _share_of_snli(rows: Dataset, arguments: Any) -> Dataset:

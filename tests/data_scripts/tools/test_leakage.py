@@ -7,9 +7,10 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
+from data_scripts.clean.evaluation_texts import EvaluationTexts
 from data_scripts.clean.text import normalize_text
 from data_scripts.read import parquet_files
-from data_scripts.tools.leakage import EvaluationTexts, load_evaluation_texts, remove_leaked
+from data_scripts.tools.leakage import load_evaluation_texts, remove_leaked
 
 
 @pytest.mark.parametrize(
@@ -134,21 +135,22 @@ def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, 
     assert left["train"].to_list() == [{"group": "1", "captions": ["A dog.", "A hound."]}]
     assert left["test"]["group"] == ["4"]  # only train is stripped
     assert json.loads((output / "leakage.json").read_text()) == {
-        "rows": {"read": 3, "removed": 2, "kept": 1},
+        "rows": {"read": 6, "removed": 4, "kept": 2},
         "columns": ["captions"],
         "sets": {
             "stsb test": {
                 "sentences": 2,
+                "found": 2,
                 "rows": 2,
                 "examples": [{"row": 2, "text": "a man is HERE"}, {"row": 3, "text": "he is here!"}],
             }
         },
     }
     report = json.loads((output / "report.json").read_text())
-    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 3, "removed": 2, "kept": 1}}
+    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 6, "removed": 4, "kept": 2}}
     printed = capsys.readouterr().out
     assert "row 2: a man is HERE" in printed and "row 3: he is here!" in printed
-    assert "3 rows, 2 with an evaluation sentence, 1 without" in printed
+    assert "6 rows, 4 with an evaluation sentence, 2 without" in printed
 
 
 @pytest.mark.parametrize(

@@ -70,3 +70,33 @@ def test_rows_that_an_executor_wrote_elsewhere_are_missed(tmp_path, monkeypatch)
     files = sorted_parts(tmp_path / "in", draw_pairs(200), 2)
     with ThreadPoolExecutor(1) as tasks, pytest.raises(InputError, match="but 0 are there; all machines of Spark"):
         write_parts(files, tmp_path, tmp_path, "thread", None, tasks)
+
+
+def test_rows_that_do_not_reach_a_shard_are_missed(tmp_path, monkeypatch):
+    rows = distributed._rows
+    monkeypatch.setattr(distributed, "_rows", lambda *part: (table.slice(1) for table in rows(*part)))
+    files = sorted_parts(tmp_path / "in", draw_pairs(200), 2)
+    with ThreadPoolExecutor(1) as tasks, pytest.raises(InputError, match=r"of [\d,]+ rows; run the command again"):
+        write_parts(files, tmp_path, tmp_path, "thread", None, tasks)
+
+
+def test_a_shard_that_is_written_elsewhere_is_missed(tmp_path, monkeypatch):
+    write = distributed._write_shard
+
+    def lose(shard: distributed._Shard, target: Path) -> str:
+        digest = write(shard, target)
+        if shard.name.startswith("test-"):
+            pq.write_table(PAIR_SCHEMA.empty_table(), target)
+        return digest
+
+    monkeypatch.setattr(distributed, "_write_shard", lose)
+    files = sorted_parts(tmp_path / "in", draw_pairs(200), 2)
+    with ThreadPoolExecutor(1) as tasks, pytest.raises(InputError, match="are there; all machines of Spark"):
+        write_parts(files, tmp_path, tmp_path, "thread", None, tasks)
+
+
+def test_rows_are_read_across_row_groups(tmp_path):
+    pq.write_table(pa.table({"number": range(11)}), tmp_path / "part", row_group_size=4)
+    for first, end in ((0, 11), (3, 9), (4, 8), (8, 11), (5, 6)):
+        numbers = [number for table in distributed._rows(tmp_path / "part", first, end) for number in table["number"]]
+        assert [number.as_py() for number in numbers] == list(range(first, end))

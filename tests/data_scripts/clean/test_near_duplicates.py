@@ -1,0 +1,97 @@
+import random
+
+import pyarrow as pa
+import pytest
+
+from data_scripts.clean.near_duplicates import NearDuplicates, sample_long_texts, similarity
+
+WORDS = "rain walked garden table seven under bright answer winter letters because finally someone paper".split()
+
+
+def brute_force_similarity(one, other):
+    """Jaccard, from counts of every 5-gram in either text."""
+    both = {text[start : start + 5] for text in (one, other) for start in range(len(text) - 4)}
+    return sum(gram in one and gram in other for gram in both) / len(both)
+
+
+@pytest.fixture(scope="module")
+def texts():
+    """(sentences, variants of them with words replaced, inserted or swapped), most of them near the threshold."""
+    draw = random.Random(0)
+    sentences = [" ".join(draw.choices(WORDS, k=draw.randrange(3, 14))) for _ in range(150)]
+    variants = []
+    for sentence in sentences:
+        words = sentence.split()
+        for _ in range(draw.randrange(3)):
+            words[draw.randrange(len(words))] = draw.choice(WORDS)
+        words.insert(draw.randrange(len(words)), draw.choice(WORDS))
+        variants.append(" ".join(words))
+    return sentences, variants
+
+
+def test_near_duplicates_equal_those_of_a_brute_force_comparison(texts):
+    sentences, variants = texts
+    expected = {}
+    for row, variant in enumerate(variants):
+        values = {sentence: brute_force_similarity(sentence, variant) for sentence in sentences}
+        near = {s: v for s, v in values.items() if v >= 0.7 and len(s) > 20 and len(variant) > 20 and s != variant}
+        if near:
+            expected[row] = pytest.approx(near)
+    near_duplicates = NearDuplicates({sentence: {"dev"} for sentence in sentences})
+    found = list(near_duplicates.find_rows(pa.table({"text": variants}), ["text"]))
+    assert {row: near for row, _, near in found} == expected
+    assert all(text == variants[row] for row, text, _ in found)
+    assert 20 < len(expected) < 130
+
+
+def test_the_similarity_is_the_share_of_common_5_grams():
+    assert similarity("abcdefgh", "abcdefgX") == pytest.approx(3 / 5)
+    assert similarity("abcdefgh", "abcdefgh") == 1
+    assert similarity("aaaaaaaa", "aaaaa") == 1  # sets: how often a 5-gram occurs does not matter
+
+
+def test_texts_are_compared_in_their_normalized_form():
+    near = NearDuplicates({"the parcel arrived on tuesday morning": {"dev"}})
+    table = pa.table(
+        {"text": ["The PARCEL, arrived on Tuesday -- morning!", "The parcel arrived on Tuesday MORNING, ok"]}
+    )
+    [(row, text, found)] = near.find_rows(table, ["text"])  # the first is equal, hence no near-duplicate
+    assert (row, text) == (1, "The parcel arrived on Tuesday MORNING, ok")
+    assert found == {"the parcel arrived on tuesday morning": pytest.approx(33 / 36)}
+
+
+@pytest.mark.parametrize(("length", "expected"), [(20, 0), (21, 1)])
+def test_a_text_of_at_most_20_characters_has_no_near_duplicates(length, expected):
+    long = "we will be home at six o clock"
+    sentence, text = long[:length], long[: length + 2].strip()
+    for one, other in ((sentence, text), (text, sentence)):
+        near = NearDuplicates({one: {"dev"}})
+        assert len(list(near.find_rows(pa.table({"text": [other]}), ["text"]))) == expected
+
+
+def test_rows_of_lists_are_numbered_by_their_row():
+    captions = [["A dog.", "A hound."], None, ["A cat.", "the parcel arrived on tuesday mornings"], [None]]
+    table = pa.table({"captions": pa.array(captions, pa.list_(pa.string()))})
+    near = NearDuplicates({"the parcel arrived on tuesday morning": {"dev"}})
+    assert [(row, text) for row, text, _ in near.find_rows(table, ["captions"])] == [(2, captions[2][1])]
+
+
+def test_sentences_of_several_batches_are_found_by_their_own_keys():
+    draw = random.Random(1)
+    sentences = ["".join(draw.choices("abcdefghij ", k=40)) + str(number) for number in range(2_500)]
+    near = NearDuplicates({sentence: {"dev"} for sentence in sentences})
+    picked = [3, 999, 1_000, 2_499]
+    table = pa.table({"text": [f"{sentences[number]} x" for number in picked]})
+    found = [(row, list(values)) for row, _, values in near.find_rows(table, ["text"])]
+    assert found == [(row, [sentences[number]]) for row, number in enumerate(picked)]
+
+
+def test_a_sample_of_texts_does_not_depend_on_their_order():
+    texts = [f"Sentence number {number}, which is long." for number in range(500)]
+    sample = sample_long_texts([*texts, "Too short.", *texts], 50)
+    assert sample_long_texts(reversed(texts), 50) == sample
+    assert len(set(sample)) == 50 and all(text.startswith("sentence number ") for text in sample)
+    numbers = sorted(int(text.split()[2]) for text in sample)
+    assert numbers[0] < 50 and numbers[-1] > 450
+    assert set(sample_long_texts(texts, 40)) < set(sample)
+    assert len(sample_long_texts([*texts, *texts], 1_000)) == 500
