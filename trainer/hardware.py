@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
-from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
@@ -19,6 +18,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
+from trainer.distributed import share
 
 # What `accelerate launch` or its configuration may ask for, and the option of a run that does the same.
 UNSUPPORTED_LAUNCHES = {
@@ -52,7 +52,7 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
-        mixed_precision = resumed_precision or _choose_precision(cpu)
+        mixed_precision = _choose_precision(cpu, resumed_precision)
     _check_precision(mixed_precision, cpu, arguments.sharded)
     try:
         accelerator = Accelerator(
@@ -106,16 +106,21 @@ def _check_precision(precision: str, cpu: bool, is_sharded: bool) -> None:
         raise InputError("mixed_precision is fp16, but the losses of a sharded run cannot be scaled: use bf16 or no")
 
 
-def _choose_precision(cpu: bool) -> str:
-    """Return the precision given to `accelerate launch`, or bfloat16 if the main process's device computes it fast."""
+def _choose_precision(cpu: bool, resumed: str | None) -> str:
+    """Return the precision of the resumed run, or that given to `accelerate launch`, or what is fast.
+
+    That is bfloat16 if the main process's device computes it fast.
+    """
     state = PartialState(cpu=cpu)
+    if resumed := share(resumed):  # other machines may not see the run's folder
+        return resumed
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
         return launched
     is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
     if state.is_main_process:
         logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if is_fast else "float32", reason)
-    return "bf16" if broadcast_object_list([is_fast])[0] else "no"
+    return "bf16" if share(is_fast) else "no"
 
 
 def available_threads() -> int:
