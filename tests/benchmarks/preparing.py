@@ -9,9 +9,10 @@ a phase allocates (`RssAnon`), without mapped files, of which the system keeps i
 with the values expected for a larger number of pairs:
 
     seconds = seconds of the most pairs * target / most pairs; word vectors at most those of 300,000,000 tokens
-    memory = memory of the most pairs + (target - most pairs) * growth / (most pairs - fewest pairs)
+    memory = memory of the most pairs + (target - most pairs) * growth since the second most / their difference
 
-where a growth below 5 % is no growth. A vocabulary grows with the distinct words, which repeated pairs do not add.
+where a growth below 5 % is no growth. That of word vectors is in proportion to the words that have one, at most
+200,000. A vocabulary also grows with the distinct words, which repeated pairs do not add.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -73,8 +75,8 @@ def word_vectors(folder: str) -> Row:
     """Train skip-gram vectors in one pass over the tokens, and one that counts them."""
     columns = _columns(folder)
     skip_gram.PASS_TOKENS = 0
-    row, _ = _time(lambda: skip_gram.train_word_vectors(columns, VOCABULARY, WIDTH, 0, 1))
-    return row | {"tokens": sum(len(column.ids) for column in columns)}
+    row, vectors = _time(lambda: skip_gram.train_word_vectors(columns, VOCABULARY, WIDTH, 0, 1))
+    return row | {"tokens": sum(len(column.ids) for column in columns), "words": int(vectors.any(axis=1).sum())}
 
 
 def order(folder: str) -> Row:
@@ -112,7 +114,7 @@ def _run(phase: Callable[[str], Row], folder: Path) -> Row:
     return row | {"MB": max(sampled) - row["MB"]}
 
 
-def _time(work: Callable[[], object]) -> tuple[Row, object]:
+def _time(work: Callable[[], Any]) -> tuple[Row, Any]:
     """Return the seconds of some work, the memory before it, and its result."""
     before, started = _megabytes(os.getpid()), time.process_time()
     result = work()
@@ -141,7 +143,7 @@ def _columns(folder: str) -> list[TokenColumn]:
 
 def format_table(measured: dict[int, dict[str, Row]], target: int) -> str:
     """Return the table: a row for each phase, two columns for each number of pairs, and two for the target."""
-    fewest, most = min(measured), max(measured)
+    before, most = sorted(measured)[-2:]
     sizes = [*measured, target]
     lines = [
         "| | " + " | ".join(f"{size / 1e6:g} million: s | MB" for size in sizes) + " |",
@@ -149,14 +151,16 @@ def format_table(measured: dict[int, dict[str, Row]], target: int) -> str:
     ]
     for phase in PHASES:
         rows = [measured[size][phase] for size in measured]
-        first, last = measured[fewest][phase], measured[most][phase]
-        factor = target / most
-        if "tokens" in last:
-            factor = min(target / most, skip_gram.MAX_TOKENS / last["tokens"])
-        growth = last["MB"] - first["MB"]
-        growth = growth if growth > SMALLEST_GROWTH * last["MB"] and most > fewest else 0.0
-        expected = last["MB"] + (target - most) * growth / max(most - fewest, 1)
-        rows.append({"seconds": last["seconds"] * factor, "MB": expected})
+        last = measured[most][phase]
+        if phase == "word vectors":
+            seconds = last["seconds"] * min(target / most, skip_gram.MAX_TOKENS / last["tokens"])
+            memory = last["MB"] * VOCABULARY / last["words"]
+        else:
+            seconds = last["seconds"] * target / most
+            growth = last["MB"] - measured[before][phase]["MB"]
+            grows = growth > SMALLEST_GROWTH * last["MB"]
+            memory = last["MB"] + ((target - most) * growth / (most - before) if grows else 0)
+        rows.append({"seconds": seconds, "MB": memory})
         lines.append(f"| {phase} | " + " | ".join(f"{row['seconds']:,.1f} | {row['MB']:,.0f}" for row in rows) + " |")
     bytes_each = measured[most]["token cache"]["bytes"] / most
     tokens = measured[most]["word vectors"]["tokens"] / most
@@ -168,7 +172,9 @@ def main() -> None:
     """Measure all numbers of pairs, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="folder of pairs")
-    parser.add_argument("--pairs", type=int, nargs="+", default=[250_000, 500_000, 1_000_000], help="numbers of pairs")
+    parser.add_argument(
+        "--pairs", type=int, nargs="+", default=[250_000, 500_000, 1_000_000], help="two numbers of pairs or more"
+    )
     parser.add_argument("--target", type=int, default=600_000_000, help="number of pairs to extrapolate to")
     options = parser.parse_args()
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
