@@ -12,7 +12,7 @@ def test_seconds_grow_with_the_pairs_and_memory_where_it_grew() -> None:
     measured[1_000_000]["order of an epoch"]["MB"] = 80.0
     measured[2_000_000]["token cache"]["bytes"] = 60_000_000
     # A tenth of the most tokens in a pass, and half of the words.
-    measured[2_000_000]["word vectors"] |= {"tokens": 30_000_000, "words": 100_000}
+    measured[2_000_000]["word vectors"] |= {"tokens": 30_000_000, "words": 15_000}
     lines = format_table(measured, 600_000_000).splitlines()
     rows = {line.split(" | ")[0].strip("| "): line.rstrip(" |").split(" | ")[1:] for line in lines if "|" in line}
     assert rows["token cache"] == ["2.0", "99", "4.0", "100", "1,200.0", "100"]

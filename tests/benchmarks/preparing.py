@@ -12,7 +12,7 @@ with the values expected for a larger number of pairs:
     memory = memory of the most pairs + (target - most pairs) * growth since the second most / their difference
 
 where a growth below 5 % is no growth. That of word vectors is in proportion to the words that have one, at most
-200,000. A vocabulary also grows with the distinct words, which repeated pairs do not add.
+30,000. A tokenizer's trainer also counts all distinct words, which repeated pairs do not add.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import sif_weights
 from trainer.training.batching import BatchPlan
 
-VOCABULARY, WIDTH, MAX_TOKENS = 200_000, 300, 64
+VOCABULARY, WIDTH, MAX_TOKENS = 30_000, 300, 64
 SMALLEST_GROWTH = 0.05
 Row = dict[str, float]  # "seconds", "MB" of a phase, "bytes" of the token cache
 
