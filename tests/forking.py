@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -81,15 +81,27 @@ class ForkedJob:
 
 
 def run_ranks(script: Path, *arguments: str | Path, ranks: int = 2) -> subprocess.CompletedProcess:
-    """Run a script in several processes that train together, as `accelerate launch` does.
+    """Run a script in several processes of one machine that train together, as `accelerate launch` does.
 
     Returns:
         The first that failed, or the first.
     """
-    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(_free_port()), "WORLD_SIZE": str(ranks)}
-    environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(rank)} for rank in range(ranks)]
-    done = run_python([(script, *arguments)] * ranks, environments=environments)
+    done = _run_together([(script, *arguments)] * ranks, lambda rank: rank)
     return next((one for one in done if one.returncode), done[0])
+
+
+def run_machines(script: Path | str, arguments: Sequence[Sequence[str | Path]]) -> list[subprocess.CompletedProcess]:
+    """Run a script in processes that train together, one on each machine, with these arguments; return all of them."""
+    return _run_together([(script, *own) for own in arguments], lambda rank: 0)
+
+
+def _run_together(
+    commands: Sequence[Sequence[str | Path]], local_rank: Callable[[int], int]
+) -> list[subprocess.CompletedProcess]:
+    ranks = range(len(commands))
+    shared = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port()), "WORLD_SIZE": str(len(commands))}
+    environments = [shared | {"RANK": str(rank), "LOCAL_RANK": str(local_rank(rank))} for rank in ranks]
+    return run_python(commands, environments=environments)
 
 
 class Interpreter:
@@ -123,7 +135,8 @@ class Interpreter:
         self._process.communicate()
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """Return a port of this machine that no process uses now."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -1,9 +1,25 @@
-"""Collectives that gather embeddings as negatives and average the sparse gradients of the embedding tables."""
+"""Collectives: waiting, sharing of what the main process has, negatives, sparse gradients of the embedding tables.
+
+A run has one main process (rank 0). The first process of each machine is that of local rank 0.
+"""
+
+import functools
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+# How long processes wait for one that works alone: it tokenizes, trains word vectors, evaluates, saves or uploads. All
+# other collectives have the time-outs of torch, 10 minutes (NCCL) or 30 (gloo).
+PATIENCE = timedelta(hours=24)
+
+Value = TypeVar("Value")
 
 
 def world_size() -> int:
@@ -14,6 +30,64 @@ def world_size() -> int:
 def rank() -> int:
     """Return the index of this process, from 0."""
     return dist.get_rank() if world_size() > 1 else 0
+
+
+def is_first_on_machine() -> bool:
+    """Return whether this process is the first one of its machine."""
+    return world_size() == 1 or int(os.environ.get("LOCAL_RANK", 0)) == 0
+
+
+@functools.cache
+def _patient_group(world: dist.ProcessGroup) -> dist.ProcessGroup:
+    """Return a group of all processes with the time-out `PATIENCE`; on the CPU, whatever the device of the run is."""
+    return cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=PATIENCE))
+
+
+def patient_group() -> Any:
+    """Return the group of `wait_for_all` and `share`. Every process must call this first at the same time."""
+    return _patient_group(dist.group.WORLD)
+
+
+def wait_for_all() -> None:
+    """Wait until every process has called this, for up to `PATIENCE`."""
+    if world_size() > 1:
+        dist.barrier(group=patient_group())
+
+
+@contextmanager
+def first_on_each_machine() -> Iterator[None]:
+    """Let the first process of each machine enter the context before the others, for example to fill a cache."""
+    if not is_first_on_machine():
+        wait_for_all()
+    yield
+    if is_first_on_machine():
+        wait_for_all()
+
+
+def share(value: Value) -> Value:
+    """Return the main process's value, an object that can be pickled, in every process."""
+    if world_size() == 1:
+        return value
+    values = [value]
+    dist.broadcast_object_list(values, src=0, group=patient_group())
+    return values[0]
+
+
+def gather(value: Value) -> list[Value]:
+    """Return the values of all processes, objects that can be pickled, in the order of their ranks."""
+    if world_size() == 1:
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value, group=patient_group())
+    return values
+
+
+@torch.no_grad()
+def share_weights(model: nn.Module) -> None:
+    """Replace the weights of a model on the CPU by those of the main process, also those of `exclude_from_ddp`."""
+    if world_size() > 1:
+        for weights in (*model.parameters(), *model.buffers()):
+            dist.broadcast(weights.detach(), src=0, group=patient_group())
 
 
 class _AllGather(torch.autograd.Function):
@@ -44,6 +118,19 @@ def gather_rows(rows: Tensor) -> Tensor:
     Every process must pass the same number of rows. With a single process, the rows are returned unchanged.
     """
     return rows if world_size() == 1 else _AllGather.apply(rows)
+
+
+def gather_uneven_rows(rows: Tensor) -> Tensor:
+    """Gather the rows of all processes, as `gather_rows` does, where each process may have another number of them."""
+    if world_size() == 1:
+        return rows
+    counts = _gather(torch.tensor([len(rows)], device=rows.device)).tolist()
+    most = max(counts)
+    if most == 0:
+        return rows
+    padded = torch.cat([rows, rows.new_zeros(most - len(rows), *rows.shape[1:])])
+    parts = gather_rows(padded).split(most)
+    return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
 
 def exclude_from_ddp(model: nn.Module, parameters: list[nn.Parameter]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
-from accelerate.utils import broadcast_object_list
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
@@ -19,6 +18,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
+from trainer.distributed import share
 
 # What `accelerate launch` or its configuration may ask for, and the option of a run that does the same.
 UNSUPPORTED_LAUNCHES = {
@@ -27,6 +27,8 @@ UNSUPPORTED_LAUNCHES = {
     "ACCELERATE_USE_MEGATRON_LM": ("Megatron-LM", "shard the layers with --sharded true"),
     "ACCELERATE_USE_PARALLELISM_CONFIG": ("a parallelism config", "shard the layers with --sharded true"),
 }
+# Of torchrun and of the implementations of MPI.
+WORLD_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
 SPEED_SENTENCES = 512
 SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 
@@ -44,15 +46,19 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
         InputError: the device, the precision, a tracker or the number of processes is not available, or Accelerate is
             configured for something that a run does not do.
     """
-    _refuse_unsupported_launch()
-    has_gpu = torch.cuda.is_available()
+    _refuse_unsupported_launch(arguments.mixed_precision)
+    has_gpu, launched_on_cpu = torch.cuda.is_available(), _is_set("ACCELERATE_USE_CPU")
     if arguments.device == "cuda" and not has_gpu:
         raise InputError("device is cuda, but torch finds no GPU: use --device cpu, or install a torch build with CUDA")
-    cpu = arguments.device == "cpu" or not has_gpu
+    if arguments.device == "cuda" and launched_on_cpu:
+        raise InputError(
+            "device is cuda, but Accelerate is configured for the CPU (use_cpu): give both the same device"
+        )
+    cpu = arguments.device == "cpu" or launched_on_cpu or not has_gpu
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
-        mixed_precision = resumed_precision or _choose_precision(cpu)
+        mixed_precision = _choose_precision(cpu, resumed_precision)
     _check_precision(mixed_precision, cpu, arguments.sharded)
     try:
         accelerator = Accelerator(
@@ -79,10 +85,10 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
     return accelerator
 
 
-def _refuse_unsupported_launch() -> None:
-    """Refuse what Accelerate is configured for and a run would ignore."""
+def _refuse_unsupported_launch(mixed_precision: str) -> None:
+    """Refuse what Accelerate is configured for and a run with this option `mixed_precision` would ignore."""
     for variable, (name, remedy) in UNSUPPORTED_LAUNCHES.items():
-        if os.environ.get(variable, "false").lower() in ("true", "1", "yes"):
+        if _is_set(variable):
             raise InputError(
                 f"Accelerate is configured for {name}, which a run does not use: {remedy}, and launch with "
                 f"`accelerate launch --multi_gpu …` or another configuration (--config_file; it sets {variable})"
@@ -94,6 +100,30 @@ def _refuse_unsupported_launch() -> None:
             "unset it (gradient_accumulation_steps in the configuration of Accelerate), set batch_size to the examples "
             "of a step, and mini_batch_size to the number that fits in memory"
         )
+    backend = os.environ.get("ACCELERATE_DYNAMO_BACKEND") or "no"
+    if backend.lower() != "no":
+        raise InputError(
+            f"Accelerate is configured for torch.compile (dynamo_backend {backend}), which a run does not use, because "
+            "its packed batches differ in shape: launch with --dynamo_backend no, or drop dynamo_config"
+        )
+    launched = os.environ.get("ACCELERATE_MIXED_PRECISION") or "no"
+    if "no" != launched != mixed_precision != "auto":
+        raise InputError(
+            f"mixed_precision is {mixed_precision}, but Accelerate is configured for {launched}: give both the same, "
+            "or set mixed_precision to auto"
+        )
+    # Accelerate's launcher of one process, with --num_processes above 1: it expects that mpirun starts the others.
+    is_alone = "MASTER_ADDR" in os.environ and not any(name in os.environ for name in WORLD_SIZES)
+    if _is_set("ACCELERATE_USE_CPU") and is_alone:
+        raise InputError(
+            "Accelerate is configured for several processes on CPUs (MULTI_CPU), of which it starts one: launch with "
+            "`accelerate launch --multi_gpu --num_processes N --mixed_precision no --dynamo_backend no …`, which works "
+            "without GPUs"
+        )
+
+
+def _is_set(variable: str) -> bool:
+    return os.environ.get(variable, "false").lower() in ("true", "1", "yes")
 
 
 def _check_precision(precision: str, cpu: bool, is_sharded: bool) -> None:
@@ -106,16 +136,21 @@ def _check_precision(precision: str, cpu: bool, is_sharded: bool) -> None:
         raise InputError("mixed_precision is fp16, but the losses of a sharded run cannot be scaled: use bf16 or no")
 
 
-def _choose_precision(cpu: bool) -> str:
-    """Return the precision given to `accelerate launch`, or bfloat16 if the main process's device computes it fast."""
+def _choose_precision(cpu: bool, resumed: str | None) -> str:
+    """Return the precision of the resumed run, or that given to `accelerate launch`, or what is fast.
+
+    That is bfloat16 if the main process's device computes it fast.
+    """
     state = PartialState(cpu=cpu)
+    if resumed := share(resumed):  # other machines may not see the run's folder
+        return resumed
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION", "no")
     if launched != "no":
         return launched
     is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
     if state.is_main_process:
         logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if is_fast else "float32", reason)
-    return "bf16" if broadcast_object_list([is_fast])[0] else "no"
+    return "bf16" if share(is_fast) else "no"
 
 
 def available_threads() -> int:

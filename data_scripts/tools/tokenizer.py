@@ -6,8 +6,9 @@ Large libraries are imported where they are used, so that the options are printe
 from __future__ import annotations
 
 import argparse
+import itertools
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -32,6 +33,17 @@ SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
 MAX_ALPHABET = 1000  # characters in a WordPiece vocabulary, as in BERT's trainer
 
 
+class Texts:
+    """The texts of columns of datasets, which can be read more than once and are not kept in memory."""
+
+    def __init__(self, columns: Sequence[Dataset]) -> None:
+        self.columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        batches = itertools.chain.from_iterable(dataset.iter(batch_size=1000) for dataset in self.columns)
+        return _require_strings(text for batch in batches for column in batch.values() for text in column)
+
+
 def train_tokenizer(
     texts: Iterable[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
 ) -> PreTrainedTokenizerFast:
@@ -42,7 +54,7 @@ def train_tokenizer(
     texts in any order give the same tokenizer, bit for bit.
 
     Args:
-        texts: the texts to train on, read once.
+        texts: the texts to train on. `wordpiece` keeps them in memory, unless they are `Texts`.
         kind: "word", "bare_word" or "wordpiece".
         vocab_size: the number of ids, including `[PAD]` (0) and `[UNK]` (1); fewer if the texts have fewer words.
         min_count: a word (or a merge of two subwords) that is less frequent gets no id.
@@ -56,7 +68,8 @@ def train_tokenizer(
     _check_options(kind, vocab_size, min_count, max_length)
     strings = _require_strings(texts)
     tokenizer = (
-        _train_subwords(strings, vocab_size, min_count)
+        # Read twice: characters, then merges.
+        _train_subwords(texts if isinstance(texts, Texts) else list(strings), vocab_size, min_count)
         if kind == "wordpiece"
         else _train_words(strings, vocab_size, min_count, bare=kind == "bare_word")
     )
@@ -120,10 +133,9 @@ def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bo
     return tokenizer
 
 
-def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> Tokenizer:
+def _train_subwords(texts: Texts | list[str], vocab_size: int, min_count: int) -> Tokenizer:
     from tokenizers import decoders, models, trainers
 
-    texts = list(texts)  # read twice: characters, then merges
     tokenizer = _untrained_tokenizer(models.WordPiece(unk_token="[UNK]"))
     # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
     # between merges by these numbers. Passing every character as a special token fixes the numbers; afterwards the
@@ -143,7 +155,7 @@ def _train_subwords(texts: Iterable[str], vocab_size: int, min_count: int) -> To
     return rebuilt
 
 
-def _alphabet(texts: list[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
+def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
     """The `limit` most frequent characters after normalization, sorted by code point."""
     counts: Counter[str] = Counter()
     for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
@@ -201,13 +213,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def _texts(columns: list[Dataset]) -> Iterator[str]:
-    for dataset in columns:
-        for batch in dataset.iter(batch_size=1000):
-            for column in batch.values():
-                yield from column
-
-
 def run(args: argparse.Namespace) -> None:
     """Train on the train splits, save the tokenizer, and print its size."""
     _check_options(args.kind, args.vocab_size, args.min_count)
@@ -222,7 +227,9 @@ def run(args: argparse.Namespace) -> None:
             )
     columns = [splits["train"].select_columns(names) for splits, names, _ in sources]
     total = sum(column.num_rows * column.num_columns for column in columns)
-    texts = tqdm(_texts(columns), desc="reading", total=total, unit=" texts", unit_scale=True)
+    texts: Iterable[str] = Texts(columns)
+    if args.kind != "wordpiece":  # which shows its own progress
+        texts = tqdm(texts, desc="reading", total=total, unit=" texts", unit_scale=True)
     tokenizer = train_tokenizer(texts, args.kind, args.vocab_size, args.min_count)
     save_tokenizer(tokenizer, args.output)
     print(f"{len(tokenizer):,} {args.kind} tokens, including [PAD] and [UNK], saved in {args.output}")

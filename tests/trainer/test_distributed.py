@@ -9,7 +9,14 @@ import pytest
 import torch
 
 from trainer import distributed
-from trainer.distributed import average_table_gradients, bytes_received, exclude_from_ddp, gather_rows, sum_by_row
+from trainer.distributed import (
+    average_table_gradients,
+    bytes_received,
+    exclude_from_ddp,
+    gather_rows,
+    gather_uneven_rows,
+    sum_by_row,
+)
 
 
 class ThreadGroup:
@@ -93,6 +100,20 @@ def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_sum
     for rank, (own, gathered, gradient) in enumerate(group.run(gather)):
         assert own == rank and gathered.equal(expected)
         torch.testing.assert_close(gradient, weights.sum(0)[2 * rank : 2 * rank + 2])
+
+
+@pytest.mark.parametrize("counts", [[2, 0, 3], [0, 0, 0]])
+def test_rows_of_processes_with_different_numbers_of_them_are_gathered(group: ThreadGroup, counts: list[int]) -> None:
+    expected = torch.cat([torch.full((count, 2), float(rank)) for rank, count in enumerate(counts)])
+
+    def gather(rank: int) -> tuple[torch.Tensor, torch.Tensor]:
+        rows = torch.full((counts[rank], 2), float(rank), requires_grad=True)
+        gathered = gather_uneven_rows(rows)
+        (gradient,) = torch.autograd.grad(((rank + 1) * gathered).sum(), rows)
+        return gathered.detach(), gradient
+
+    for rank, (gathered, gradient) in enumerate(group.run(gather)):
+        assert gathered.equal(expected) and gradient.equal(torch.full((counts[rank], 2), 6.0))
 
 
 @pytest.mark.parametrize(("size", "collective"), [(1_000, "all_gather"), (8, "all_reduce")])

@@ -1,9 +1,8 @@
 """The training and evaluation datasets of a run; every evaluation sentence is removed from the training data."""
 
-import itertools
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,6 +18,7 @@ from data_scripts.sources.paraphrases import load_paraphrases
 from data_scripts.sources.sts import load_sts_sets
 from data_scripts.sources.stsb import load_stsb
 from data_scripts.tools.leakage import remove_leaked, text_columns
+from data_scripts.tools.tokenizer import Texts
 from trainer.arguments import Arguments
 
 EvaluationData = dict[str, Any]
@@ -187,13 +187,10 @@ def training_text_columns(data: RunData) -> dict[str, list[str]]:
     return columns
 
 
-def training_texts(data: RunData) -> Iterator[str]:
-    """Yield the texts of all training datasets except `texts`, which no task reads."""
-    for name, columns in training_text_columns(data).items():
-        if name.startswith("texts/"):
-            continue
-        for batch in data.training[name].select_columns(columns).iter(batch_size=1000):
-            yield from itertools.chain.from_iterable(batch.values())
+def training_texts(data: RunData) -> Texts:
+    """Return the texts of all training datasets except `texts`, which no task reads."""
+    columns = training_text_columns(data).items()
+    return Texts([data.training[name].select_columns(own) for name, own in columns if not name.startswith("texts/")])
 
 
 def _load_sources(kind: DatasetKind, sources: list[str]) -> dict[str, Any]:

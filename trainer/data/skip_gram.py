@@ -18,6 +18,7 @@ from trainer.hardware import available_threads
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus
 UNK_TOKEN_ID = 1
+_CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
 
@@ -121,15 +122,23 @@ class _Texts:
     def __iter__(self) -> Iterator[list[str] | TaggedDocument]:
         number = 0
         for column in self.columns:
-            starts, ends = column.offsets[: -1 : self.step].tolist(), column.offsets[1 :: self.step].tolist()
-            for start, end in zip(starts, ends, strict=True):
+            for start, end in _bounds(column, self.step):
                 text = list(map(self.words.__getitem__, column.ids[start:end].tolist()))
                 yield TaggedDocument(text, [number]) if self.is_tagged else text
                 number += 1
                 self.bar.update(end - start)
 
 
+def _bounds(column: TokenColumn, step: int) -> Iterator[tuple[int, int]]:
+    """Yield the first token and the end of every `step`-th text."""
+    starts, ends = column.offsets[:-1:step], column.offsets[1::step]
+    for first in range(0, len(starts), _CHUNK):
+        part = slice(first, first + _CHUNK)
+        yield from zip(starts[part].tolist(), ends[part].tolist(), strict=True)
+
+
 def _digest(column: TokenColumn) -> str:
-    digest = xxhash.xxh3_128(column.ids.tobytes())
-    digest.update(column.offsets.tobytes())
+    digest = xxhash.xxh3_128()
+    for array in (column.ids, column.offsets):
+        digest.update(array.view(np.uint8).data)  # of the mapped file, without a copy
     return digest.hexdigest()

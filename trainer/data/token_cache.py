@@ -6,8 +6,10 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import xxhash
@@ -15,7 +17,6 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from modeling_convsim.encoding.new_files import write_array
 from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
 
 _CHUNK = 10_000
@@ -136,7 +137,7 @@ def _build(
     backend.enable_truncation(max_tokens)
     backend.no_padding()
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
-    lengths, keys = [np.zeros(1, np.int64)], [np.zeros(0, np.int64)]
+    end = 0  # number of tokens so far
     try:
         temporary.mkdir(parents=True)
         progress = tqdm(
@@ -147,20 +148,23 @@ def _build(
             desc=f"tokenizing {column}",
             disable=not show_progress,
         )
-        with progress, (temporary / f"ids.{dtype.name}").open("wb") as file:
+        with (
+            progress,
+            (temporary / f"ids.{dtype.name}").open("wb") as ids_file,
+            _new_array(temporary / "offsets.npy", len(dataset) + 1) as offsets_file,
+            _new_array(temporary / "keys.npy", len(dataset)) as keys_file,
+        ):
+            offsets_file.write(np.zeros(1, np.int64).data)
             for texts in _chunks(dataset, column):
                 ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
                 # Not with tofile, which does not notice when a full disk takes all but the last bytes.
-                file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
-                lengths.append(np.fromiter(map(len, ids), np.int64, count=len(ids)))
-                keys.append(
-                    np.fromiter(
-                        (xxhash.xxh3_64_intdigest(text.encode()) >> 1 for text in texts), np.int64, count=len(texts)
-                    )
-                )
+                ids_file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
+                offsets = end + np.cumsum(np.fromiter(map(len, ids), np.int64, count=len(ids)))
+                offsets_file.write(offsets.data)
+                end = int(offsets[-1])
+                keys = (xxhash.xxh3_64_intdigest(text.encode()) >> 1 for text in texts)
+                keys_file.write(np.fromiter(keys, np.int64, count=len(texts)).data)
                 progress.update(len(texts))
-        write_array(temporary / "offsets.npy", np.cumsum(np.concatenate(lengths)))
-        write_array(temporary / "keys.npy", np.concatenate(keys))
         manifest = {path.name: _fingerprint(path) for path in temporary.iterdir()}
         (temporary / _MANIFEST).write_text(json.dumps(manifest))
         _replace(temporary, folder)
@@ -168,6 +172,15 @@ def _build(
         raise not_writable(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
+def _new_array(path: Path, length: int) -> Iterator[BinaryIO]:
+    """Open a .npy file for the values (length,) int64, written in parts: memory does not grow with their number."""
+    with path.open("wb") as file:
+        header = {"descr": "<i8", "fortran_order": False, "shape": (length,)}
+        np.lib.format.write_array_header_1_0(file, header)
+        yield file
 
 
 def _replace(temporary: Path, folder: Path) -> None:

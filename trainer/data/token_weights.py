@@ -5,6 +5,7 @@ import numpy as np
 from trainer.data.token_cache import TokenColumn
 
 SIF_A = 1e-3  # Arora et al. (2017), section 4.1
+_CHUNK = 10_000_000  # tokens
 
 
 def sif_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
@@ -26,5 +27,8 @@ def rarity_weights(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
 
 
 def _token_shares(columns: list[TokenColumn], vocab_size: int) -> np.ndarray:
-    counts = np.sum([np.bincount(column.ids, minlength=vocab_size) for column in columns], axis=0)
+    counts = np.zeros(vocab_size, dtype=np.int64)
+    for column in columns:
+        for start in range(0, len(column.ids), _CHUNK):  # bincount converts its input to int64
+            counts += np.bincount(column.ids[start : start + _CHUNK], minlength=vocab_size)
     return counts / counts.sum()

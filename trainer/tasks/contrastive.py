@@ -28,7 +28,7 @@ class ContrastiveOptions(MatryoshkaOptions, SimilarityOptions):
 class ContrastiveTask(Task):
     """Pick the semantically equivalent text among those of the batch: InfoNCE with in-batch negatives.
 
-    A hard negative is one more candidate for every row of its process. The papers do not have this task; the loss is
+    A hard negative is one more candidate for every row of the batch. The papers do not have this task; the loss is
     that of Henderson et al. (2017), section 4, in both directions.
 
     Attributes:
@@ -95,7 +95,7 @@ class ContrastiveTask(Task):
         """Return InfoNCE in both directions, texts of the same group masked; `accuracy` is P@1 within the batch."""
         import torch
 
-        from trainer.distributed import gather_rows, rank
+        from trainer.distributed import gather_rows, gather_uneven_rows, rank
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import accuracy, in_batch_softmax, sum_over_dims, truncate
 
@@ -107,8 +107,8 @@ class ContrastiveTask(Task):
         targets = torch.arange(start, start + count, device=vectors.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
         mask[torch.arange(count, device=mask.device), targets] = False
-        mask_with_negatives = torch.cat([mask, groups[:, None] == negative_groups], dim=1)
-        sides = (first, second, negatives, gather_rows(first), gather_rows(second))
+        mask_with_negatives = torch.cat([mask, groups[:, None] == gather_uneven_rows(negative_groups)], dim=1)
+        sides = (first, second, gather_uneven_rows(negatives), gather_rows(first), gather_rows(second))
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
             u, v, hard, all_u, all_v = (truncate(vectors, dims) for vectors in sides)

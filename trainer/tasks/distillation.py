@@ -71,12 +71,18 @@ class Distillation(Task):
         return pack(self._texts, rows) | {"teacher": torch.from_numpy(self._vectors[rows]).float()}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return the KL divergence from the teacher's similarities; `difference` is the RMS difference of cosines."""
+        """Return the KL divergence from the teacher's similarities with the texts of all processes.
+
+        `difference` is the RMS difference of cosines.
+        """
+        from trainer.distributed import gather_rows, rank
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import similarity_divergence
 
         teacher = batch.pop("teacher")
         vectors = embed_batch(model, batch, self._mini_batch_size)
-        cosines, target = vectors @ vectors.T, teacher @ teacher.T  # (batch, batch)
+        # (batch, processes x batch)
+        cosines, target = vectors @ gather_rows(vectors).T, teacher @ gather_rows(teacher).T
         difference = (cosines.detach().float() - target).square().mean().sqrt()
-        return similarity_divergence(cosines, target, self._scale), {"difference": difference}
+        first = len(vectors) * rank()
+        return similarity_divergence(cosines, target, self._scale, first), {"difference": difference}

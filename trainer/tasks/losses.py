@@ -85,15 +85,16 @@ def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
     return torch.logsumexp(torch.cat([differences.new_zeros(1), differences]), dim=0)
 
 
-def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float) -> Tensor:
+def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float, first: int = 0) -> Tensor:
     """Mean over texts of the KL divergence of softmax(scale cosines) from softmax(scale teacher_cosines).
 
     Args:
-        cosines: (texts, texts) cosine of each pair of texts; the diagonal is ignored.
-        teacher_cosines: (texts, texts) cosines of the teacher's embeddings.
+        cosines: (texts, candidates) cosine of each text with each candidate; that with itself is ignored.
+        teacher_cosines: (texts, candidates) cosines of the teacher's embeddings.
         scale: inverse temperature of both distributions.
+        first: index of the first text among the candidates; the other texts follow it.
     """
-    diagonal = torch.eye(len(cosines), dtype=torch.bool, device=cosines.device)
+    diagonal = torch.ones_like(cosines, dtype=torch.bool).triu(first).tril(first)
     log_probabilities = (scale * cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
     target = (scale * teacher_cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
     return F.kl_div(log_probabilities, target, reduction="batchmean", log_target=True)

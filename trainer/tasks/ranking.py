@@ -67,13 +67,15 @@ class Ranking(Task):
         return pack(self._texts, indices) | {"scores": torch.from_numpy(self._pairs.scores[rows])}
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
-        """Return CoSENT over the pairs of this process; `accuracy`: share of pairs of pairs in the right order."""
+        """Return CoSENT over the pairs of all processes; `accuracy`: share of pairs of pairs in the right order."""
+        from trainer.distributed import gather_rows
         from trainer.tasks.encoding import embed_batch
         from trainer.tasks.losses import cosine_ranking
 
         scores = batch.pop("scores")
         vectors = embed_batch(model, batch, self._mini_batch_size)
-        cosines = (vectors[: len(scores)] * vectors[len(scores) :]).sum(dim=1)
+        cosines = gather_rows((vectors[: len(scores)] * vectors[len(scores) :]).sum(dim=1))  # (processes x batch,)
+        scores = gather_rows(scores)
         lower = scores[:, None] < scores
         in_order = (cosines.detach()[:, None] < cosines.detach())[lower].float()
         return cosine_ranking(cosines, scores, self._scale), {"accuracy": in_order.sum() / max(in_order.numel(), 1)}

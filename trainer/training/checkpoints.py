@@ -3,16 +3,17 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
-
-from accelerate.utils import broadcast_object_list
 
 from data_scripts.errors import InputError
 from data_scripts.write.files import report_write_errors
 from data_scripts.write.replacement import replace_folder
+from trainer.distributed import share, wait_for_all
 from trainer.training.context import Progress, RunContext
+from trainer.training.machines import on_this_machine
 from trainer.training.manifest import find_damage, write_manifest
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.resume import check_unchanged
@@ -57,17 +58,18 @@ def newest_whole_checkpoint(folder: Path) -> Path:
 
 def save_checkpoint(context: RunContext, model: TrainableModel, metrics: MetricsLog, progress: Progress) -> None:
     """Write a checkpoint of the current step, and delete those that are not needed. Every process must call this."""
-    accelerator, folder = context.accelerator, context.folder
+    folder = context.folder
     checkpoint = checkpoint_of(folder, progress.step)
     temporary = folder / f".{checkpoint.name}"
+    wait_for_all()  # the main process may be evaluating
     with report_write_errors(checkpoint, temporary):
         model.save(temporary)
         metrics.save(temporary)
-    accelerator.wait_for_everyone()
-    if accelerator.is_main_process:
+    wait_for_all()
+    if context.accelerator.is_main_process:
         with report_write_errors(checkpoint, temporary):
             complete_checkpoint(temporary, progress, is_last=progress.step == context.arguments.max_steps)
-    accelerator.wait_for_everyone()
+    context.interruption.saved = share(checkpoint)
 
 
 def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> None:
@@ -85,20 +87,26 @@ def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> Non
     place_checkpoint(written, checkpoint_of(folder, progress.step), kept)
 
 
-def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> Path:
-    """Load weights, optimizers and progress of the newest whole checkpoint; return it. Every process must call this.
+@contextmanager
+def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progress) -> Iterator[Path]:
+    """Load weights, optimizers and progress of the newest whole checkpoint. Every process must call this.
+
+    Yields:
+        The checkpoint; on a machine that does not see the main process's folder, a copy.
 
     Raises:
         InputError: no checkpoint is whole, or the data or the precision are not those of the run.
     """
     is_main = context.accelerator.is_main_process
-    checkpoint = Path(broadcast_object_list([newest_whole_checkpoint(context.folder) if is_main else None])[0])
-    recorded = _read_progress(checkpoint)
+    checkpoint = share(newest_whole_checkpoint(context.folder) if is_main else context.folder)
+    recorded = share(_read_progress(checkpoint) if is_main else {})
     if is_main:
         check_unchanged(context.folder, recorded, progress)
-    model.load(checkpoint)
-    progress.update(recorded | {"device": progress.device, "processes": progress.processes})
-    return checkpoint
+    with on_this_machine(checkpoint, context.folder) as folder:
+        model.load(folder)
+        progress.update(recorded | {"device": progress.device, "processes": progress.processes})
+        yield folder
+    context.interruption.saved = checkpoint
 
 
 def place_checkpoint(written: Path, checkpoint: Path, kept: Iterable[Path]) -> None:

@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_convsim.modeling_heads import ConvSimForMultitask
+from trainer.distributed import wait_for_all
 from trainer.evaluation.checksums import record_files
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
@@ -64,7 +65,7 @@ def finish_run(
         results["licenses"] = find_licenses(asdict(context.arguments))
         results["leakage"] = leakage
         _write(context, evaluator, results, matrices.get("stsb_tuned"))
-    context.accelerator.wait_for_everyone()
+    wait_for_all()
     return results
 
 

@@ -17,7 +17,6 @@ import torch.distributed as dist
 
 from data_scripts.errors import InputError
 from trainer.distributed import world_size
-from trainer.training.run_folder import list_checkpoints
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.
@@ -39,8 +38,8 @@ class Interruption:
     """
 
     def __init__(self) -> None:
-        self.has_begun = False
-        """Whether the folder is this run's: before, it may have the checkpoints of a run that will be overwritten."""
+        self.saved: Path | None = None
+        """The run's last checkpoint, in the main process's folder: another machine may not see it."""
         self._number: int | None = None
         self._seconds = 0.0
         self._is_deferred = False
@@ -114,8 +113,8 @@ class Interruption:
             raise
 
     def _continuation(self, folder: Path) -> str:
-        if self.has_begun and (saved := list_checkpoints(folder)):
-            return f"{saved[-1]} is saved: continue with --resume true"
+        if self.saved:
+            return f"{self.saved} is saved: continue with --resume true"
         return f"{folder} has no checkpoint of this run yet: start it again"
 
     def _receive(self, number: int, frame: FrameType | None) -> None:

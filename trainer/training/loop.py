@@ -12,6 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
+from trainer.distributed import wait_for_all
 from trainer.hardware import fastest_threads
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
@@ -20,7 +21,7 @@ from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
-from trainer.training.run_folder import list_checkpoints, resume_run
+from trainer.training.run_folder import resume_run
 from trainer.training.schedule import Schedule
 from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
@@ -165,10 +166,10 @@ class TrainingLoop:
         save_checkpoint(self._context, self._model, self._metrics, self._progress)
 
     def _resume(self) -> None:
-        checkpoint = load_checkpoint(self._context, self._model, self._progress)
-        if self._accelerator.is_main_process:
-            resume_run(self._context.folder)
-        self._metrics.load(checkpoint)
+        with load_checkpoint(self._context, self._model, self._progress) as checkpoint:
+            if self._accelerator.is_main_process:
+                resume_run(self._context.folder)
+            self._metrics.load(checkpoint)
         if self._accelerator.is_main_process:
             logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
 
@@ -213,17 +214,16 @@ class TrainingLoop:
             raise self._diverged(f"the weights are not finite after step {self._progress.step}")
 
     def _diverged(self, what: str) -> InputError:
-        saved = list_checkpoints(self._context.folder)
-        state = f"the checkpoint of an earlier step, {saved[-1].name}" if saved else "no checkpoint"
+        saved = self._context.interruption.saved
+        state = f"the checkpoint of an earlier step, {saved.name}" if saved else "no checkpoint"
         remedy = "lower learning_rate or set max_grad_norm, and start again with --overwrite true"
         return InputError(f"{what}: {remedy}; {self._context.folder} has {state}")
 
     def _begin(self, begin: Callable[[], None]) -> None:
-        self._accelerator.wait_for_everyone()
+        wait_for_all()
         if self._accelerator.is_main_process and not self._arguments.resume:
             begin()
-        self._accelerator.wait_for_everyone()
-        self._context.interruption.has_begun = True
+        wait_for_all()
 
     def _evaluate(self, evaluator: ModelEvaluator) -> dict[str, Any] | None:
         """Evaluate on dev; None on the other processes than the main one."""

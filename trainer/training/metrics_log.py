@@ -10,6 +10,7 @@ from torch import Tensor
 
 from data_scripts.errors import InputError
 from data_scripts.write.files import new_file, report_write_errors
+from trainer.distributed import gather
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 
@@ -31,13 +32,15 @@ class MetricsLog:
             self._accelerator.init_trackers("tensorboard" if self._trackers == ["tensorboard"] else "convsim")
 
     def save(self, checkpoint: Path) -> None:
-        """Save the log in a checkpoint, and this process's metrics since its last row. Every process must call this."""
+        """Save the log in a checkpoint, and each process's metrics since its last row. Every process must call this."""
         collected = {
             name: {"steps": self._steps[name], "values": torch.stack(values).tolist()}
             for name, values in self._values.items()
         }
-        self._collected_file(checkpoint).write_text(json.dumps(collected), encoding="utf-8")
+        of_processes = gather(collected)
         if self._accelerator.is_main_process:
+            for process, metrics in enumerate(of_processes):
+                _collected_file(checkpoint, process).write_text(json.dumps(metrics), encoding="utf-8")
             self._file.touch()  # before the first row
             shutil.copyfile(self._file, checkpoint / self._file.name)
 
@@ -55,7 +58,7 @@ class MetricsLog:
                 )
             with new_file(self._file) as temporary:
                 shutil.copyfile(checkpoint / self._file.name, temporary)
-        file = self._collected_file(checkpoint)
+        file = _collected_file(checkpoint, self._accelerator.process_index)
         if not file.is_file():  # the run had fewer processes
             return
         for name, metric in json.loads(file.read_text(encoding="utf-8")).items():
@@ -103,5 +106,6 @@ class MetricsLog:
             numbers = {k: v for k, v in values.items() if isinstance(v, (int, float)) and k != "step"}
             self._accelerator.log(numbers, step=row["step"])
 
-    def _collected_file(self, checkpoint: Path) -> Path:
-        return checkpoint / f"metrics_{self._accelerator.process_index}.json"
+
+def _collected_file(checkpoint: Path, process: int) -> Path:
+    return checkpoint / f"metrics_{process}.json"

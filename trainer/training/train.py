@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
@@ -19,7 +19,7 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
 from trainer.data.dev_split import complete_dev_split
-from trainer.distributed import rank
+from trainer.distributed import first_on_each_machine, is_first_on_machine, rank, share, share_weights, wait_for_all
 from trainer.hardware import start_accelerator
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.adaptation import plan_adaptation, split_pairs
@@ -31,6 +31,7 @@ from trainer.training.finish import finish_run
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.interruption import Interruption
 from trainer.training.loop import TrainingLoop
+from trainer.training.machines import check_same_data, check_same_settings, check_shared_folder
 from trainer.training.model import build_model, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.run_folder import begin_run, open_folder, tokenizer_folder
@@ -70,17 +71,21 @@ def _start(arguments: Arguments, interruption: Interruption, exit_stack: context
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
     accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
+    check_same_settings(arguments)
     if accelerator.is_main_process:
         exit_stack.enter_context(open_folder(folder, arguments))
-    accelerator.wait_for_everyone()
+    wait_for_all()
+    if arguments.sharded:
+        check_shared_folder(folder)
     return RunContext(arguments, accelerator, folder, started, interruption=interruption)
 
 
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = _load_data(context)
-    if context.accelerator.is_main_process:
+    if is_first_on_machine():
         teacher = getattr(context.arguments, "teacher", None)
         context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, teacher))
+    check_same_data(context.fingerprints)
     model = _build_model(context, data, tokenizer, tasks)
     begin = functools.partial(begin_run, context.folder, context.arguments)
     context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
@@ -98,27 +103,32 @@ def _train(context: RunContext) -> dict[str, Any]:
 
 def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
     """Load the datasets and the tokenizer, and build the tasks."""
-    arguments, accelerator = context.arguments, context.accelerator
-    # The main process fills the caches on disk, the others read them.
-    with accelerator.main_process_first():
+    arguments, is_main = context.arguments, context.accelerator.is_main_process
+    # The first process of each machine fills the caches on its disk, the others read them.
+    with first_on_each_machine():
         data = load_run_data(arguments)
         if arguments.adapt:
             split_pairs(data)
         elif "pairs" in data.training:
             complete_dev_split(data)
-        tokenizer = build_tokenizer(arguments, data, tokenizer_folder(context.folder, arguments))
-        tasks = build_tasks(arguments, data, tokenizer, accelerator.is_main_process)
+    folder = tokenizer_folder(context.folder, arguments)
+    tokenizer = build_tokenizer(arguments, data, folder) if is_main else None
+    wait_for_all()
+    tokenizer = cast(PreTrainedTokenizerFast, share(tokenizer))
+    with first_on_each_machine():
+        tasks = build_tasks(arguments, data, tokenizer, is_main)
     return data, tokenizer, tasks
 
 
 def _build_model(
     context: RunContext, data: RunData, tokenizer: PreTrainedTokenizerFast, tasks: dict[str, Task]
 ) -> ConvSimForMultitask:
-    arguments, accelerator = context.arguments, context.accelerator
+    arguments = context.arguments
     model = build_model(arguments, tokenizer)
-    if not arguments.initialize_from:
-        with accelerator.main_process_first():
-            initialize_embeddings(arguments, model, tasks, data, tokenizer, accelerator.is_main_process)
+    if context.accelerator.is_main_process and not arguments.initialize_from:
+        initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=True)
+    wait_for_all()
+    share_weights(model)
     return model
 
 

@@ -108,9 +108,13 @@ class TrainableModel:
                 self.full.load_state_dict(weights)
 
     def save(self, folder: Path) -> None:
-        """Write weights, optimizers and random states, after `update_full`. Every process must call this."""
+        """Write weights and optimizers, after `update_full`. Every process must call this.
+
+        The main process writes them, unless they are sharded.
+        """
         if not self._arguments.sharded:
-            self._accelerator.save_state(str(folder))
+            if self._accelerator.is_main_process:
+                self._accelerator.save_state(str(folder))
             return
         save_shards(folder, self.wrapped, self._optimizers)
         if self._accelerator.is_main_process:

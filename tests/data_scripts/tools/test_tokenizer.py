@@ -15,7 +15,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from data_scripts.tools import tokenizer as command
-from data_scripts.tools.tokenizer import save_tokenizer, train_tokenizer
+from data_scripts.tools.tokenizer import Texts, save_tokenizer, train_tokenizer
 from data_scripts.write.records import RECORD
 
 TEXTS = [
@@ -203,3 +203,13 @@ def test_command_refuses_pairs_without_a_train_split(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no train split"):
         command.run(parse([str(tmp_path / "pairs"), "-o", str(tmp_path / "out")]))
     assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_columns_are_read_again_and_give_the_tokenizer_of_a_list():
+    columns = Dataset.from_dict({"input": TEXTS, "response": list(reversed(TEXTS))})
+    texts = Texts([columns, columns.select([0])])
+    assert list(texts) == list(texts) == [*TEXTS, *reversed(TEXTS), TEXTS[0], TEXTS[-1]]
+    own, of_list = (train_tokenizer(each, "wordpiece", vocab_size=100, min_count=1) for each in (texts, list(texts)))
+    assert own.backend_tokenizer.to_str() == of_list.backend_tokenizer.to_str()
+    with pytest.raises(InputError, match="text 2 is a NoneType"):
+        train_tokenizer(Texts([Dataset.from_dict({"a": ["b", None]})]), "wordpiece", vocab_size=100)

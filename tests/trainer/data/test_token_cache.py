@@ -156,3 +156,16 @@ def test_a_disk_that_is_full_before_the_last_token_is_an_error(tiny_tokenizer, t
     dataset = Dataset.from_dict({"input": ["the old dog runs"] * 100})
     with file_size_limit(799), pytest.raises(InputError, match="cannot be written"):  # 400 ids of two bytes
         token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
+
+
+@pytest.mark.parametrize("count", [0, 1, 6])
+def test_arrays_that_are_written_in_parts_are_those_of_numpy_save(tiny_tokenizer, tmp_path, monkeypatch, count):
+    monkeypatch.setattr(token_cache, "_CHUNK", 2)
+    column = token_columns(Dataset.from_dict({"a": TEXTS[:count]}), ["a"], tiny_tokenizer, tmp_path, max_tokens=5)["a"]
+    ids = [tiny_tokenizer(text)["input_ids"][:5] for text in TEXTS[:count]]
+    assert column.ids.tolist() == list(itertools.chain.from_iterable(ids))
+    assert column.offsets.tolist() == [0, *itertools.accumulate(map(len, ids))]
+    for name, array in (("offsets", column.offsets), ("keys", column.keys)):
+        np.save(tmp_path / "saved.npy", array)
+        (file,) = tmp_path.glob(f"*/{name}.npy")
+        assert file.read_bytes() == (tmp_path / "saved.npy").read_bytes()

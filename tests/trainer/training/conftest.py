@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import yaml
 from accelerate.state import AcceleratorState
+from datasets import Dataset
 
 from tests.trainer.training.tiny_runs import COLORS, THINGS, read_results, write
 from trainer import run
@@ -194,3 +195,37 @@ def siamese_cbow(datasets, tmp_path, run_trainer) -> Callable[..., dict]:
         return read_results(tmp_path / name)
 
     return train
+
+
+@pytest.fixture
+def two_process_preset(tmp_path) -> Path:
+    """The preset of a run of a few steps on synthetic pairs."""
+    generator = np.random.default_rng(0)
+    words = [f"word{index}" for index in range(40)]
+    rows = [
+        {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
+        | {"thread": str(index), "source": "synthetic"}
+        for index in range(300)
+    ]
+    (tmp_path / "pairs").mkdir()
+    for split, part in (("train", rows[:150]), ("validation", rows[150:])):
+        Dataset.from_list(part).to_parquet(tmp_path / "pairs" / f"{split}-00000-of-00001.parquet")
+    options = {
+        "model_config": {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8},
+        "pairs": [str(tmp_path / "pairs")],
+        "tasks": {"response_prediction": 1},
+        "mask_false_negatives": True,
+        "optimizer": "adamw",
+        "learning_rate": 0.01,
+        "max_grad_norm": 1.0,
+        "mixed_precision": "no",
+        "max_steps": 6,
+        "batch_size": 16,
+        "eval_every": 6,
+        "log_every": 2,
+        "trackers": ["none"],
+        "cache_dir": str(tmp_path / "cache"),
+    }
+    path = tmp_path / "preset.yaml"
+    path.write_text(yaml.safe_dump(options))
+    return path

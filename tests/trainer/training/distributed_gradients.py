@@ -5,18 +5,43 @@ python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES RENDE
 
 import gc
 import sys
+from typing import Any
 
 import numpy as np
 import torch
 import torch.distributed as dist
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
+from trainer.data.positive_pairs import PositivePairs, ScoredPairs
 from trainer.data.token_cache import TokenColumn
 from trainer.distributed import average_table_gradients, exclude_from_ddp
+from trainer.tasks import Task
+from trainer.tasks.distillation import Distillation
+from trainer.tasks.entailment import Entailment
+from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_prediction import ResponsePrediction
 from trainer.tasks.snli import Snli
 
 ROWS = 16
+
+
+def build_task(name: str, mini_batch: int | None, longest: int) -> Task:
+    generator = np.random.default_rng(0)
+    first, second = column(generator, longest), column(generator, longest)
+    if name == "snli":
+        return Snli(first, second, generator.integers(0, 3, ROWS))
+    if name == "distillation":
+        return Distillation(first, generator.normal(size=(ROWS, 5)), 2.0)
+    order = generator.permutation(ROWS)
+    no_texts: Any = None
+    if name == "ranking":
+        return Ranking(first, ScoredPairs(no_texts, np.arange(ROWS), order, generator.random(ROWS)), 2.0)
+    if name == "entailment":
+        # Three hard negatives in the first half of the batch, and seven in the second.
+        negative = np.where(np.isin(np.arange(ROWS), [1, 4, 5, *range(8, 15)]), generator.permutation(ROWS), -1)
+        return Entailment(first, PositivePairs(no_texts, np.arange(ROWS), order, negative, first.keys), 2.0)
+    sizes = [6, 3] if name == "matryoshka" else []
+    return ResponsePrediction(first, second, True, symmetric=True, mini_batch_size=mini_batch, matryoshka_dims=sizes)
 
 
 def column(generator: np.random.Generator, longest: int) -> TokenColumn:
@@ -34,18 +59,10 @@ def main() -> None:
     mini_batch, rank, world = (int(argument) for argument in sys.argv[3:6])
     if world > 1:
         dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
-    generator = np.random.default_rng(0)
     # Long texts contain nearly all rows of the tables, whose gradients are then exchanged as dense tensors; the rows of
     # short texts are exchanged as rows.
     longest = 9 if task_name == "snli" else 40
-    first, second = column(generator, longest), column(generator, longest)
-    if task_name == "snli":
-        task = Snli(first, second, generator.integers(0, 3, ROWS))
-    else:
-        sizes = [6, 3] if task_name == "matryoshka" else []
-        task = ResponsePrediction(
-            first, second, True, symmetric=True, mini_batch_size=mini_batch or None, matryoshka_dims=sizes
-        )
+    task = build_task(task_name, mini_batch or None, longest)
     torch.manual_seed(0)
     config = ConvSimDanConfig(
         vocab_size=60, word_embedding_size=12, bigram_buckets=64, hidden_sizes=[12], embedding_size=10,

@@ -48,8 +48,12 @@ def test_the_main_process_completes_a_checkpoint_after_all_have_written_and_befo
     monkeypatch.setattr(
         checkpoints, "complete_checkpoint", lambda *arguments, is_last: events.append((*arguments, is_last))
     )
-    accelerator = SimpleNamespace(is_main_process=is_main, wait_for_everyone=lambda: events.append("waits"))
-    context: Any = SimpleNamespace(accelerator=accelerator, folder=tmp_path, arguments=SimpleNamespace(max_steps=8))
+    monkeypatch.setattr(checkpoints, "wait_for_all", lambda: events.append("waits"))
+    monkeypatch.setattr(checkpoints, "share", lambda own: events.append(own) or "of the main process")
+    context: Any = SimpleNamespace(
+        accelerator=SimpleNamespace(is_main_process=is_main), folder=tmp_path, arguments=SimpleNamespace(max_steps=8),
+        interruption=SimpleNamespace(),
+    )  # fmt: skip
     model: Any = SimpleNamespace(save=lambda folder: events.append(("model", folder)))
     metrics: Any = SimpleNamespace(save=lambda folder: events.append(("metrics", folder)))
     for step in (4, 8):
@@ -58,7 +62,9 @@ def test_the_main_process_completes_a_checkpoint_after_all_have_written_and_befo
         save_checkpoint(context, model, metrics, progress)
         temporary = tmp_path / f".checkpoint-{step}"
         completed = [(temporary, progress, step == 8)] if is_main else []
-        assert events == [("model", temporary), ("metrics", temporary), "waits", *completed, "waits"]
+        shared = tmp_path / f"checkpoint-{step}"
+        assert events == ["waits", ("model", temporary), ("metrics", temporary), "waits", *completed, shared]
+        assert context.interruption.saved == "of the main process"
 
 
 @pytest.mark.parametrize("is_main", [True, False])
@@ -68,15 +74,19 @@ def test_a_resumed_run_has_the_recorded_progress_on_its_own_processes(
     complete(tmp_path, 4, 4, device="cuda", processes=2, pairs=96, mixed_precision="bf16")
     checkpoint, checked, loaded = tmp_path / "checkpoint-4", [], []
     monkeypatch.setattr(checkpoints, "check_unchanged", lambda *arguments: checked.append(arguments))
-    monkeypatch.setattr(checkpoints, "broadcast_object_list", lambda objects: [str(checkpoint)])
-    context: Any = SimpleNamespace(accelerator=SimpleNamespace(is_main_process=is_main), folder=tmp_path)
+    recorded = json.loads((checkpoint / "progress.json").read_text())
+    shared = [checkpoint, recorded]
+    monkeypatch.setattr(checkpoints, "share", lambda own: shared.pop(0))
+    accelerator, interruption = SimpleNamespace(is_main_process=is_main), SimpleNamespace()
+    context: Any = SimpleNamespace(accelerator=accelerator, folder=tmp_path, interruption=interruption)
     model: Any = SimpleNamespace(load=loaded.append)
     progress = Progress(device="cpu", processes=1)
-    assert load_checkpoint(context, model, progress) == checkpoint
+    with load_checkpoint(context, model, progress) as folder:
+        assert folder == checkpoint
     assert (progress.step, progress.best_step, progress.pairs, progress.mixed_precision) == (4, 4, 96, "bf16")
     assert (progress.device, progress.processes) == ("cpu", 1)
-    recorded = json.loads((checkpoint / "progress.json").read_text())
-    assert loaded == [checkpoint] and checked == ([(tmp_path, recorded, progress)] if is_main else [])
+    assert loaded == [checkpoint] == [interruption.saved]
+    assert checked == ([(tmp_path, recorded, progress)] if is_main else [])
 
 
 def test_the_precision_of_a_run_is_that_of_its_last_readable_checkpoint(tmp_path: Path) -> None:

@@ -1,18 +1,14 @@
-import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset
 from safetensors.torch import load_file
 
 from tests.forking import run_python, run_ranks
+from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
-ROOT = Path(__file__).resolve().parents[3]
-RUN = ROOT / "trainer" / "run.py"
 
 
 def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
@@ -25,67 +21,22 @@ def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[
     return torch.load(out)
 
 
-@pytest.fixture
-def preset(tmp_path):
-    """The preset of a run of a few steps on synthetic pairs."""
-    generator = np.random.default_rng(0)
-    words = [f"word{index}" for index in range(40)]
-    rows = [
-        {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
-        | {"thread": str(index), "source": "synthetic"}
-        for index in range(300)
-    ]
-    (tmp_path / "pairs").mkdir()
-    for split, part in (("train", rows[:150]), ("validation", rows[150:])):
-        Dataset.from_list(part).to_parquet(tmp_path / "pairs" / f"{split}-00000-of-00001.parquet")
-    options = {
-        "model_config": {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8},
-        "pairs": [str(tmp_path / "pairs")],
-        "tasks": {"response_prediction": 1},
-        "mask_false_negatives": True,
-        "optimizer": "adamw",
-        "learning_rate": 0.01,
-        "max_grad_norm": 1.0,
-        "mixed_precision": "no",
-        "max_steps": 6,
-        "batch_size": 16,
-        "eval_every": 6,
-        "log_every": 2,
-        "trackers": ["none"],
-        "cache_dir": str(tmp_path / "cache"),
-    }
-    path = tmp_path / "preset.yaml"
-    path.write_text(yaml.safe_dump(options))
-    return path
-
-
-def losses(preset: Path, output: Path, *options: str, ranks: int = 1) -> list[float]:
-    done = run_ranks(RUN, preset, "--output_dir", output, "--num_processes", str(ranks), *options, ranks=ranks)
-    assert done.returncode == 0, done.stdout
-    return read_losses(output)
-
-
-def read_losses(folder: Path) -> list[float]:
-    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
-    return [row["response_prediction/loss"] for row in rows if "pairs" in row]
-
-
 LAUNCH = (
     "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
 )
 
 
-def test_accelerate_launch_on_two_processes_reproduces_the_losses_of_one(preset, tmp_path):
-    command = ["-m", *LAUNCH.split(), RUN, preset, "--output_dir", tmp_path / "two", "--num_processes", "2"]
+def test_accelerate_launch_on_two_processes_reproduces_the_losses_of_one(two_process_preset, tmp_path):
+    command = ["-m", *LAUNCH.split(), RUN, two_process_preset, "--output_dir", tmp_path / "two", "--num_processes", "2"]
     environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
     (done,) = run_python([command], environments=[environment], seconds=240)
     assert done.returncode == 0, done.stdout
-    assert read_losses(tmp_path / "two") == pytest.approx(losses(preset, tmp_path / "one"), rel=1e-5)
+    assert read_losses(tmp_path / "two") == pytest.approx(losses(two_process_preset, tmp_path / "one"), rel=1e-5)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
 
 
-def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(preset, tmp_path):
-    settings = yaml.safe_load(preset.read_text())
+def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(two_process_preset, tmp_path):
+    settings = yaml.safe_load(two_process_preset.read_text())
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
     dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
     settings |= {
@@ -94,9 +45,9 @@ def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resum
         "eval_every": 3,
         "log_every": 1,
     }
-    preset.write_text(yaml.safe_dump(settings))
-    one = losses(preset, tmp_path / "one")
-    two = losses(preset, tmp_path / "two", "--sharded", "true", ranks=2)
+    two_process_preset.write_text(yaml.safe_dump(settings))
+    one = losses(two_process_preset, tmp_path / "one")
+    two = losses(two_process_preset, tmp_path / "two", "--sharded", "true", ranks=2)
     assert two == pytest.approx(one, rel=1e-5)
     expected, actual = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
     # The loss does not depend on the bias of the responses: its gradient is rounding noise, which Adam scales up.
@@ -105,20 +56,24 @@ def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resum
         torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
     interrupted = SCRIPT.with_name("interrupted_run.py")
     options = ["--num_processes", "2", "--sharded", "true"]
-    stopped = run_ranks(interrupted, preset, "--output_dir", tmp_path / "stopped", *options)
+    stopped = run_ranks(interrupted, two_process_preset, "--output_dir", tmp_path / "stopped", *options)
     assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
         "checkpoint-3"
     ]
-    assert losses(preset, tmp_path / "stopped", "--sharded", "true", "--resume", "true", ranks=2) == two
+    assert losses(two_process_preset, tmp_path / "stopped", "--sharded", "true", "--resume", "true", ranks=2) == two
 
 
 @pytest.mark.parametrize(
-    ("task", "mini_batch"), [("response_prediction", 0), ("response_prediction", 3), ("matryoshka", 3), ("snli", 0)]
-)
+    ("task", "mini_batch"),
+    [
+        ("response_prediction", 0), ("response_prediction", 3), ("matryoshka", 3), ("snli", 0), ("entailment", 0),
+        ("ranking", 0), ("distillation", 0),
+    ],
+)  # fmt: skip
 def test_two_processes_have_the_gradients_of_one(tmp_path, task, mini_batch):
     one, two = gradients(tmp_path, task, 0, processes=1), gradients(tmp_path, task, mini_batch, processes=2)
     trained = {name for name, gradient in one.items() if gradient.abs().max() > 0}
-    assert any("response_head" in name for name in trained) == (task != "snli")
+    assert any("response_head" in name for name in trained) == (task in ("response_prediction", "matryoshka"))
     for name in trained:
         torch.testing.assert_close(
             two[name], one[name], rtol=1e-6, atol=1e-9, msg=lambda text, name=name: f"{name}: {text}"

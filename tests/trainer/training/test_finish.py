@@ -100,9 +100,12 @@ def test_the_main_process_alone_writes_the_results_of_the_best_checkpoint(
     monkeypatch.setattr(finish, "find_licenses", lambda settings: ("licenses", settings["hub_model_id"]))
     monkeypatch.setattr(finish, "_write", lambda *arguments: events.append(arguments))
     monkeypatch.setattr(torch, "set_num_threads", lambda count: events.append(count))
-    accelerator = SimpleNamespace(is_main_process=is_main, wait_for_everyone=lambda: events.append("waits"))
+    monkeypatch.setattr(finish, "wait_for_all", lambda: events.append("waits"))
     context: Any = SimpleNamespace(
-        accelerator=accelerator, threads=3, folder=tmp_path, arguments=Options(hub_model_id="a/b")
+        accelerator=SimpleNamespace(is_main_process=is_main),
+        threads=3,
+        folder=tmp_path,
+        arguments=Options(hub_model_id="a/b"),
     )
     evaluator: Any = SimpleNamespace(model="model")
     results = finish.finish_run(context, evaluator, "progress", "rows", "leakage")  # type: ignore[arg-type]

@@ -80,12 +80,11 @@ def test_handlers_are_restored_and_other_threads_have_none():
 
 
 def test_the_message_names_the_last_checkpoint_of_this_run_only(interruption, tmp_path):
-    for step in (4, 12):
-        (tmp_path / f"checkpoint-{step}").mkdir()
+    (tmp_path / "checkpoint-4").mkdir()  # of a run that will be overwritten
     message = "has no checkpoint of this run yet: start it again"
     with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
         raise Interrupted("stopped by SIGTERM", 143)
-    interruption.has_begun = True
+    interruption.saved = tmp_path / "checkpoint-12"
     message = r"stopped by SIGTERM; .*checkpoint-12 is saved: continue with --resume true"
     with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
         raise Interrupted("stopped by SIGTERM", 143)

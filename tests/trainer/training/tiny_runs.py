@@ -1,10 +1,14 @@
-"""Helpers of the tests of whole runs: a vocabulary, and functions that write datasets and read a run's files."""
+"""Helpers of the tests of whole runs: a vocabulary; writing datasets, training, and reading a run's files."""
 
 import json
 from pathlib import Path
 
 from datasets import Dataset
 
+from tests.forking import run_ranks
+
+ROOT = Path(__file__).resolve().parents[3]
+RUN = ROOT / "trainer" / "run.py"
 THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
 COLORS = ["red", "green", "blue", "black", "white", "yellow", "brown", "gray", "pink", "purple"]
 
@@ -28,3 +32,15 @@ def read_metrics(run_folder: Path) -> list[dict]:
 def values_of(metric: str, run_folder: Path) -> list[float]:
     """The logged values of one training metric, such as "captions/captions/loss"."""
     return [row[metric] for row in read_metrics(run_folder) if metric in row]
+
+
+def losses(preset: Path, output: Path, *options: str, ranks: int = 1) -> list[float]:
+    """Train in one process or several; return the logged losses of response prediction."""
+    done = run_ranks(RUN, preset, "--output_dir", output, "--num_processes", str(ranks), *options, ranks=ranks)
+    assert done.returncode == 0, done.stdout
+    return read_losses(output)
+
+
+def read_losses(folder: Path) -> list[float]:
+    """The logged losses of response prediction."""
+    return values_of("response_prediction/loss", folder)

@@ -1,0 +1,77 @@
+"""What files of `accelerate config` ask for is honored or refused by name; Accelerate itself reads the files."""
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.state import AcceleratorState
+from accelerate.utils.launch import prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
+
+from data_scripts.errors import InputError
+from trainer.arguments import Arguments
+from trainer.hardware import start_accelerator
+
+TWO: dict[str, Any] = {"distributed_type": "MULTI_GPU", "num_processes": 2, "main_process_port": 0}
+
+
+def set_environment(monkeypatch: pytest.MonkeyPatch, folder: Path, config: dict[str, Any], *options: str) -> None:
+    """Set the environment that `accelerate launch --config_file` gives to a process, without its rank."""
+    file = folder / "accelerate.yaml"
+    file.write_text(yaml.safe_dump({"compute_environment": "LOCAL_MACHINE", **config}))
+    args = launch_command_parser().parse_args(["--config_file", str(file), *options, "run.py"])
+    args, *_ = _validate_launch_command(args)
+    several = args.multi_gpu or args.use_fsdp or args.use_megatron_lm
+    environment = prepare_multi_gpu_env(args) if several else prepare_simple_launcher_cmd_env(args)[1]
+    for name, value in environment.items():
+        if os.environ.get(name) != value:
+            monkeypatch.setenv(name, value)
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    AcceleratorState._reset_state(reset_partial_state=True)
+
+
+@pytest.mark.parametrize(
+    ("config", "arguments", "message"),
+    [
+        (TWO | {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}}, {}, "for FSDP, .* --sharded true"),
+        (TWO | {"distributed_type": "MEGATRON_LM"}, {}, "for Megatron-LM, .* --sharded true"),
+        (TWO | {"dynamo_config": {"dynamo_backend": "INDUCTOR"}}, {}, r"torch.compile \(dynamo_backend INDUCTOR\)"),
+        (TWO | {"mixed_precision": "fp16"}, {}, "mixed_precision is fp16, which needs a GPU"),
+        (TWO | {"mixed_precision": "bf16"}, {"mixed_precision": "no"}, "is no, but Accelerate is configured for bf16"),
+        (
+            TWO | {"distributed_type": "MULTI_CPU", "use_cpu": True},
+            {},
+            "several processes on CPUs .* of which it starts",
+        ),
+    ],
+)
+def test_what_a_run_would_ignore_is_refused_in_one_line(monkeypatch, tmp_path, config, arguments, message):
+    set_environment(monkeypatch, tmp_path, config)
+    with pytest.raises(InputError) as refused:
+        start_accelerator(Arguments(output_dir=str(tmp_path), **arguments))
+    assert re.search(message, str(refused.value)) and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["auto", "bf16"])
+def test_precision_and_device_of_a_configuration_are_honored(monkeypatch, tmp_path, given):
+    config = {"distributed_type": "NO", "mixed_precision": "bf16", "use_cpu": True}
+    set_environment(monkeypatch, tmp_path, config)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)  # and yet the CPU is used
+    accelerator = start_accelerator(Arguments(output_dir=str(tmp_path), mixed_precision=given, trackers=["none"]))
+    assert (accelerator.mixed_precision, accelerator.device.type) == ("bf16", "cpu")
+    with pytest.raises(InputError, match="device is cuda, but Accelerate is configured for the CPU"):
+        start_accelerator(Arguments(output_dir=str(tmp_path), device="cuda"))
+
+
+def test_the_default_configuration_is_accepted(monkeypatch, tmp_path):
+    set_environment(monkeypatch, tmp_path, {"distributed_type": "NO", "use_cpu": True, "num_processes": 1})
+    arguments = Arguments(output_dir=str(tmp_path), mixed_precision="no", trackers=["none"])
+    assert start_accelerator(arguments).num_processes == 1
