@@ -54,7 +54,7 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"language": ["EN"]}, "language is 'EN'; expected ISO 639 codes in lower case"),
         ({"language": []}, "language is ''; expected ISO 639 codes"),
         ({"language": ["english"]}, "language is 'english'"),
-        ({"license": "mit license"}, "license"),
+        ({"license": "mit license"}, "license is 'mit license'; expected a license"),
     ],
 )
 def test_values_out_of_bounds_and_without_effect_are_refused(value: dict[str, Any], message: str) -> None:
