@@ -71,6 +71,12 @@ def test_padding_tokens_count_only_without_a_mask_if_they_are_masked_in():
 
 
 @torch.no_grad()
+def test_a_token_that_is_masked_before_it_occurs_counts_once():
+    vectors = channel(64)(torch.tensor([[5, 6, 5, 5]]), torch.tensor([[0, 1, 1, 1]]))
+    torch.testing.assert_close(vectors, channel(64)(**pack([[6, 5]])))
+
+
+@torch.no_grad()
 def test_packed_ids_after_the_last_sentence_are_ignored():
     module = channel(64)
     vectors = module(torch.tensor([5, 6, 7, 8, 8]), cu_seqlens=torch.tensor([0, 2, 3]))

@@ -44,7 +44,7 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"push_to_hub": True}, "hub_model_id is needed"),
         ({"hub_model_id": "me/model"}, "hub_model_id has no effect with push_to_hub: false"),
         ({"late_from": 0.5}, "late_from has no effect without late_batch_size or late_learning_rate"),
-        ({"late_batch_size": 256}, "late_batch_size has no effect with late_from: 1"),
+        ({"late_batch_size": 256}, "has no effect with late_from: 1, the end of the run: set late_from below 1, or"),
         ({"epochs": 1, "max_steps": 5}, "max_steps has no effect with epochs"),
         ({"weight_decay": 0.1}, "weight_decay has no effect with optimizer: sgd"),
         ({"texts": ["here"]}, "texts has no effect with word_vectors: random"),
@@ -54,7 +54,7 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"language": ["EN"]}, "language is 'EN'; expected ISO 639 codes in lower case"),
         ({"language": []}, "language is ''; expected ISO 639 codes"),
         ({"language": ["english"]}, "language is 'english'"),
-        ({"license": "mit license"}, "license"),
+        ({"license": "mit license"}, "license is 'mit license'; expected a license"),
     ],
 )
 def test_values_out_of_bounds_and_without_effect_are_refused(value: dict[str, Any], message: str) -> None:

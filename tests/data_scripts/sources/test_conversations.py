@@ -1,6 +1,7 @@
 import html
 import json
 import lzma
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
+from data_scripts.join import engines
 
 SPLITS = ("train", "validation", "test")
 LONG = "a sentence of more than twenty characters"
@@ -56,6 +58,20 @@ def test_tsv_and_parquet_of_the_same_pairs_give_the_same_folder(tmp_path):
     assert read(tmp_path / "a") == read(tmp_path / "b")
     assert {(row["input"], row["response"]) for row in read(tmp_path / "a")} == set(rows)
     assert {row["source"] for row in read(tmp_path / "a")} == {"chat"}
+
+
+def test_what_exceeds_the_memory_is_stored_beside_the_output(tmp_path, monkeypatch):
+    folders, original = [], engines.connect
+
+    @contextmanager
+    def connect(args, scratch):
+        with original(args, scratch) as database:
+            folders.append(database.raw_sql("SELECT current_setting('temp_directory')").fetchone()[0])
+            yield database
+
+    monkeypatch.setattr(engines, "connect", connect)
+    assert run(write_tsv(tmp_path / "chat.tsv", "input\tresponse", "a\tb"), "--output", tmp_path / "out") == 0
+    assert Path(folders[0]).is_relative_to(tmp_path) and not Path(folders[0]).exists()
 
 
 def test_a_compressed_file_with_thread_and_source_keeps_both(tmp_path):

@@ -11,6 +11,7 @@ import pytest
 from datasets import Dataset
 
 from data_scripts.errors import InputError
+from data_scripts.features import CQA_FEATURES
 from data_scripts.sources import cqa
 from data_scripts.sources.cqa import load_cqa
 
@@ -68,6 +69,7 @@ def test_official_xml_gives_subject_and_body_of_both_questions(tmp_path: Path) -
     (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
     splits = load_cqa(str(tmp_path))
     assert list(splits) == ["validation"] and splits["validation"].to_list() == ROWS
+    assert splits["validation"].features == CQA_FEATURES
 
 
 def test_json_lines_give_the_same_rows(tmp_path: Path) -> None:

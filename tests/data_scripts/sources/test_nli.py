@@ -16,6 +16,7 @@ from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
+from data_scripts.read import rows as row_reader
 from data_scripts.sources import nli
 from data_scripts.sources.nli import load_nli
 
@@ -157,6 +158,19 @@ def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabeled_rows(monkeypa
     splits = load_nli("stanfordnlp/snli")
     assert asked == ["stanfordnlp/snli"]
     assert rows_of(splits["test"]) == [ROWS[0], ROWS[2]] and rows_of(splits["train"]) == ROWS
+
+
+def test_a_dataset_on_the_hub_is_read_from_a_copy_that_stays_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cached:  # it cannot be streamed
+        def __init__(self, source: str) -> None: ...
+
+        def load(self) -> DatasetDict:
+            return DatasetDict(
+                {"test": columns([0, 1, 2], ClassLabel(names=["entailment", "neutral", "contradiction"]))}
+            )
+
+    monkeypatch.setattr(row_reader, "HubDataset", Cached)
+    assert rows_of(load_nli("some/copy")["test"]) == ROWS
 
 
 def test_a_copy_with_its_own_order_of_labels_is_read_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:

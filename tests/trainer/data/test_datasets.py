@@ -169,6 +169,24 @@ def test_a_row_of_captions_is_one_caption_with_the_group_of_its_image() -> None:
     ]  # fmt: skip
 
 
+def test_an_image_with_an_evaluation_sentence_is_removed_with_all_its_captions(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captions = [["one", sentence("stsb", "test", "sentence2")], ["two", "three"]]
+    images = DatasetDict(train=Dataset.from_dict({"group": ["x", "y"], "captions": captions}))
+    monkeypatch.setitem(DATASET_KINDS, "captions", replace(DATASET_KINDS["captions"], load=lambda source: images))
+    options.captions = ["somewhere"]
+    data = load_run_data(options)
+    assert data.training["captions/somewhere"]["caption"] == ["two", "three"]
+    assert data.leakage["captions/somewhere"]["removed"] == 2 and data.leakage["captions/somewhere"]["stsb test"] == 1
+
+
+def test_a_kind_whose_name_begins_like_another_s_is_another_kind() -> None:
+    own, other = source_of(("input", "response")), source_of(("text",))
+    data = RunData({"pairs/a": own, "pairs_of_images/a": other})
+    assert data.of_kind("pairs") == {"pairs/a": own} and data.named("pairs_of_images") == {"a": other}
+
+
 def test_the_columns_of_texts_are_those_of_the_kind_or_are_found_by_name() -> None:
     trained = {name: kind.text_columns for name, kind in DATASET_KINDS.items() if kind.text_columns is not None}
     assert trained == {

@@ -323,3 +323,10 @@ def test_unreadable_word_vectors_are_refused(name, content, message, tiny_tokeni
     path.write_text(content)
     with pytest.raises(InputError, match=message):
         read_word_vectors(path.parent if "/" in name else path, tiny_tokenizer, 60)
+
+
+def test_a_value_of_a_binary_file_that_is_not_finite_is_refused(tiny_tokenizer, tmp_path):
+    path = tmp_path / "words.bin"
+    path.write_bytes(b"1 2\ncat " + np.array([1, np.nan], np.float32).tobytes())
+    with pytest.raises(InputError, match=rf"^{path}: the vector of 'cat' has a value that is not finite"):
+        read_word_vectors(path, tiny_tokenizer, 60)

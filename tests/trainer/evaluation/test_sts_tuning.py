@@ -1,6 +1,7 @@
 """Tuning one matrix: its objective and gradient in float64, its start, its guarantees, and a planted direction."""
 
 import math
+import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,6 +11,7 @@ from datasets import Dataset
 from scipy import stats
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from trainer.evaluation import sts_tuning
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import angular, cosine, to_gold_scale
 from trainer.evaluation.sts_tuning import EmbeddedPairs, _fit, objective, tune, tune_on_stsb, tuned_scores
@@ -206,3 +208,15 @@ def test_tuning_on_stsb_never_sees_the_test_gold() -> None:
     assert all(list(part) == ["all", "captions", "news"] for part in result.values())
     untuned = evaluate_stsb(encoder, {"dev": dev})["dev"]["all"]["pearson"]
     assert result["dev"]["all"]["pearson"] >= untuned
+
+
+def test_the_memory_of_tuning_is_not_that_of_a_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sts_tuning, "MAX_ITERATIONS", 3)
+    random, size = np.random.default_rng(0), 40
+    pairs = EmbeddedPairs(*random.normal(size=(2, 50, size)).astype(np.float32), random.random(50, np.float32))
+    _fit(pairs, pairs, 0.0)  # imports what it needs
+    tracemalloc.start()
+    _fit(pairs, pairs, 0.0)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8 * size**4 / 4

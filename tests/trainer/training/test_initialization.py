@@ -1,12 +1,17 @@
-"""A residual Transformer that starts from a trained DAN."""
+"""A residual Transformer that starts from a trained DAN, and the further texts of word vectors."""
+
+from types import SimpleNamespace
 
 import pytest
 import torch
+from datasets import Dataset
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.command_line import build_arguments
+from trainer.data.datasets import RunData
+from trainer.training.initialization import _further_texts
 from trainer.training.model import build_model
 
 LAYERS = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
@@ -82,3 +87,12 @@ def test_a_damaged_dan_is_refused(tiny_tokenizer, tmp_path):
         InputError, match=r"initialize_from: the weights encoder\.token_weights\.weight of .* not finite"
     ):
         start(tmp_path, tiny_tokenizer)
+
+
+def test_further_texts_are_tokenized_as_the_run_s_texts_are(tiny_tokenizer, tmp_path):
+    texts = {name: Dataset.from_dict({"text": ["the cat sat on the mat", name]}) for name in ("cat", "dog")}
+    pairs = Dataset.from_dict({"input": ["house"], "response": ["house"]})
+    data = RunData({"pairs": pairs} | {f"texts/{name}": rows for name, rows in texts.items()})
+    columns = _further_texts(SimpleNamespace(cache_dir=tmp_path, max_tokens=3), data, tiny_tokenizer, False)
+    expected = [[*tiny_tokenizer("the cat sat")["input_ids"], *tiny_tokenizer(name)["input_ids"]] for name in texts]
+    assert [column.ids.tolist() for column in columns] == expected

@@ -1,5 +1,6 @@
 """A run deletes what an earlier run wrote, and nothing else, and only when it is sure to train."""
 
+import errno
 import json
 import os
 import shutil
@@ -209,6 +210,19 @@ def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
         begin_run(run, arguments(run, overwrite=True))
     assert files(run) == [RECORD, CHECKSUMS, "config.yaml", "tokenizer/tokenizer.json"]
     assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
+
+
+def test_a_record_that_cannot_be_written_is_reported_and_another_error_is_not(tmp_path, monkeypatch):
+    paths = [tmp_path / "run" / RECORD, tmp_path / "elsewhere"]
+
+    def write_record(folder: Path, kind: str) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(paths.pop(0)))
+
+    monkeypatch.setattr(run_folder, "write_record", write_record)
+    with pytest.raises(InputError, match=r"run: cannot be written \(Input/output error\)"):
+        start(tmp_path / "run")
+    with pytest.raises(OSError, match="elsewhere"):
+        start(tmp_path / "run")
 
 
 @pytest.mark.parametrize("resume", [True, False])

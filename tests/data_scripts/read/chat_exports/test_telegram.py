@@ -24,9 +24,9 @@ def chat(number: int, *messages: Any) -> dict[str, Any]:
     return {"name": "Ann", "type": "personal_chat", "id": number, "messages": list(messages)}
 
 
-def read(path: Path, content: Any, indent: int | None = 1) -> tuple[list, ChatLog]:
+def read(path: Path, content: Any, indent: int | None = 1, gap: float | None = None) -> tuple[list, ChatLog]:
     path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
-    log = ChatLog(path, "result", {}, None, BrokenLines(), Counter())
+    log = ChatLog(path, "result", {}, gap, BrokenLines(), Counter())
     return [item for _, item in read_log(log)], log
 
 
@@ -61,6 +61,13 @@ def test_all_chats_of_a_user_are_read(tmp_path, indent, before):
         ("12/2", "result/12", "a"),
         ("13/2", "result/13", "b"),
     ]
+
+
+@pytest.mark.parametrize("name", ["result.json", "result.jsonl"])
+@pytest.mark.parametrize("wrap", [dict, lambda one: {"about": "…", "chats": {"about": "…", "list": [one]}}])
+def test_a_stated_pause_ends_a_conversation(tmp_path, name, wrap):
+    items, _ = read(tmp_path / name, wrap(chat(12, message(2, "a"))), None, gap=60.0)
+    assert [(item.text, item.gap) for item in items] == [("a", 60.0)]
 
 
 def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):

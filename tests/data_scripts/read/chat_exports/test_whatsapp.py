@@ -123,6 +123,28 @@ def test_broken_lines_are_counted(tmp_path, monkeypatch):
     assert log.broken.counts == {"line after 2 lines of a message": 1, "not UTF-8": 1, "wrong time": 1}
 
 
+def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_path):
+    lines = [b"01/03/2026, 18:05 - Ann: caf\xe9 \xc3\xbc", b"03/13/2026, 18:05 - Ben: Hi", "ü".encode()]
+    (tmp_path / "c.txt").write_bytes(b"\n".join(lines))
+    items, log = read(tmp_path / "c.txt")
+    assert [(item.text, item.time) for item in items] == [("Hi\nü", at(18, 5))]
+    assert log.broken.counts == {"not UTF-8": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("IMG-1.jpg (file attached)\nnotes.txt (a draft)\n", "notes.txt (a draft)"),  # the caption is kept
+        ("\u200fThis message was deleted.\u202c ", None),
+        ("You deleted this message too late", "You deleted this message too late"),
+    ],
+)
+def test_what_whatsapp_wrote_is_told_from_what_was_said(tmp_path, text, expected):
+    items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - Ann: {text}"))
+    assert [item.text for item in items] == ([expected] if expected else [])
+    assert log.left_out == ({} if expected else {"deleted": 1})
+
+
 def test_an_export_in_utf16_is_read(tmp_path):
     assert len(read(write(tmp_path / "c.txt", ANDROID, "utf-16"))[0]) == 4
 
