@@ -27,6 +27,9 @@ RATES = {
     "parquet": (203, "bytes per comment as Parquet", "`python -m data_scripts reddit DUMPS --comments FOLDER`"),
     "scratch": (114, "bytes of scratch space per comment, join with DuckDB", "`python -m data_scripts reddit`"),
     "pair": (32, "bytes of pairs per comment", "`python -m data_scripts reddit`"),
+    "vocabulary": (45.0, "microseconds of one thread per pair, vocabulary", "`python -m tests.benchmarks.preparing`"),
+    "tokenize": (66.9, "microseconds of one core per pair, token cache", "`python -m tests.benchmarks.preparing`"),
+    "cache": (125.9, "bytes per pair of the token cache", "`python -m tests.benchmarks.preparing`"),
     "tokens": (44.9, "tokens per pair, 24,000 word pieces", "the first 20,000 pairs of data/reddit"),
 }
 WIRE = {8: 165e6, 64: 389e6}  # bytes per step and process, paper_transformer: logged by runs with several processes
@@ -121,6 +124,20 @@ def joining(cores: int, machines: int, microseconds: float) -> Stage:
     )
 
 
+def preparing(cores: int) -> Stage:
+    """What precedes the first step, on one machine: a vocabulary, then the token cache."""
+    vocabulary = PAIRS * RATES["vocabulary"][0] * 1e-6
+    tokenizing = PAIRS * RATES["tokenize"][0] * 1e-6 / cores
+    return Stage(
+        "vocabulary and token cache",
+        {
+            "the thread that trains the vocabulary": vocabulary,
+            "all cores": tokenizing,
+            "disk": PAIRS * RATES["cache"][0] / DISK,
+        },
+    )
+
+
 def gpu_training(gpus: int, batch: int) -> Stage:
     """Training the paper's Transformer with `batch` pairs per GPU."""
     steps = PRESENTATIONS / (gpus * batch)
@@ -147,6 +164,8 @@ def report() -> str:
         for name, cores, count in machines
         for stage in (reading(cores, count), joining(cores, count, on_two_cores["growth_extract"]))
     ]
+    prepared = preparing(64)
+    data.append(("one, 64 cores", prepared, _dollars(prepared.duration, 64 * CORE_HOUR)))
     tokens = PRESENTATIONS * RATES["tokens"][0]
     training = [
         ("DAN, two cores", Stage("", {"one process": PRESENTATIONS / on_two_cores["train_dan_2048"]}), 2 * CORE_HOUR),
