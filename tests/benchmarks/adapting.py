@@ -206,7 +206,7 @@ def _train_peer(
                 output_dir=folder,
                 num_train_epochs=epochs,
                 max_steps=material.adapt_steps or -1,
-                per_device_train_batch_size=min(batch_size, len(rows)),
+                per_device_train_batch_size=min(batch_size, len(rows), material.slow_texts),
                 learning_rate=learning_rate,
                 warmup_steps=0.1,
                 use_cpu=True,

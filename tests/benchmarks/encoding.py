@@ -146,15 +146,6 @@ def start(_: Material) -> dict[str, float]:
     return _time_command("-c", code, str(BASE))
 
 
-def start_minilm(_: Material) -> dict[str, float]:
-    """Measure the same with all-MiniLM-L6-v2 in sentence-transformers."""
-    code = (
-        "import sys; from sentence_transformers import SentenceTransformer; "
-        "SentenceTransformer(sys.argv[1], device='cpu').encode(['hello'])"
-    )
-    return _time_command("-c", code, str(get_model_path()))
-
-
 def start_help(_: Material) -> dict[str, float]:
     """Measure a new interpreter that prints the options of a command."""
     return _time_command("-m", "modeling_convsim.encoding", "--help")
