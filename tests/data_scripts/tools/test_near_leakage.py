@@ -2,10 +2,14 @@ import json
 import random
 from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
+from data_scripts.clean.evaluation_texts import EvaluationTexts
+from data_scripts.clean.leaked_rows import LeakedRows
+from data_scripts.clean.near_duplicates import NearDuplicates
 from data_scripts.tools import leakage
 from data_scripts.tools.leakage import remove_leaked
 from trainer.data.datasets import load_run_data
@@ -155,3 +159,18 @@ def test_rows_of_a_group_that_follows_in_another_table_are_removed():
     rows = {"group": [str(row % 3_000) for row in range(6_000)], "caption": [f"text {row}" for row in range(6_000)]}
     kept, counts = remove_leaked(Dataset.from_dict(rows), ["caption"], {"dev": ["text 5999"]}, "group")
     assert counts == {"dev": 1, "removed": 2} and len(kept) == 5_998 and "2999" not in set(kept["group"])
+
+
+def test_the_similarity_of_a_leak_is_that_of_its_nearest_sentence():
+    sentences = [EVALUATED, EVALUATED.replace(".", " at noon")]
+    texts = EvaluationTexts({"mine": sentences})
+    leaked = LeakedRows(texts, ["input"], near=NearDuplicates(texts.names_of))
+    [leak] = leaked.add(pa.table({"input": [NEAR]}))
+
+    def grams(text):
+        form = "".join(letter for letter in text.lower() if letter.isalnum() or letter == " ")
+        return {form[start : start + 5] for start in range(len(form) - 4)}
+
+    similarities = [len(grams(NEAR) & grams(text)) / len(grams(NEAR) | grams(text)) for text in sentences]
+    assert len(leak.sentences["mine"]) == 2
+    assert leak.similarity == pytest.approx(max(similarities))

@@ -9,6 +9,7 @@ import pytest
 
 from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
+from data_scripts.read.chat_exports import google_chat
 from data_scripts.read.chat_logs import read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message
@@ -82,3 +83,10 @@ def test_a_file_that_ends_too_early_is_refused(tmp_path):
 def test_lists_of_other_messages_are_not_google_chat(tmp_path):
     items, log = read(tmp_path / "m.json", {"role": "user", "content": "my creator"})
     assert [item.text for item in items] == ["my creator"] and log.detected == {"format": "messages with roles"}
+
+
+def test_messages_that_are_no_list_are_none(tmp_path):
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps([{"messages": [message(1, "t", "a")]}, {"messages": 7}]))
+    log = ChatLog(path, "messages", {}, None, BrokenLines(), Counter())
+    assert [item.text for _, item in google_chat._read(log)] == ["a"]
