@@ -149,7 +149,7 @@ def gpu_training(gpus: int, batch: int) -> Stage:
         f"{gpus} GPUs, {batch:,} pairs each",
         {
             "matrix products": steps * operations / (GPU_FLOPS * GPU_SHARE),
-            "wire": steps * (layers + rows) / GPU_WIRE[gpus],
+            "network": steps * (layers + rows) / GPU_WIRE[gpus],
         },
     )
 
