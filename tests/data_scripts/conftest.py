@@ -1,8 +1,11 @@
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from data_scripts.read import storage
 from data_scripts.write import pairs
+from tests.loopback_s3 import LoopbackS3
 
 
 @pytest.fixture(autouse=True)
@@ -15,3 +18,14 @@ def empty_plots(monkeypatch: pytest.MonkeyPatch) -> None:
             (folder / "plots" / f"{name}.png").touch()
 
     monkeypatch.setattr(pairs, "draw_plots", draw_plots)
+
+
+@pytest.fixture
+def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
+    """A server of object storage, which s3:// URLs name in the test."""
+    with LoopbackS3() as server:
+        for name, value in server.environment().items():
+            monkeypatch.setenv(name, value)
+        storage._S3.clear_instance_cache()
+        yield server
+        storage._S3.clear_instance_cache()

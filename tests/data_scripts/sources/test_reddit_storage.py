@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,16 +10,6 @@ from data_scripts.__main__ import main
 from data_scripts.read import storage
 from tests.data_scripts.sources.test_reddit import comment, write_dump
 from tests.loopback_s3 import LoopbackS3
-
-
-@pytest.fixture
-def server(monkeypatch) -> Iterator[LoopbackS3]:
-    with LoopbackS3() as server:
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        storage._S3.clear_instance_cache()
-        yield server
-        storage._S3.clear_instance_cache()
 
 
 def dumps(folder: Path) -> list[Path]:
@@ -38,23 +27,23 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
 
-def uploaded(server: LoopbackS3, prefix: str) -> dict[str, bytes]:
-    found = {key[len(prefix) :]: value for key, value in server.objects.items() if key.startswith(prefix)}
+def uploaded(s3_server: LoopbackS3, prefix: str) -> dict[str, bytes]:
+    found = {key[len(prefix) :]: value for key, value in s3_server.objects.items() if key.startswith(prefix)}
     return {key: value for key, value in found.items() if not key.endswith("/") and key}
 
 
-def test_urls_give_the_files_that_folders_give(server, tmp_path, capsys):
+def test_urls_give_the_files_that_folders_give(s3_server, tmp_path, capsys):
     files = dumps(tmp_path / "dumps")
     assert run(tmp_path / "dumps", "--comments", tmp_path / "comments", "--output", tmp_path / "pairs") == 0
     for file in files:
-        server.objects[f"dumps/{file.name}"] = file.read_bytes()
+        s3_server.objects[f"dumps/{file.name}"] = file.read_bytes()
     urls = "s3://bucket/dumps", "--comments", "s3://bucket/comments", "--output", "s3://bucket/pairs"
     assert run(*urls) == 0
-    assert uploaded(server, "pairs/") == contents(tmp_path / "pairs")
-    assert uploaded(server, "comments/").keys() == contents(tmp_path / "comments").keys()
-    written = [key for method, key in server.requests if method in ("PUT", "POST") and key.startswith("pairs/")]
+    assert uploaded(s3_server, "pairs/") == contents(tmp_path / "pairs")
+    assert uploaded(s3_server, "comments/").keys() == contents(tmp_path / "comments").keys()
+    written = [key for method, key in s3_server.requests if method in ("PUT", "POST") and key.startswith("pairs/")]
     assert written[0] == written[-1] == "pairs/.written-by-convsim"  # the record of a complete output is the last
-    assert server.objects["pairs/SHA256SUMS"].count(b"\n") == len(contents(tmp_path / "pairs")) - 3
+    assert s3_server.objects["pairs/SHA256SUMS"].count(b"\n") == len(contents(tmp_path / "pairs")) - 3
     # A second run uses the files of comments, and replaces the pairs only on request.
     capsys.readouterr()
     assert run(*urls) == 2
@@ -63,28 +52,28 @@ def test_urls_give_the_files_that_folders_give(server, tmp_path, capsys):
     )
     assert run(*urls, "--overwrite") == 0
     assert "2 of 2 dumps were read by an earlier run" in capsys.readouterr().out
-    assert uploaded(server, "pairs/") == contents(tmp_path / "pairs")
+    assert uploaded(s3_server, "pairs/") == contents(tmp_path / "pairs")
 
 
-def test_what_an_interrupted_upload_leaves_is_replaced_but_nothing_else(server, tmp_path, capsys):
+def test_what_an_interrupted_upload_leaves_is_replaced_but_nothing_else(s3_server, tmp_path, capsys):
     dumps(tmp_path / "dumps")
     command = tmp_path / "dumps", "--output", "s3://bucket/pairs"
-    server.refused = re.compile("SHA256SUMS")
+    s3_server.refused = re.compile("SHA256SUMS")
     assert run(*command) == 2
-    assert json.loads(server.objects["pairs/.written-by-convsim"])["kind"] == "unfinished output"
-    server.refused = None
-    server.objects["pairs/mine.txt"] = b"years of work"
+    assert json.loads(s3_server.objects["pairs/.written-by-convsim"])["kind"] == "unfinished output"
+    s3_server.refused = None
+    s3_server.objects["pairs/mine.txt"] = b"years of work"
     assert run(*command) == 2
     assert "exists and is not a dataset that a command wrote" in capsys.readouterr().err
-    assert server.objects.pop("pairs/mine.txt") == b"years of work"
+    assert s3_server.objects.pop("pairs/mine.txt") == b"years of work"
     assert run(*command) == 0
-    assert json.loads(server.objects["pairs/.written-by-convsim"])["kind"] == "dataset"
+    assert json.loads(s3_server.objects["pairs/.written-by-convsim"])["kind"] == "dataset"
 
 
-def test_a_file_of_comments_that_arrived_incomplete_is_an_error(server, tmp_path, capsys, monkeypatch):
+def test_a_file_of_comments_that_arrived_incomplete_is_an_error(s3_server, tmp_path, capsys, monkeypatch):
     (tmp_path / "file").write_bytes(b"words")
     target = storage.storage_path("s3://bucket/file")
-    monkeypatch.setattr(type(target.fs), "put_file", lambda *_: server.objects.update(file=b"wor"))
+    monkeypatch.setattr(type(target.fs), "put_file", lambda *_: s3_server.objects.update(file=b"wor"))
     with pytest.raises(storage.InputError, match="s3://bucket/file: 3 of 5 bytes arrived; run the command again"):
         storage.upload(tmp_path / "file", target)
 
@@ -98,7 +87,7 @@ def test_a_file_of_comments_that_arrived_incomplete_is_an_error(server, tmp_path
         ("{dump} -o s3://bucket/out --push_to_hub me/pairs --license mit", "--push_to_hub: not with the URL"),
     ],
 )
-def test_a_mistake_in_a_url_is_one_line(server, tmp_path, monkeypatch, capsys, arguments, message):
+def test_a_mistake_in_a_url_is_one_line(s3_server, tmp_path, monkeypatch, capsys, arguments, message):
     monkeypatch.chdir(tmp_path)
     files = dumps(tmp_path / "dumps")
     assert run(*arguments.format(dump=files[0]).split()) == 2

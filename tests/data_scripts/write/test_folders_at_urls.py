@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,10 @@ from data_scripts.read import storage
 from data_scripts.read.storage import is_object_storage, is_url, move, storage_path, upload
 from data_scripts.write import folders
 from data_scripts.write.folders import new_folder
-from tests.loopback_s3 import LoopbackS3
-
-
-@pytest.fixture
-def server(monkeypatch) -> Iterator[LoopbackS3]:
-    with LoopbackS3() as server:
-        for name, value in server.environment().items():
-            monkeypatch.setenv(name, value)
-        storage._S3.clear_instance_cache()
-        yield server
-        storage._S3.clear_instance_cache()
 
 
 @pytest.fixture(params=["file", "s3"])
-def place(request, tmp_path, server) -> Path:
+def place(request, tmp_path, s3_server) -> Path:
     """A folder of outputs, at a URL."""
     (tmp_path / "place").mkdir()
     return storage_path(f"file://{tmp_path}/place" if request.param == "file" else "s3://bucket/place")
@@ -153,7 +141,7 @@ def test_a_file_appears_at_a_disk_under_its_name_when_it_is_complete(tmp_path, m
     assert len(seen) == 1 and tmp_path / "copy" not in seen[0] and (tmp_path / "copy").read_bytes() == b"words"
 
 
-def test_kinds_of_storage(tmp_path, server):
+def test_kinds_of_storage(tmp_path, s3_server):
     assert not is_url(tmp_path) and not is_object_storage(tmp_path)
     url = storage_path(f"file://{tmp_path}")
     assert is_url(url) and not is_object_storage(url)
@@ -190,8 +178,8 @@ def test_the_server_of_s3_is_that_of_the_environment(monkeypatch, variables, exp
     assert made == expected
 
 
-def test_a_file_is_written_to_object_storage_once(tmp_path, server):
+def test_a_file_is_written_to_object_storage_once(tmp_path, s3_server):
     (tmp_path / "file").write_bytes(b"words")
     upload(tmp_path / "file", storage_path("s3://bucket/pairs/a"))
-    assert server.objects["pairs/a"] == b"words"
-    assert not [key for _, key in server.requests if key.endswith(".partial")]
+    assert s3_server.objects["pairs/a"] == b"words"
+    assert not [key for _, key in s3_server.requests if key.endswith(".partial")]
