@@ -2,7 +2,8 @@
 
 `FlatLayout` removes all padding and sorts sentences by length: (tokens, size), one sentence after the other.
 `PaddedLayout` keeps the batch as it is, (batch, tokens, size), so that no shape depends on the data and hidden states
-and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width.
+and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width, or flash
+attention all sentences of a flat batch at once, without padding.
 """
 
 import math
@@ -42,6 +43,9 @@ class SentenceGroup:
         tokens: Number of tokens in the group's flat form.
         indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
         keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
+        starts: (all sentences + 1,) where each sentence starts among the tokens of a group without padding, which
+            counts as one sentence; None for other groups.
+        longest: Tokens of the longest sentence of a group without padding.
     """
 
     sentences: int
@@ -49,6 +53,23 @@ class SentenceGroup:
     tokens: int
     indices: Tensor | None = None
     keys: Tensor | None = None
+    starts: Tensor | None = None
+    longest: int = 0
+
+    @classmethod
+    def without_padding(cls, lengths: Tensor) -> "SentenceGroup":
+        """One group of all sentences of the given lengths (sentences,), for attention that reads `starts`."""
+        starts = F.pad(lengths.cumsum(0), (1, 0)).int()
+        tokens = int(starts[-1])
+        return cls(1, tokens, tokens, starts=starts, longest=int(lengths.max()))
+
+    @property
+    def flash_arguments(self) -> dict[str, Tensor | int]:
+        """The arguments of transformers' flash attention that describe sentences without padding, if these are."""
+        if self.starts is None:
+            return {}
+        ends = {"cu_seq_lens_q": self.starts, "cu_seq_lens_k": self.starts}
+        return ends | {"max_length_q": self.longest, "max_length_k": self.longest}
 
     @classmethod
     def from_lengths(cls, lengths: Tensor, width: int) -> "SentenceGroup":
@@ -59,11 +80,11 @@ class SentenceGroup:
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
         """Copies the group to a device; Accelerate calls this for layers that `device_map` puts on another one."""
-        indices, keys = (
+        indices, keys, starts = (
             None if tensor is None else tensor.to(device, non_blocking=non_blocking)
-            for tensor in (self.indices, self.keys)
+            for tensor in (self.indices, self.keys, self.starts)
         )
-        return replace(self, indices=indices, keys=keys)
+        return replace(self, indices=indices, keys=keys, starts=starts)
 
     def pad(self, flat: Tensor) -> Tensor:
         """Pads flat tokens (tokens, size) with zeros to (sentences, width, size)."""
@@ -121,8 +142,11 @@ class FlatLayout:
     mask: Tensor | None = None
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None) -> "FlatLayout":
-        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any."""
+    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None, flash: bool = False) -> "FlatLayout":
+        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any.
+
+        With `flash`, attention reads all of them as one group without padding.
+        """
         order = lengths.argsort(stable=True)
         sorted_lengths = lengths[order]
         total = int(sorted_lengths.sum())
@@ -134,7 +158,10 @@ class FlatLayout:
         starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
-        groups = group_by_length(sorted_lengths)
+        if flash and total:
+            groups = [SentenceGroup.without_padding(sorted_lengths[sorted_lengths > 0])]
+        else:
+            groups = group_by_length(sorted_lengths)
         return cls(lengths, order, source, positions, groups, mask)
 
     @property

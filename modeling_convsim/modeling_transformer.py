@@ -16,6 +16,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 from transformers.processing_utils import Unpack
 from transformers.utils import TransformersKwargs
+from transformers.utils.generic import is_flash_attention_requested
 from transformers.utils.output_capturing import capture_outputs
 
 from .modeling_base import ConvSimConfig, ConvSimEncoder, TokenWeights, ZeroLinear, divide_by_sqrt
@@ -155,14 +156,16 @@ class ConvSimTransformerAttention(nn.Module):
         if eager or (trains_on_cpu and not torch.compiler.is_compiling()):
             implementation = "eager"
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
+        flash = is_flash_attention_requested(requested_attention_implementation=implementation)
         contexts, weights = [], None
         flat = self.query_key_value(hidden).flatten(0, -2)  # (tokens, 3 * hidden_size)
         for part, group in zip(flat.split([group.tokens for group in groups]), groups, strict=True):
             # (sentences, width, 3 * hidden_size) to three times (sentences, heads, width, head_size)
             query, key, value = group.pad(part).unflatten(-1, (3, -1, self.head_size)).permute(2, 0, 3, 1, 4).unbind(0)
+            keys = group.keys[:, 0, 0] if flash and group.keys is not None else group.keys
             context, weights = attend(
-                self, query, key, value, group.keys, scaling=self.head_size**-0.5,
-                dropout=self.config.attention_dropout if self.training else 0.0,
+                self, query, key, value, keys, scaling=self.head_size**-0.5,
+                dropout=self.config.attention_dropout if self.training else 0.0, **group.flash_arguments,
             )  # fmt: skip
             contexts.append(group.flatten(context.flatten(2)))  # (tokens, hidden_size)
         return self.output(torch.cat(contexts).view_as(hidden) if contexts else hidden), weights
@@ -198,6 +201,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
     pads_batches: ClassVar[bool] = True
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _supports_flash_attn = True
     _no_split_modules = ["ConvSimTransformerLayer"]  # noqa: RUF012
     _can_record_outputs = {  # noqa: RUF012
         "hidden_states": ConvSimTransformerLayer,
@@ -236,10 +240,11 @@ class ConvSimTransformerModel(ConvSimEncoder):
         if inputs_embeds is not None and self.token_weights is not None:
             raise ValueError("inputs_embeds: this Transformer needs input_ids for its token weights")
         outputs = self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
+        flash = is_flash_attention_requested(self.config)
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
             values, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            layout = FlatLayout.from_lengths(cu_seqlens.diff())
+            layout = FlatLayout.from_lengths(cu_seqlens.diff(), flash=flash)
         else:
             if inputs_embeds is not None:
                 values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
@@ -250,7 +255,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
             if torch.compiler.is_compiling() or keeps_padding:
                 layout = PaddedLayout(mask)
             else:
-                layout = FlatLayout.from_lengths(mask.sum(1), mask)
+                layout = FlatLayout.from_lengths(mask.sum(1), mask, flash)
         tokens, average = self._embed(layout.arrange(values), layout, has_ids=inputs_embeds is None)
         signal = timing_signal(layout.width, self.config.hidden_size, tokens.device)[layout.positions]
         hidden = self.dropout(tokens * math.sqrt(self.config.hidden_size) + signal.to(tokens.dtype))
@@ -296,6 +301,7 @@ class ConvSimTransformerForSequenceClassification(ConvSimForSequenceClassificati
     encoder_class = ConvSimTransformerModel
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _supports_flash_attn = True
 
 
 class ConvSimTransformerForMultitask(ConvSimForMultitask):
@@ -306,3 +312,4 @@ class ConvSimTransformerForMultitask(ConvSimForMultitask):
     classifier_class = ConvSimTransformerForSequenceClassification
     supports_gradient_checkpointing = True
     _supports_sdpa = True
+    _supports_flash_attn = True

@@ -1,9 +1,11 @@
+import itertools
 import math
 
 import pytest
 import torch
 from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
+from transformers import modeling_flash_attention_utils as flash_attention
 
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts, modeling_transformer
 from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
@@ -212,6 +214,76 @@ def test_dropout_is_applied_to_the_embeddings_within_the_network_and_at_the_end_
     for batch in (pack([sentence]), pad([sentence])):
         vector = model(**batch).pooler_output[0]
         torch.testing.assert_close(vector, expected / expected.norm(), rtol=0, atol=1e-5)
+
+
+@pytest.fixture
+def flash_calls(monkeypatch):
+    """The calls of flash attention, by `flash_attn`'s signatures, that transformers makes; none runs on a CPU."""
+    calls = []
+
+    def attend(q, k, v, softmax_scale):
+        weights = torch.einsum("qhs,khs->hqk", q, k).mul(softmax_scale).softmax(-1)
+        return torch.einsum("hqk,khs->qhs", weights, v)
+
+    def varlen(
+        q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, dropout_p=0.0, softmax_scale=None, causal=False
+    ):
+        calls.append({"tokens": len(q), "dropout": dropout_p, "causal": causal})
+        assert cu_seqlens_q.dtype == torch.int32
+        assert torch.equal(cu_seqlens_q, cu_seqlens_k)
+        assert max_seqlen_q == max_seqlen_k == cu_seqlens_q.diff().max()
+        bounds = cu_seqlens_q.tolist()
+        spans = [slice(*ends) for ends in itertools.pairwise(bounds)]
+        return torch.cat([attend(q[span], k[span], v[span], softmax_scale) for span in spans])
+
+    functions = None, varlen, None, flash_attention._pad_input, flash_attention._unpad_input
+    arguments = flash_attention._lazy_define_process_function(varlen), dict
+    monkeypatch.setattr(flash_attention, "lazy_import_flash_attention", lambda *_: (functions, arguments))
+    return calls
+
+
+def pooled_and_gradients(model, batch) -> tuple[torch.Tensor, list[torch.Tensor]]:
+    model.zero_grad()
+    pooled = model(**batch).pooler_output
+    (pooled * torch.arange(pooled.numel()).view_as(pooled).cos()).sum().backward()
+    return pooled.detach(), [parameter.grad for parameter in model.parameters()]
+
+
+@pytest.mark.parametrize("arrange", [pack, pad])
+def test_flash_attention_reads_all_sentences_at_once_without_padding(arrange, flash_calls):
+    model, batch = build("transformer").encoder, arrange(SENTENCES)
+    expected = pooled_and_gradients(model, batch)
+    model.config._attn_implementation = "flash_attention_2"
+    torch.testing.assert_close(pooled_and_gradients(model, batch), expected, rtol=1e-4, atol=1e-6)
+    tokens = sum(len(sentence) for sentence in SENTENCES)
+    assert flash_calls == model.config.num_hidden_layers * [{"tokens": tokens, "dropout": 0.0, "causal": False}]
+    flash_calls.clear()
+    model.config.attention_dropout = 0.25
+    model.train()(**batch)
+    assert [call["dropout"] for call in flash_calls] == model.config.num_hidden_layers * [0.25]
+
+
+@torch.no_grad()
+def test_flash_attention_gives_the_same_hidden_states(flash_calls):
+    model, batch = build("transformer").encoder, pad(SENTENCES)
+    expected = model(**batch, output_hidden_states=True)
+    model.config._attn_implementation = "flash_attention_2"
+    output = model(**batch, output_hidden_states=True)
+    mask = batch["attention_mask"].bool()
+    for states, reference in zip(output.hidden_states, expected.hidden_states, strict=True):
+        torch.testing.assert_close(states[mask], reference[mask], rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(output.pooler_output, expected.pooler_output, rtol=0, atol=1e-6)
+    assert len(flash_calls) == model.config.num_hidden_layers
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("batch", [pack([[]]), pad([[]])])
+def test_flash_attention_of_no_tokens_gives_zeros(batch, flash_calls):
+    model = build("transformer").encoder
+    expected = model(**batch).pooler_output
+    model.config._attn_implementation = "flash_attention_2"
+    torch.testing.assert_close(model(**batch).pooler_output, expected, rtol=0, atol=0)
+    assert not flash_calls
 
 
 @torch.no_grad()
