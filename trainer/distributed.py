@@ -5,6 +5,7 @@ A run has one main process (rank 0). The first process of each machine is that o
 
 import functools
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -20,6 +21,20 @@ from torch.nn.parallel import DistributedDataParallel
 PATIENCE = timedelta(hours=24)
 
 Value = TypeVar("Value")
+
+_waits: list[float] = []  # seconds of each wait of this process
+
+
+def seconds_waited() -> float:
+    """Return the seconds that this process has waited for others: in `wait_for_all`, `share` and `gather`."""
+    return sum(_waits)
+
+
+@contextmanager
+def _timed() -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    _waits.append(time.perf_counter() - started)
 
 
 def world_size() -> int:
@@ -51,7 +66,8 @@ def patient_group() -> Any:
 def wait_for_all() -> None:
     """Wait until every process has called this, for up to `PATIENCE`."""
     if world_size() > 1:
-        dist.barrier(group=patient_group())
+        with _timed():
+            dist.barrier(group=patient_group())
 
 
 @contextmanager
@@ -69,7 +85,8 @@ def share(value: Value) -> Value:
     if world_size() == 1:
         return value
     values = [value]
-    dist.broadcast_object_list(values, src=0, group=patient_group())
+    with _timed():
+        dist.broadcast_object_list(values, src=0, group=patient_group())
     return values[0]
 
 
@@ -78,7 +95,8 @@ def gather(value: Value) -> list[Value]:
     if world_size() == 1:
         return [value]
     values: list[Any] = [None] * world_size()
-    dist.all_gather_object(values, value, group=patient_group())
+    with _timed():
+        dist.all_gather_object(values, value, group=patient_group())
     return values
 
 

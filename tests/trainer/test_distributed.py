@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,13 @@ from trainer.distributed import (
     average_table_gradients,
     bytes_received,
     exclude_from_ddp,
+    gather,
     gather_rows,
     gather_uneven_rows,
+    seconds_waited,
+    share,
     sum_by_row,
+    wait_for_all,
 )
 
 
@@ -85,6 +90,22 @@ def group(monkeypatch: pytest.MonkeyPatch) -> ThreadGroup:
     group = ThreadGroup(3)
     monkeypatch.setattr(distributed, "dist", group)
     return group
+
+
+def test_the_seconds_of_all_waits_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def waiting(seconds: float) -> Callable[..., None]:
+        return lambda *arguments, **options: clock.__setitem__(0, clock[0] + seconds)
+
+    collectives = {"barrier": waiting(1), "broadcast_object_list": waiting(20), "all_gather_object": waiting(300)}
+    monkeypatch.setattr(distributed, "dist", SimpleNamespace(**collectives))
+    monkeypatch.setattr(distributed, "world_size", lambda: 2)
+    monkeypatch.setattr(distributed, "patient_group", lambda: None)
+    monkeypatch.setattr(distributed, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
+    monkeypatch.setattr(distributed, "_waits", [])
+    wait_for_all(), share("value"), gather("value"), wait_for_all()
+    assert seconds_waited() == 322
 
 
 def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_summed(group: ThreadGroup) -> None:

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.distributed import wait_for_all
+from trainer.distributed import gather, seconds_waited, wait_for_all
 from trainer.evaluation.checksums import record_files
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
@@ -66,6 +66,9 @@ def finish_run(
         results["leakage"] = leakage
         _write(context, evaluator, results, matrices.get("stsb_tuned"))
     wait_for_all()
+    if len(waits := gather(seconds_waited())) > 1 and context.accelerator.is_main_process:
+        seconds = ", ".join(f"{wait:,.1f}" for wait in waits)
+        logger.info("Seconds that each process waited for others between steps: %s", seconds)
     return results
 
 

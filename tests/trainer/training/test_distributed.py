@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ def test_accelerate_launch_on_two_processes_reproduces_the_losses_of_one(two_pro
     assert done.returncode == 0, done.stdout
     assert read_losses(tmp_path / "two") == pytest.approx(losses(two_process_preset, tmp_path / "one"), rel=1e-5)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
+    waits = re.search(r"Seconds that each process waited for others between steps: ([\d.]+), ([\d.]+)", done.stdout)
+    assert waits and float(waits[2]) > float(waits[1])  # the first process evaluates and saves alone
 
 
 def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(two_process_preset, tmp_path):
