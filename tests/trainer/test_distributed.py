@@ -1,14 +1,13 @@
 """The collectives against formulas: threads stand for the processes of a run, so that no process is started."""
 
-import threading
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
 from trainer.distributed import (
     average_table_gradients,
@@ -22,67 +21,6 @@ from trainer.distributed import (
     sum_by_row,
     wait_for_all,
 )
-
-
-class ThreadGroup:
-    """Replaces `torch.distributed`: each thread is a process, and a collective waits for all of them."""
-
-    def __init__(self, processes: int) -> None:
-        self.processes, self.own = processes, threading.local()
-        self.given: list[Any] = [None] * processes
-        self.barrier = threading.Barrier(processes, timeout=30)
-        self.collectives: set[str] = set()
-
-    def is_available(self) -> bool:
-        return True
-
-    is_initialized = is_available
-
-    def get_world_size(self) -> int:
-        return self.processes
-
-    def get_rank(self) -> int:
-        return self.own.rank
-
-    def _exchange(self, name: str, tensor: torch.Tensor) -> list[torch.Tensor]:
-        self.collectives.add(name)
-        self.given[self.own.rank] = tensor.clone()
-        self.barrier.wait()
-        given = list(self.given)
-        self.barrier.wait()
-        assert len({part.shape for part in given}) == 1  # as torch demands
-        return given
-
-    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor) -> None:
-        output.copy_(torch.cat(self._exchange("all_gather", tensor)))
-
-    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor) -> None:
-        output.copy_(sum(self._exchange("reduce_scatter", tensor)).chunk(self.processes)[self.own.rank])  # type: ignore[union-attr]
-
-    def all_reduce(self, tensor: torch.Tensor) -> None:
-        tensor.copy_(sum(self._exchange("all_reduce", tensor)))  # type: ignore[arg-type]
-
-    def run(self, function: Callable[[int], Any]) -> list[Any]:
-        """The results of `function` of each rank, called at the same time."""
-        results: list[Any] = [None] * self.processes
-
-        def call(rank: int) -> None:
-            self.own.rank = rank
-            try:
-                results[rank] = function(rank)
-            except BaseException as error:
-                results[rank] = error
-                self.barrier.abort()
-
-        threads = [threading.Thread(target=call, args=(rank,)) for rank in range(self.processes)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        for result in results:
-            if isinstance(result, BaseException):
-                raise result
-        return results
 
 
 @pytest.fixture
