@@ -1,5 +1,6 @@
 """The collectives against formulas: threads stand for the processes of a run, so that no process is started."""
 
+import time
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -13,6 +14,7 @@ from trainer.distributed import (
     average_table_gradients,
     bytes_received,
     exclude_from_ddp,
+    first_on_each_machine,
     gather,
     gather_rows,
     gather_uneven_rows,
@@ -44,6 +46,21 @@ def test_the_seconds_of_all_waits_are_added(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(distributed, "_waits", [])
     wait_for_all(), share("value"), gather("value"), wait_for_all()
     assert seconds_waited() == 322
+
+
+def test_the_first_process_of_each_machine_enters_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    group, entered = ThreadGroup(4), list[int]()  # two machines of two processes
+    monkeypatch.setattr(distributed, "dist", group)
+    monkeypatch.setattr(distributed, "patient_group", lambda: None)
+    monkeypatch.setattr(distributed, "is_first_on_machine", lambda: group.get_rank() % 2 == 0)
+
+    def enter(rank: int) -> None:
+        with first_on_each_machine():
+            time.sleep(0.05 * (rank % 2 == 0))  # others that do not wait are here first
+            entered.append(rank)
+
+    group.run(enter)
+    assert {*entered[:2]} == {0, 2} and {*entered[2:]} == {1, 3}
 
 
 def test_rows_are_gathered_in_the_order_of_the_ranks_and_their_gradients_are_summed(group: ThreadGroup) -> None:

@@ -83,10 +83,17 @@ def test_the_results_are_written_after_the_model_and_published_on_request(
     ]
 
 
-@pytest.mark.parametrize("is_main", [True, False])
+@pytest.mark.parametrize(("is_main", "waits"), [(True, [1.25]), (True, [0.5, 1.25]), (False, [0.5, 1.25])])
 def test_the_main_process_alone_writes_the_results_of_the_best_checkpoint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_main: bool
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    is_main: bool,
+    waits: list[float],
 ) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(finish, "seconds_waited", lambda: waits[0])
+    monkeypatch.setattr(finish, "gather", lambda own: waits if own == waits[0] else [])
     events: list[Any] = []
 
     def final_results(context: Any, evaluator: Any, matrices: dict[str, Any]) -> dict[str, Any]:
@@ -115,6 +122,8 @@ def test_the_main_process_alone_writes_the_results_of_the_best_checkpoint(
     }  # fmt: skip
     done = [("model", tmp_path, "progress"), (context, evaluator, expected, "matrix")] if is_main else []
     assert results == (expected if is_main else {}) and events == [3, *done, "waits"]
+    lines = ["Seconds that each process waited for others between steps: 0.5, 1.2"]
+    assert caplog.messages == (lines if is_main and len(waits) == 2 else [])
 
 
 class FakeEvaluator:

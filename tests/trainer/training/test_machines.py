@@ -87,11 +87,18 @@ def read_everywhere(group: ThreadGroup, folders: list[Path]) -> list[tuple[str, 
     """The name of the folder that each process opens, and its files."""
 
     def read(rank: int) -> tuple[str, dict[str, bytes]]:
-        with machines.on_this_machine(folders[0] / "checkpoint-4", folders[rank]) as folder:
+        # The second machine does not have the main process's folder.
+        of_main = folders[0] if rank < 2 else Path("nowhere")
+        with machines.on_this_machine(of_main / "checkpoint-4", folders[rank]) as folder:
             files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST]
             return folder.name, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     return group.run(read)
+
+
+def test_a_single_process_reads_the_checkpoint_where_it_is(tmp_path):
+    with machines.on_this_machine(tmp_path / "a" / "checkpoint-4", tmp_path / "b") as folder:
+        assert folder == tmp_path / "a" / "checkpoint-4"
 
 
 def test_a_machine_without_the_checkpoint_gets_a_copy_while_it_is_read(four):
