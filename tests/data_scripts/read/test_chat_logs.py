@@ -215,6 +215,7 @@ def slack_export(folder: Path) -> Path:
             {**said, "ts": "1704067200.000100", "thread_ts": "1704067200.000100", "text": "<@U2|> when?"},
             {**said, "ts": "1704067300.000000", "subtype": "channel_join", "text": "<@U1> has joined"},
             {**said, "ts": "1704067400.000000", "bot_id": "B1", "text": "build broken"},
+            {**said, "ts": "1704067450.000000", "subtype": "bot_message", "text": "build repaired"},
             {
                 **said,
                 "ts": "1704067500.000000",
@@ -241,7 +242,7 @@ def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path, zipp
         Message("1704067500.000000", None, "team/birds", "ann", 1704067500, shown, "team/birds", CHANNEL_GAP),
         Message("1704153601.000200", None, thread, "ben", 1704153601.0002, "in a day", "team/birds", None),
     ]
-    assert team.left_out == {"subtype channel_join": 1, "bot": 1}
+    assert team.left_out == {"subtype channel_join": 1, "bot": 2}
 
 
 def test_a_tar_of_json_lines_is_one_table(tmp_path):
