@@ -133,7 +133,7 @@ class LoopbackHub:
         }
 
     def __enter__(self) -> "LoopbackHub":
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:

@@ -36,7 +36,7 @@ class LoopbackS3:
             storage = server
 
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        threading.Thread(target=self.server.serve_forever, args=(0.01,), daemon=True).start()
         return self
 
     def __exit__(self, kind: type | None, error: BaseException | None, trace: TracebackType | None) -> None:
@@ -56,6 +56,7 @@ class LoopbackS3:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # a header and its content are sent one after the other: 40 ms otherwise
     storage: LoopbackS3
 
     def log_message(self, *args: object) -> None:

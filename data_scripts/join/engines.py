@@ -21,6 +21,7 @@ from tqdm import tqdm
 from data_scripts.errors import InputError
 from data_scripts.join.options import MEMORY_LIMIT, memory_bytes
 from data_scripts.join.spark import check_rows, spark_path, spark_session
+from data_scripts.join.spark_storage import read_files, uses_pyarrow, write_files
 from data_scripts.read.storage import is_url
 
 Database = Any  # an Ibis backend
@@ -59,7 +60,12 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     """The rows of Parquet files as one table."""
     name = ibis.util.gen_name("convsim")
     if database.name == "pyspark":
-        database._session.read.parquet(*map(spark_path, files)).createOrReplaceTempView(name)
+        session = database._session
+        if any(uses_pyarrow(session, file) for file in files):
+            table = read_files(session, files)
+        else:
+            table = session.read.parquet(*map(spark_path, files))
+        table.createOrReplaceTempView(name)
         return database.table(name)
     filesystems = {path.protocol: path.fs for path in cast(list[Any], files) if is_url(path)}
     if not filesystems:
@@ -113,11 +119,14 @@ def _spark_parquet(table: ir.Table, folder: Path, by: str | None = None) -> list
     from pyspark.sql import Observation
     from pyspark.sql.functions import count, lit
 
-    session, observation = table.get_backend()._session, Observation()
+    session = table.get_backend()._session
     rows = session.sql(ibis.to_sql(table, dialect="pyspark"))
     if by:
         rows = rows.repartitionByRange(int(session.conf.get("spark.sql.shuffle.partitions")), by)
         rows = rows.sortWithinPartitions(by, *(name for name in table.columns if name != by))
+    if uses_pyarrow(session, folder):
+        return written_files(folder, write_files(rows, folder))
+    observation = Observation()
     rows.observe(observation, count(lit(1)).alias("rows")).write.parquet(spark_path(folder))
     return written_files(folder, observation.get["rows"])
 

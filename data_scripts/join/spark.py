@@ -148,9 +148,10 @@ class SparkTasks(Executor):
         return result
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Wait for the tasks that run."""
+        """Start no more tasks, and wait for those that run."""
         self.threads.shutdown(wait, cancel_futures=cancel_futures)
-        self.folder.cleanup()
+        if wait:  # tasks that run may need the code
+            self.folder.cleanup()
 
 
 def _call(task: tuple[Callable[..., Any], tuple, dict[str, Any]]) -> Any:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 from data_scripts.errors import InputError
+from data_scripts.read.storage import open_stream
 
 CHECKSUMS = "SHA256SUMS"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")  # as sha256sum writes and reads it
@@ -12,7 +13,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  (.+)")  # as sha256sum writes and reads it
 
 def digest_of(file: Path) -> str:
     """The SHA-256 of a file, in hexadecimal."""
-    with file.open("rb") as stream:
+    with open_stream(file) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from tqdm import tqdm
 
 from data_scripts.errors import InputError, one_line
+from data_scripts.read.storage import open_stream
 from data_scripts.read.transcoding import Transcoder
 
 if sys.version_info >= (3, 14):
@@ -142,7 +143,7 @@ def read_blocks(
         total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name, disable=progress is not None
     )
     progress, at = progress or shown.update, 0
-    with path.open("rb") as raw, shown:
+    with open_stream(path) as raw, shown:
         try:
             stream = unpacked(raw, suffix, encoding)
             while True:

@@ -39,6 +39,7 @@ from data_scripts.read.json_streams import NotJsonError, array_elements, object_
 from data_scripts.read.layouts import UTF8, TextLayout
 from data_scripts.read.parquet_files import UNREADABLE as UNREADABLE_PARQUET
 from data_scripts.read.parquet_files import ParquetSizeError, bounded_batches
+from data_scripts.read.storage import open_stream
 
 JSON_LINES = (".jsonl", ".ndjson")
 DELIMITED = (".tsv", ".csv", ".txt")
@@ -329,7 +330,7 @@ def _elements(path: Path, encoding: str, key: str | None = None) -> Iterator[Any
 def _opened(path: Path, encoding: str) -> Iterator[tuple[BinaryIO, io.BufferedReader]]:
     """The raw file, for its position, and the stream of its decompressed content."""
     try:
-        with path.open("rb") as raw, io.BufferedReader(unpacked(raw, path.suffix, encoding)) as stream:
+        with open_stream(path) as raw, io.BufferedReader(unpacked(raw, path.suffix, encoding)) as stream:
             if stream.peek(3).startswith(codecs.BOM_UTF8):
                 stream.read(3)
             yield raw, stream

@@ -6,6 +6,7 @@ kinds need fsspec's package for them.
 """
 
 import argparse
+import io
 import os
 import secrets
 from pathlib import Path
@@ -19,6 +20,7 @@ from upath import UPath
 from data_scripts.errors import InputError, one_line
 
 RENAME = ("file", "local", "hdfs")  # storage with folders, and where a file can be renamed in one step
+PART_BYTES = 1 << 23  # of a file on object storage, that a request reads
 
 
 class _ObjectStorage(ArrowFSWrapper):
@@ -97,6 +99,13 @@ def is_object_storage(path: Path) -> bool:
 def readable(file: Path) -> Any:
     """A Parquet file as pyarrow takes it: a path on a disk, or an open file."""
     return file.open("rb") if is_url(file) else file
+
+
+def open_stream(file: Path) -> io.BufferedReader:
+    """Open a file that is read from its beginning to its end, in few requests to object storage."""
+    if isinstance(file, UPath) and isinstance(file.fs, _ObjectStorage):
+        return io.BufferedReader(file.fs.fs.open_input_file(file.path), PART_BYTES)
+    return cast(io.BufferedReader, file.open("rb"))
 
 
 def upload(file: Path, target: Path) -> None:

@@ -11,10 +11,11 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -299,6 +300,8 @@ def _convert_in_workers(
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
         try:
+            with _without_interrupts():
+                executor.submit(os.getpid)  # starts all of them
             return _collect(
                 executor, _convert_in_worker, todo, filters, lambda _: None, lambda: bar.update(read.value - bar.n)
             )
@@ -335,13 +338,28 @@ def _collect(
                 done_with(reading[future][0])
                 waiting.remove(future)
     finally:
-        for future in waiting:
-            future.cancel()
-        wait(waiting)
+        # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends. And not `wait`, which
+        # would also wait for futures that are canceled here.
+        executor.shutdown(wait=False, cancel_futures=True)
+        while not all(future.done() for future in waiting):
+            time.sleep(0.05)
         for future in waiting:  # those that ended after another one had failed
             with suppress(Exception):  # it failed too, or was not started
                 finish(future)
     return left_out
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Keep Ctrl+C from the processes that start in the context, which would print a traceback before they ignore it.
+
+    This process gets it at the end of the context.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _bytes_read: Any  # of all workers together

@@ -136,8 +136,9 @@ def _map_in_order(
         while waiting:
             yield waiting.popleft().result()
     finally:
-        for future in waiting:  # the caller or an error stopped early
-            future.cancel()
+        # The caller or an error may have stopped early. Not Future.cancel: in Python 3.11, a pool that loses a process
+        # after that never ends.
+        executor.shutdown(cancel_futures=True)
 
 
 _process_encoder: WindowEncoder  # set in processes that `encode_in_processes` starts

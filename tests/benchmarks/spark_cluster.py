@@ -1,6 +1,6 @@
 """A Spark standalone cluster on this machine against DuckDB: the same shards, also if a worker is killed meanwhile.
 
-    python -m tests.benchmarks.spark_cluster [DUMP...] [--comments 200000 2000000]
+    python -m tests.benchmarks.spark_cluster [DUMP...] [--comments 200000 2000000] [--s3]
 
 starts a master and two workers on the loopback interface, each with a scratch folder of its own, and runs `data_scripts
 reddit` with DuckDB and on the cluster. With the smallest number of comments, it runs once more on the cluster, where
@@ -9,6 +9,8 @@ the share of it in which Spark ran no query and no job, the memory of the driver
 second and the last are from Spark's event log. With several numbers of comments, the ratio of the driver's memory
 between the largest and the smallest follows. The exit code is 1 if a shard differs from DuckDB's, or if this ratio is
 above 1.1.
+
+With --s3, the cluster reads and writes object storage, a server on the loopback interface that holds all in memory.
 
 The folders are in TMPDIR; what a run wrote is removed after it.
 """
@@ -31,6 +33,7 @@ import psutil
 
 from tests.benchmarks import synthetic_dumps
 from tests.benchmarks.material import ROOT
+from tests.loopback_s3 import BUCKET, LoopbackS3
 
 HOST, WORKERS, START_SECONDS = "127.0.0.1", 2, 300
 LABELS = {"duckdb": "DuckDB", "spark": "Spark, two workers", "killed": "Spark, one of two workers killed"}
@@ -190,14 +193,21 @@ def union_length(intervals: list[tuple[int, int]]) -> int:
     return total
 
 
-def shards(folder: Path) -> dict[str, str]:
-    """The SHA-256 of each shard of a dataset, from its checksums."""
-    lines = [line.split() for line in (folder / "SHA256SUMS").read_text().splitlines()]
+def shards(checksums: str) -> dict[str, str]:
+    """The SHA-256 of each shard of a dataset, from its SHA256SUMS."""
+    lines = [line.split() for line in checksums.splitlines()]
     return {name: digest for digest, name in lines if name.endswith(".parquet")}
 
 
-def compare(dumps: list[Path], folder: Path, names: Sequence[str]) -> dict[str, Run]:
-    """Run `data_scripts reddit` on dumps as `names` say, with DuckDB first; what a run writes is removed after it."""
+def compare(dumps: list[Path], folder: Path, names: Sequence[str], server: LoopbackS3 | None = None) -> dict[str, Run]:
+    """Run `data_scripts reddit` on dumps as `names` say, with DuckDB first; what a run writes is removed after it.
+
+    Args:
+        dumps: on a disk.
+        folder: a new folder.
+        names: keys of `LABELS`.
+        server: where the cluster reads and writes; None for the disk.
+    """
     runs: dict[str, Run] = {}
     jobs = 0
     for name in names:
@@ -208,8 +218,11 @@ def compare(dumps: list[Path], folder: Path, names: Sequence[str]) -> dict[str, 
         else:
             # A new cluster each time: the killed worker does not return.
             with cluster(folder / name) as (master, workers):
-                words = [*(dump.as_uri() for dump in dumps), "--output", output.as_uri()]
-                words += ["--comments", (folder / name / "comments").as_uri()]
+                storage = f"s3://{BUCKET}" if server else (folder / name).as_uri()
+                if server:
+                    server.objects = {f"dumps/{dump.name}": dump.read_bytes() for dump in dumps}
+                sources = [f"{storage}/dumps"] if server else [dump.as_uri() for dump in dumps]
+                words = [*sources, "--output", f"{storage}/pairs", "--comments", f"{storage}/comments"]
                 words += ["--engine", "spark", "--spark_master", master, "--memory_limit", DRIVER]
                 killed = workers[0] if name == "killed" else None
                 settings = _event_settings(folder / name / "events")
@@ -218,7 +231,9 @@ def compare(dumps: list[Path], folder: Path, names: Sequence[str]) -> dict[str, 
             [log] = (path for path in settings.iterdir() if path.name != DEFAULTS)
             busy, shuffled = read_events(log)
             runs[name].outside, runs[name].shuffled_mb = 1 - busy / runs[name].seconds, shuffled / 1e6
-        runs[name].shards = shards(output)
+        on_server = server if name != "duckdb" else None
+        checksums = on_server.objects["pairs/SHA256SUMS"] if on_server else (output / "SHA256SUMS").read_bytes()
+        runs[name].shards = shards(checksums.decode())
         shutil.rmtree(folder / name)
     return runs
 
@@ -257,16 +272,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--comments", type=int, nargs="+", default=[200_000], metavar="N", help="without dumps (default: 200000)"
     )
+    parser.add_argument("--s3", action="store_true", help="the cluster reads and writes object storage")
     options = parser.parse_args(arguments)
     runs: dict[str, dict[str, Run]] = {}
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary)
+    with tempfile.TemporaryDirectory() as temporary, ExitStack() as stack:
+        folder, server = Path(temporary), None
+        if options.s3:
+            server = stack.enter_context(LoopbackS3())
+            os.environ.update(server.environment())  # of the commands and the workers
         if options.dumps:
-            runs["real"] = compare([dump.resolve() for dump in options.dumps], folder / "real", list(LABELS))
+            dumps = [dump.resolve() for dump in options.dumps]
+            runs["real"] = compare(dumps, folder / "real", list(LABELS), server)
         for comments in [] if options.dumps else sorted(options.comments):
             synthetic_dumps.main([str(folder / "dumps"), "--comments", str(comments)])
             names = LABELS if not runs else ("duckdb", "spark")
-            runs[f"{comments:,}"] = compare(sorted((folder / "dumps").iterdir()), folder / str(comments), list(names))
+            dumps = sorted((folder / "dumps").iterdir())
+            runs[f"{comments:,}"] = compare(dumps, folder / str(comments), list(names), server)
             shutil.rmtree(folder / "dumps")
     same = print_table(runs)
     if len(runs) == 1:

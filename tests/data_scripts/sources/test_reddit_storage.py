@@ -2,12 +2,14 @@
 
 import json
 import re
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.read import storage
+from data_scripts.read.checksums import digest_of
 from tests.data_scripts.sources.test_reddit import comment, write_dump
 from tests.loopback_s3 import LoopbackS3
 
@@ -68,6 +70,16 @@ def test_what_an_interrupted_upload_leaves_is_replaced_but_nothing_else(s3_serve
     assert s3_server.objects.pop("pairs/mine.txt") == b"years of work"
     assert run(*command) == 0
     assert json.loads(s3_server.objects["pairs/.written-by-convsim"])["kind"] == "dataset"
+
+
+def test_a_file_is_read_in_few_requests(s3_server, monkeypatch):
+    s3_server.objects["dump"] = bytes(range(250)) * 4_000
+    monkeypatch.setattr(storage, "PART_BYTES", 400_000)
+    with storage.open_stream(storage.storage_path("s3://bucket/dump")) as file:
+        assert b"".join(iter(lambda: file.read(8_192), b"")) == s3_server.objects["dump"]
+        assert file.tell() == 1_000_000
+    assert 3 <= [method for method, _ in s3_server.requests].count("GET") <= 4
+    assert digest_of(storage.storage_path("s3://bucket/dump")) == sha256(s3_server.objects["dump"]).hexdigest()
 
 
 def test_a_file_of_comments_that_arrived_incomplete_is_an_error(s3_server, tmp_path, capsys, monkeypatch):

@@ -1,5 +1,8 @@
+import multiprocessing
 import os
-from concurrent.futures import Future
+import signal
+import time
+from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from functools import partial
@@ -35,10 +38,10 @@ def test_a_killed_process_is_a_clear_exception_and_one_line(tiny_tokenizer, tmp_
 
 
 class Executor:
-    """Computes what is submitted at once; records it, and what is canceled."""
+    """Computes what is submitted at once; records it, and whether the rest is canceled."""
 
     def __init__(self, *options: Any) -> None:
-        self.options, self.submitted, self.canceled = options, [], []
+        self.options, self.submitted, self.cancels = options, [], False
 
     def __enter__(self) -> "Executor":
         return self
@@ -48,8 +51,11 @@ class Executor:
 
     def submit(self, function: Any, window: list[str]) -> Future:
         self.submitted.append(window)
-        future: Any = SimpleNamespace(result=lambda: function(window), cancel=lambda: self.canceled.append(window))
+        future: Any = SimpleNamespace(result=lambda: function(window))
         return future
+
+    def shutdown(self, cancel_futures: bool) -> None:
+        self.cancels = cancel_futures
 
 
 def test_windows_are_submitted_a_few_ahead_and_canceled_if_the_caller_stops():
@@ -58,11 +64,28 @@ def test_windows_are_submitted_a_few_ahead_and_canceled_if_the_caller_stops():
     found = parallel._map_in_order(executor, lambda window: np.array(window), iter(windows), 2)
     assert next(found).tolist() == ["0"] and executor.submitted == windows[:3]
     assert next(found).tolist() == ["1"] and executor.submitted == windows[:4]
+    assert not executor.cancels
     found.close()
-    assert executor.canceled == windows[2:4]
+    assert executor.cancels and executor.submitted == windows[:4]
     executor = Executor()
     assert [part.tolist() for part in parallel._map_in_order(executor, np.array, iter(windows), 2)] == windows
-    assert executor.canceled == []
+
+
+def encode_or_fail(window: list[str]) -> np.ndarray:
+    if window == ["broken"]:
+        raise ValueError("broken")
+    if window == ["killed"]:
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return np.array(window)
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(("first", "error"), [([], BrokenProcessPool), (["broken"], ValueError)])
+def test_a_process_that_is_lost_after_an_error_does_not_keep_the_others_waiting(first, error):
+    windows = [[text] for text in [*first, "killed", "c", "d", "e"]]
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor, pytest.raises(error):
+        list(parallel._map_in_order(executor, encode_or_fail, iter(windows), 5))
 
 
 @pytest.mark.parametrize(
