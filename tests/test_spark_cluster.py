@@ -40,7 +40,8 @@ def test_the_time_of_jobs_and_queries_and_the_bytes_of_shuffles_come_from_the_ev
 
 @pytest.mark.parametrize(("shards", "memory", "code"), [("a", 100, 0), ("a", 115, 1), ("b", 100, 1)])
 def test_other_shards_or_a_growing_driver_are_a_failure(monkeypatch, capsys, shards, memory, code):
-    def compare(dumps, folder, names):
+    def compare(dumps, folder, names, server):
+        assert server is None
         large = folder.name == "400"
         assert list(names) == (["duckdb", "spark"] if large else ["duckdb", "spark", "killed"])
         runs = {name: Run(1, 50, 50, 0.25, 7, {"train": "a"}) for name in names}

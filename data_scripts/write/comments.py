@@ -338,9 +338,10 @@ def _collect(
                 done_with(reading[future][0])
                 waiting.remove(future)
     finally:
-        # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends. And not `wait`, which
-        # would also wait for futures that are canceled here.
-        executor.shutdown(wait=False, cancel_futures=True)
+        if waiting:  # after an error
+            # Not Future.cancel: in Python 3.11, a pool that loses a process after that never ends. And not `wait`,
+            # which would also wait for futures that are canceled here.
+            executor.shutdown(wait=False, cancel_futures=True)
         while not all(future.done() for future in waiting):
             time.sleep(0.05)
         for future in waiting:  # those that ended after another one had failed

@@ -30,6 +30,8 @@ def test_tables_are_read_and_written_by_tasks(spark, s3_server: LoopbackS3, tmp_
     args = argparse.Namespace(engine="spark", spark_master="local[1]", memory_limit="512MiB")
     with connect(args, tmp_path) as database:
         session = database._session
+        # An earlier test may have started Java, whose environment tasks have otherwise.
+        session.sparkContext.environment.update(s3_server.environment())
         assert spark_storage.uses_pyarrow(session, bucket)
         assert not any(spark_storage.uses_pyarrow(session, storage_path(url)) for url in (str(tmp_path), "file:///a"))
         table = read_parquet(database, files)

@@ -28,7 +28,9 @@ def convert(dump: Path, output: Path, filters: Filters) -> tuple[BrokenLines, st
 def collect(names: list[str], folder: Path) -> dict[Path, BrokenLines | None]:
     todo = [(Path(name), folder / name) for name in names]
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
-        return comments._collect(executor, convert, todo, PAPER, lambda dump: None)
+        left_out = comments._collect(executor, convert, todo, PAPER, lambda dump: None)
+        assert executor.submit(len, names).result() == len(names)  # a cluster goes on to the join
+        return left_out
 
 
 @pytest.mark.timeout(30)
