@@ -316,6 +316,7 @@ def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_t
         ({"hidden_size": 15, "num_attention_heads": 3}, "hidden_size is 15, expected an even multiple"),
         ({"attention_dropout": 1.0}, "attention_dropout is 1.0, expected at least 0 and below 1"),
         ({"num_hidden_layers": 0}, "num_hidden_layers is 0, expected numbers above 0"),
+        ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
         ({"token_dropout": -0.1}, "token_dropout is -0.1, expected at least 0 and below 1"),
         ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
     ],
