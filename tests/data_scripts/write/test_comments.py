@@ -29,7 +29,7 @@ def collect(names: list[str], folder: Path) -> dict[Path, BrokenLines | None]:
     todo = [(Path(name), folder / name) for name in names]
     with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
         left_out = comments._collect(executor, convert, todo, PAPER, lambda dump: None)
-        assert executor.submit(len, names).result() == len(names)  # a cluster goes on to the join
+        assert executor.submit(len, names).result() == len(names)  # a cluster continues with the join
         return left_out
 
 
