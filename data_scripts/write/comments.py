@@ -15,7 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, suppress
+from contextlib import suppress
+from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -293,15 +294,13 @@ def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, total: int, filters: Filters
 ) -> dict[Path, BrokenLines | None]:
     """Convert the dumps in `todo`, whose total size is `total`; returns the lines that were left out, by dump."""
-    context = multiprocessing.get_context("spawn")
+    context = _Context()
     read = context.Value("q", 0)
     with (
         ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
         try:
-            with _without_interrupts():
-                executor.submit(os.getpid)  # starts all of them
             return _collect(
                 executor, _convert_in_worker, todo, filters, lambda _: None, lambda: bar.update(read.value - bar.n)
             )
@@ -350,17 +349,19 @@ def _collect(
     return left_out
 
 
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Keep Ctrl+C from the processes that start in the context, which would print a traceback before they ignore it.
+class _Process(SpawnProcess):
+    """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it is ignored."""
 
-    This process gets it at the end of the context.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    def start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    Process = _Process
 
 
 _bytes_read: Any  # of all workers together

@@ -10,6 +10,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 from itertools import chain, islice
+from multiprocessing.context import SpawnContext, SpawnProcess
 from typing import Any, Protocol
 
 import numpy as np
@@ -95,7 +96,7 @@ def encode_in_processes(
         ChildProcessError: One of them ended, for example because the system killed it when memory ran out.
     """
     threads = max(torch.get_num_threads() // processes, 1)
-    context = torch.multiprocessing.get_context("spawn")
+    context = _Context()
     if model.device.type == "cpu":
         model.share_memory()
     counter = context.Value("i", 0)
@@ -139,6 +140,21 @@ def _map_in_order(
         # The caller or an error may have stopped early. Not Future.cancel: in Python 3.11, a pool that loses a process
         # after that never ends.
         executor.shutdown(cancel_futures=True)
+
+
+class _Process(SpawnProcess):
+    """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it is ignored."""
+
+    def start(self) -> None:
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            super().start()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+class _Context(SpawnContext):
+    Process = _Process
 
 
 _process_encoder: WindowEncoder  # set in processes that `encode_in_processes` starts

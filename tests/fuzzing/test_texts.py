@@ -3,7 +3,7 @@
 import importlib.util
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.tools.tokenizer import train_tokenizer
+from data_scripts.tools.tokenizer import Kind, train_tokenizer
 from modeling_convsim import ENCODERS
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
@@ -74,7 +74,7 @@ def test_a_megabyte_is_encoded(encoders: dict[str, Encoder], text: str) -> None:
 
 
 @settings(max_examples=FEW)
-@given(table=st.lists(texts(surrogates=False), min_size=1, max_size=5), kind=st.sampled_from(["word", "subword"]))
+@given(table=st.lists(texts(surrogates=False), min_size=1, max_size=5), kind=st.sampled_from(get_args(Kind)))
 def test_a_tokenizer_is_trained_on_any_texts(table: list[str], kind: Any) -> None:
     tokenizer = train_tokenizer(["the cat", *table], kind, vocab_size=100, min_count=1)
     assert tokenizer.pad_token_id == 0 and len(tokenizer) <= 100

@@ -237,8 +237,8 @@ def flash_calls(monkeypatch):
         return torch.cat([attend(q[span], k[span], v[span], softmax_scale) for span in spans])
 
     functions = None, varlen, None, flash_attention._pad_input, flash_attention._unpad_input
-    arguments = flash_attention._lazy_define_process_function(varlen), dict
-    monkeypatch.setattr(flash_attention, "lazy_import_flash_attention", lambda *_: (functions, arguments))
+    monkeypatch.setattr(flash_attention, "_lazy_imports", lambda *_, **options: functions)
+    monkeypatch.setattr(flash_attention, "_loaded_implementation", None)
     return calls
 
 

@@ -6,6 +6,7 @@ import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -42,15 +43,22 @@ def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_wait
     assert collect(["a", "b"], tmp_path).keys() == {Path("a"), Path("b")}
 
 
-def test_an_interrupt_while_workers_start_comes_afterward():
-    received: list[int] = []
+def test_an_interrupt_does_not_reach_a_process_that_starts(monkeypatch):
+    received, masks = list[int](), list[set[signal.Signals]]()
+
+    def start(process: multiprocessing.process.BaseProcess) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))  # which the process inherits
+        assert not received
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
     before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
     try:
-        with comments._without_interrupts():
-            os.kill(os.getpid(), signal.SIGINT)
-            assert not received
-            assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, [])  # which processes inherit
+        comments._Context().Process(target=len).start()
         assert received == [signal.SIGINT]
-        assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        assert [signal.SIGINT in mask for mask in (*masks, signal.pthread_sigmask(signal.SIG_BLOCK, []))] == [
+            True,
+            False,
+        ]
     finally:
         signal.signal(signal.SIGINT, before)

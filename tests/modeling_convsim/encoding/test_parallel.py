@@ -6,6 +6,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import nullcontext
 from functools import partial
+from multiprocessing.context import SpawnProcess
 from types import SimpleNamespace
 from typing import Any
 
@@ -199,3 +200,24 @@ def test_a_worker_takes_one_batch_or_sorts_several_of_an_encoder_that_pads(
     )
     encoder.encode(["the dog", "hello"], batch_size=batch_size)
     assert windows == [(size, 3)]
+
+
+def test_an_interrupt_does_not_reach_a_process_that_starts(monkeypatch):
+    received, masks = list[int](), list[set[signal.Signals]]()
+
+    def start(process: multiprocessing.process.BaseProcess) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))  # which the process inherits
+        assert not received
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
+    before = signal.signal(signal.SIGINT, lambda number, frame: received.append(number))
+    try:
+        parallel._Context().Process(target=len).start()
+        assert received == [signal.SIGINT]
+        assert [signal.SIGINT in mask for mask in (*masks, signal.pthread_sigmask(signal.SIG_BLOCK, []))] == [
+            True,
+            False,
+        ]
+    finally:
+        signal.signal(signal.SIGINT, before)
