@@ -1,6 +1,9 @@
 """Runs on several machines that do not share a disk: each machine has folders of its own."""
 
+import errno
+import os
 import signal
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +15,8 @@ from data_scripts.errors import InputError
 from tests.forking import free_port, run_machines, run_python
 from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 from trainer.arguments import Arguments
-from trainer.training import machines
+from trainer.training import machines, train
+from trainer.training.interruption import Interruption
 
 INTERRUPTED = Path(__file__).with_name("interrupted_run.py")
 
@@ -68,6 +72,50 @@ def test_accelerate_launch_on_two_machines_reproduces_the_losses_of_one_process(
     expected = losses(two_process_preset, tmp_path / "one")
     assert read_losses(two[0] / "run") == pytest.approx(expected, rel=1e-6)
     assert (two[0] / "run" / "model" / "modules.json").is_file() and not (two[1] / "run").exists()
+
+
+@pytest.fixture
+def second_machine(monkeypatch, tmp_path) -> Path:
+    """The run's folder on a machine that does not see that of the main process, with a copy that a killed run left."""
+    (tmp_path / ".checkpoint-3").mkdir()
+    (tmp_path / ".checkpoint-3" / "metrics_7.json").touch()
+    functions = {"world_size": lambda: 2, "rank": lambda: 1, "share": lambda own: b"{}", "wait_for_all": lambda: None}
+    for name, function in (functions | {"gather": lambda own: [True, own]}).items():
+        monkeypatch.setattr(machines, name, function)
+    return tmp_path
+
+
+def test_a_checkpoint_is_copied_without_what_a_killed_run_left(second_machine, monkeypatch):
+    monkeypatch.setattr(machines, "_send_files", lambda folder, copy: copy.mkdir(exist_ok=True))
+    with machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine) as copy:
+        assert copy.parent == second_machine and not any(copy.iterdir())
+    assert not any(second_machine.iterdir())
+
+
+def test_a_disk_that_is_too_small_for_the_copy_of_a_checkpoint_is_reported(second_machine, monkeypatch):
+    def send_files(folder: Path, copy: Path) -> None:
+        copy.mkdir()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(machines, "_send_files", send_files)
+    context = machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine)
+    with pytest.raises(InputError, match=r"checkpoint-3: cannot be written \(No space left .*free some disk"), context:
+        pass
+    assert not any(second_machine.iterdir())
+
+
+def test_settings_are_compared_before_processes_exchange_what_depends_on_them(monkeypatch, tmp_path):
+    def refuse(arguments: Arguments) -> None:
+        raise InputError("other settings")
+
+    started: list[Arguments] = []
+    monkeypatch.setattr(train, "start_processes", started.append)
+    monkeypatch.setattr(train, "check_same_settings", refuse)
+    monkeypatch.setattr(train, "start_accelerator", None)  # with mixed_precision: auto, it waits for the main process
+    arguments = Arguments(output_dir=str(tmp_path))
+    with pytest.raises(InputError, match="other settings"), ExitStack() as stack:
+        train._start(arguments, Interruption(), stack)
+    assert started == [arguments]
 
 
 @pytest.fixture
