@@ -104,6 +104,20 @@ def test_a_disk_that_is_too_small_for_the_copy_of_a_checkpoint_is_reported(secon
     assert not any(second_machine.iterdir())
 
 
+def test_files_are_sent_in_chunks(monkeypatch, tmp_path):
+    files = {"empty": b"", "even": b"123456", "shards/odd": b"1234567"}
+    for name, content in files.items():
+        (tmp_path / "from" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "from" / name).write_bytes(content)
+    sent: list[int] = []
+    monkeypatch.setattr(machines, "CHUNK_BYTES", 3)
+    monkeypatch.setattr(machines, "patient_group", lambda: None)
+    monkeypatch.setattr(machines.dist, "broadcast", lambda chunk, src, group: sent.append(len(chunk)))
+    machines._send_files(tmp_path / "from", tmp_path / "to")
+    assert {name: (tmp_path / "to" / name).read_bytes() for name in files} == files
+    assert sent == [3, 3, 3, 3, 1]
+
+
 def test_settings_are_compared_before_processes_exchange_what_depends_on_them(monkeypatch, tmp_path):
     def refuse(arguments: Arguments) -> None:
         raise InputError("other settings")
