@@ -3,8 +3,10 @@
 import errno
 import os
 import signal
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +18,7 @@ from tests.forking import free_port, run_machines, run_python
 from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 from trainer.arguments import Arguments
 from trainer.training import machines, train
+from trainer.training.context import RunContext
 from trainer.training.interruption import Interruption
 
 INTERRUPTED = Path(__file__).with_name("interrupted_run.py")
@@ -130,6 +133,35 @@ def test_settings_are_compared_before_processes_exchange_what_depends_on_them(mo
     with pytest.raises(InputError, match="other settings"), ExitStack() as stack:
         train._start(arguments, Interruption(), stack)
     assert started == [arguments]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_process_of_each_machine_gives_the_fingerprints_of_its_data(monkeypatch, tmp_path, is_first):
+    compared: list[Mapping[str, str]] = []
+
+    def refuse(fingerprints: Mapping[str, str]) -> None:
+        compared.append(fingerprints)
+        raise InputError("other data")
+
+    monkeypatch.setattr(train, "_load_data", lambda context: ("data", "tokenizer", {}))
+    monkeypatch.setattr(train, "is_first_on_machine", lambda: is_first)
+    monkeypatch.setattr(train, "fingerprint_inputs", lambda *inputs: {"read": f"{inputs}"})
+    monkeypatch.setattr(train, "check_same_data", refuse)
+    with pytest.raises(InputError, match="other data"):
+        train._train(RunContext(Arguments(), SimpleNamespace(), tmp_path))
+    assert compared == [{"read": "('data', 'tokenizer', None)"} if is_first else {}]
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_only_sharded_runs_need_a_shared_folder(monkeypatch, tmp_path, sharded):
+    checked: list[Path] = []
+    for name in ("start_processes", "check_same_settings"):
+        monkeypatch.setattr(train, name, lambda arguments: None)
+    monkeypatch.setattr(train, "start_accelerator", lambda *arguments: SimpleNamespace(is_main_process=False))
+    monkeypatch.setattr(train, "check_shared_folder", checked.append)
+    with ExitStack() as stack:
+        train._start(Arguments(output_dir=str(tmp_path), sharded=sharded), Interruption(), stack)
+    assert checked == [tmp_path] * sharded
 
 
 @pytest.fixture
