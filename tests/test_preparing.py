@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
-from tests.benchmarks.preparing import PHASES, format_table
+from tests.benchmarks.preparing import PHASES, format_table, main
 from tests.forking import run_python
 
 
@@ -25,6 +26,13 @@ def test_seconds_grow_with_the_pairs_and_memory_where_it_grew() -> None:
     assert rows["word vectors"] == ["2.0", "99", "4.0", "100", "40.0", "200"]
     assert rows["order of an epoch"] == ["2.0", "80", "4.0", "100", "1,200.0", "12,060"]
     assert lines[-1] == "The token cache has 30.0 bytes and 15.0 tokens per pair."
+
+
+def test_growth_needs_two_numbers_of_pairs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.argv", ["preparing", "data/reddit", "--pairs", "100", "100"])
+    with pytest.raises(SystemExit, match="2"):
+        main()
+    assert "--pairs: expected two numbers or more" in capsys.readouterr().err
 
 
 def test_the_command_prints_every_phase(tmp_path: Path) -> None:

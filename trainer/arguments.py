@@ -284,6 +284,9 @@ def validate(arguments: Arguments) -> None:
     source = arguments.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
         raise InputError(f"word_vectors is '{source}'; expected random, skip_gram, or an existing file or folder")
+    for name in ("output_dir", "cache_dir"):
+        if "://" in (folder := getattr(arguments, name)):
+            raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")
     _validate_learning_rates(arguments)
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")

@@ -35,6 +35,27 @@ SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 logger = logging.getLogger(__name__)
 
 
+def start_processes(arguments: Arguments) -> bool:
+    """Start the communication between the processes of a run; return whether they compute on the CPU.
+
+    It exchanges nothing yet: the settings of the processes may differ. A second call changes nothing.
+
+    Raises:
+        InputError: the device is not available, or Accelerate is configured for something that a run does not do.
+    """
+    _refuse_unsupported_launch(arguments.mixed_precision)
+    has_gpu, launched_on_cpu = torch.cuda.is_available(), _is_set("ACCELERATE_USE_CPU")
+    if arguments.device == "cuda" and not has_gpu:
+        raise InputError("device is cuda, but torch finds no GPU: use --device cpu, or install a torch build with CUDA")
+    if arguments.device == "cuda" and launched_on_cpu:
+        raise InputError(
+            "device is cuda, but Accelerate is configured for the CPU (use_cpu): give both the same device"
+        )
+    cpu = arguments.device == "cpu" or launched_on_cpu or not has_gpu
+    PartialState(cpu=cpu)
+    return cpu
+
+
 def start_accelerator(arguments: Arguments, resumed_precision: str | None = None) -> Accelerator:
     """Start Accelerate with the settings of the run and of `accelerate launch`.
 
@@ -46,15 +67,7 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
         InputError: the device, the precision, a tracker or the number of processes is not available, or Accelerate is
             configured for something that a run does not do.
     """
-    _refuse_unsupported_launch(arguments.mixed_precision)
-    has_gpu, launched_on_cpu = torch.cuda.is_available(), _is_set("ACCELERATE_USE_CPU")
-    if arguments.device == "cuda" and not has_gpu:
-        raise InputError("device is cuda, but torch finds no GPU: use --device cpu, or install a torch build with CUDA")
-    if arguments.device == "cuda" and launched_on_cpu:
-        raise InputError(
-            "device is cuda, but Accelerate is configured for the CPU (use_cpu): give both the same device"
-        )
-    cpu = arguments.device == "cpu" or launched_on_cpu or not has_gpu
+    cpu = start_processes(arguments)
     trackers = [tracker for tracker in arguments.trackers if tracker != "none"]
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
@@ -66,8 +79,8 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
             mixed_precision=mixed_precision,
             log_with=trackers or None,
             project_dir=arguments.output_dir,
-            # In each step, the heads of the other tasks have no gradient.
-            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True)],
+            # In each step, the heads of the other tasks have no gradient. Training changes no buffer.
+            kwargs_handlers=[DistributedDataParallelKwargs(find_unused_parameters=True, broadcast_buffers=False)],
         )
     except ValueError as error:
         raise InputError(f"Accelerate refused the settings (trackers, mixed_precision): {error}") from None

@@ -22,7 +22,7 @@ from data_scripts.clean.text import normalize_text
 SIMILARITY = 0.7
 GRAM = 5  # characters
 SHORT = 20  # characters of a normalized text; no longer ones have no near-duplicates
-# Of 32 bands of 4 hashes, one is equal in both texts with a probability of .9998 at a similarity of .7, .85 at .5.
+# Of 32 bands of 4 hashes, one is equal in both texts with a probability of .9998 at a similarity of .7, .87 at .5.
 HASHES, BANDS = 128, 32
 
 

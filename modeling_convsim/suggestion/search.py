@@ -19,7 +19,7 @@ INT8_FROM = 100_000  # an index of this many vectors or more is searched in int8
 CHUNK = 2**14  # vectors that are scored together: their scores stay in the processor's cache
 VARIANCE = 0.84  # of the vectors, which the components that are searched explain
 SAMPLE = 50_000  # vectors of which the principal components are computed
-RESCORED = 32  # queries whose candidates are scored exactly at a time
+RESCORED = 6144  # candidates of a block of queries, which are scored exactly at a time
 
 
 def needs_int8(count: int) -> bool:
@@ -89,13 +89,14 @@ class Int8Vectors:
         shares = [range(thread, len(self._chunks), threads) for thread in range(threads)]
         with single_threaded_pool(threads) as executor:
             _, rows = _merge(list(executor.map(search_chunks, shares)), count)
-        parts = []
-        for start in range(0, len(queries), RESCORED):
-            part = slice(start, start + RESCORED)
+        scores, best = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), rows.dtype)
+        block = max(1, RESCORED // rows.shape[1])
+        for start in range(0, len(queries), block):
+            part = slice(start, start + block)
             candidates = vectors[rows[part]].astype(np.float32)  # (queries, candidates, dimensions)
-            parts.append(_merge([(np.einsum("qs,qrs->qr", queries[part], candidates), rows[part])], k))
-        scores, rows = (np.vstack(arrays) for arrays in zip(*parts, strict=True))
-        return scores, rows
+            exact = np.einsum("qs,qrs->qr", queries[part], candidates)
+            scores[part], best[part] = _merge([(exact, rows[part])], k)
+        return scores, best
 
 
 def quantize(vectors: np.ndarray, show_progress: bool = False) -> Quantized:
@@ -146,7 +147,7 @@ def _add_scores(
         queries, columns = np.divmod(np.flatnonzero(scores > best[0][:, -1:].numpy()), scores.shape[1])
         counts = np.bincount(queries, minlength=len(scores))
         positions = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
-        added = torch.full((len(scores), int(counts.max())), torch.iinfo(torch.int32).min, dtype=torch.int32)
+        added = torch.full((len(scores), int(counts.max(initial=0))), torch.iinfo(torch.int32).min, dtype=torch.int32)
         rows = torch.zeros(added.shape, dtype=torch.int64)
         added[queries, positions] = torch.from_numpy(scores[queries, columns])
         rows[queries, positions] = torch.from_numpy(columns + start)

@@ -177,6 +177,8 @@ def main() -> None:
     )
     parser.add_argument("--target", type=int, default=600_000_000, help="number of pairs to extrapolate to")
     options = parser.parse_args()
+    if len(set(options.pairs)) < 2:
+        parser.error("--pairs: expected two numbers or more, whose difference shows the growth")
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     with tempfile.TemporaryDirectory() as scratch:
         measured = {pairs: measure(options.source, Path(scratch, str(pairs)), pairs) for pairs in options.pairs}

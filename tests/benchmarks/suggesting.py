@@ -126,12 +126,6 @@ def _to_int8(vectors: np.ndarray) -> np.ndarray:
     return np.rint(vectors * np.float32(127 / largest)).astype(np.int8)
 
 
-def _to_int8(vectors: np.ndarray) -> np.ndarray:
-    """Quantize all dimensions with one scale, as usearch expects them."""
-    largest = float(np.abs(vectors).max())
-    return np.rint(vectors * np.float32(127 / largest)).astype(np.int8)
-
-
 def _texts(material: Material, count: int) -> list[str]:
     """Return distinct comments, shuffled with seed 0; if too few, add texts joined from halves of two comments."""
     pairs = material.train_pairs()

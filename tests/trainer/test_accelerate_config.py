@@ -74,4 +74,7 @@ def test_precision_and_device_of_a_configuration_are_honored(monkeypatch, tmp_pa
 def test_the_default_configuration_is_accepted(monkeypatch, tmp_path):
     set_environment(monkeypatch, tmp_path, {"distributed_type": "NO", "use_cpu": True, "num_processes": 1})
     arguments = Arguments(output_dir=str(tmp_path), mixed_precision="no", trackers=["none"])
-    assert start_accelerator(arguments).num_processes == 1
+    accelerator = start_accelerator(arguments)
+    assert accelerator.num_processes == 1
+    # The main process would send all codes of a lexical channel in every step.
+    assert accelerator.ddp_handler is not None and not accelerator.ddp_handler.broadcast_buffers

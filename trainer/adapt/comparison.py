@@ -42,13 +42,12 @@ def compare(base: str, model: Path, pairs: Dataset | None) -> Comparison:
     baselines = {}
     for name, each in scores.items():
         gain = hits - _hits(each)
-        interval = {f"gain{INTERVAL}": mean_interval(gain)} if len(gain) > 1 else {}
-        baselines[name] = {**_summary(each), "gain": float(gain.mean()), **interval}
+        baselines[name] = _summary(each) | {"gain": float(gain.mean()), f"gain{INTERVAL}": mean_interval(gain)}
     return Comparison(_summary(adapted), baselines)
 
 
 def _summary(scores: np.ndarray) -> dict[str, Any]:
-    return summarize(scores, "test", intervals=len(scores) > 1)
+    return summarize(scores, "test", intervals=True)
 
 
 def _hits(scores: np.ndarray) -> np.ndarray:
@@ -72,5 +71,5 @@ def format_comparison(comparison: Comparison) -> str:
 
 
 def _value(scores: dict[str, Any], name: str, sign: str = "") -> str:
-    low, high = scores.get(f"{name}{INTERVAL}", (float("nan"),) * 2)
+    low, high = scores[f"{name}{INTERVAL}"]
     return f"{scores[name]:{sign}6.3f}  [{low:{sign}.3f}, {high:{sign}.3f}]".ljust(24)

@@ -120,7 +120,7 @@ def evaluate(
         split: MTEB's name of the split that they come from, "validation" or "test".
 
     Raises:
-        InputError: MTEB or the model is missing.
+        InputError: MTEB or the model is missing, or the model needs its own code.
     """
     from sentence_transformers import SentenceTransformer
 
@@ -141,7 +141,8 @@ def evaluate(
     except ValueError as error:  # of the code of a lexical channel, among others
         reason = one_line(str(error), 150)
         raise InputError(
-            f"{model}: sentence-transformers cannot open it without running its code ({reason})"
+            f"{model}: sentence-transformers cannot open it without running its code ({reason}); "
+            "`python -m trainer.evaluation` evaluates it without MTEB"
         ) from error
     evaluated = mteb.models.SentenceTransformerEncoderWrapper(opened)
     results = mteb.evaluate(evaluated, tasks, cache=None, co2_tracker=False).task_results

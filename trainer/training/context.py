@@ -25,7 +25,7 @@ class RunContext:
     threads: int = field(default_factory=available_threads)
     """Number of threads that torch may use; training may be faster with fewer."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
-    """Fingerprints of the datasets and the tokenizer, on the main process only."""
+    """Fingerprints of the datasets and the tokenizer, on the first process of each machine only."""
     interruption: Interruption = field(default_factory=Interruption)
 
 
@@ -56,7 +56,7 @@ class Progress:
     """Type of the device."""
     processes: int = 1
     fingerprints: dict[str, str] = field(default_factory=dict)
-    """Fingerprints of the datasets and the tokenizer, on the main process only."""
+    """Fingerprints of the datasets and the tokenizer, on the first process of each machine only."""
 
     def update(self, values: dict[str, Any]) -> None:
         """Set the values that `as_dict` returned in an earlier process."""

@@ -12,7 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from trainer.distributed import wait_for_all
+from trainer.distributed import gather, share, wait_for_all
 from trainer.hardware import fastest_threads
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
@@ -128,18 +128,22 @@ class TrainingLoop:
         self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
 
     def choose_threads(self) -> None:
-        """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number."""
+        """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number.
+
+        All processes use the number of the main process, which is the one that a checkpoint records.
+        """
         context, progress = self._context, self._progress
         if self._accelerator.device.type == "cpu" and progress.threads is None:
-            progress.threads = self._fastest_threads() if context.threads > 1 else 1
+            most = min(gather(context.threads))  # every process must measure the same number of steps
+            progress.threads = share(self._fastest_threads(most)) if most > 1 else 1
         torch.set_num_threads(progress.threads or context.threads)
 
-    def _fastest_threads(self) -> int:
+    def _fastest_threads(self, most: int) -> int:
         def compute_again() -> None:
             self._model.zero_gradients()
             self.compute_gradients(0)
 
-        threads = fastest_threads(compute_again, self._context.threads)
+        threads = fastest_threads(compute_again, most)
         self._drop_measurement()
         return threads
 

@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import report_write_errors
 from trainer.arguments import Arguments
 from trainer.distributed import gather, is_first_on_machine, patient_group, rank, share, wait_for_all, world_size
 from trainer.training.fingerprints import find_changes
@@ -100,13 +101,18 @@ def on_this_machine(folder: Path, own_folder: Path) -> Iterator[Path]:
     if all(gather(is_seen)):
         yield own
         return
-    copy = own.with_name(f".{own.name}")  # a name that `open_folder` removes if the run is killed
-    _send_files(folder, None if is_seen or not is_first_on_machine() else copy)
-    wait_for_all()
-    yield own if is_seen else copy
-    wait_for_all()
-    if not is_seen and is_first_on_machine():
-        shutil.rmtree(copy)
+    copy, is_writer = own.with_name(f".{own.name}"), not is_seen and is_first_on_machine()
+    if is_writer:
+        shutil.rmtree(copy, ignore_errors=True)  # what a killed run left
+    try:
+        with report_write_errors(copy, copy):
+            _send_files(folder, copy if is_writer else None)
+        wait_for_all()
+        yield own if is_seen else copy
+        wait_for_all()
+    finally:
+        if is_writer:
+            shutil.rmtree(copy, ignore_errors=True)
 
 
 def _read(file: Path) -> bytes:

@@ -20,7 +20,7 @@ from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
 from trainer.data.dev_split import complete_dev_split
 from trainer.distributed import first_on_each_machine, is_first_on_machine, rank, share, share_weights, wait_for_all
-from trainer.hardware import start_accelerator
+from trainer.hardware import start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.adaptation import plan_adaptation, split_pairs
 from trainer.training.batching import BatchPlan
@@ -70,8 +70,9 @@ def train(arguments: Arguments) -> dict[str, Any]:
 def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
-    accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
+    start_processes(arguments)
     check_same_settings(arguments)
+    accelerator = start_accelerator(arguments, recorded_precision(folder) if arguments.resume else None)
     if accelerator.is_main_process:
         exit_stack.enter_context(open_folder(folder, arguments))
     wait_for_all()

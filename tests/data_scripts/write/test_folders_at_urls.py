@@ -11,6 +11,7 @@ from data_scripts.read import storage
 from data_scripts.read.storage import is_object_storage, is_url, move, storage_path, upload
 from data_scripts.write import folders
 from data_scripts.write.folders import new_folder
+from data_scripts.write.records import RECORD
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -60,6 +61,20 @@ def test_temporary_folders_of_killed_runs_are_removed_and_named(place, monkeypat
     assert found["pairs/a"] == b"new" and found[f"{name}/mine"]
     write(place / "pairs", shared, overwrite=True)
     assert capsys.readouterr().out == ""
+
+
+def test_the_record_of_a_temporary_folder_is_removed_last(tmp_path, monkeypatch):
+    output = storage_path(f"file://{tmp_path}/pairs")
+    kill_while_writing(output, monkeypatch)
+    removed, remove = [], type(output.fs).rm
+
+    def rm(filesystem, path: str, recursive: bool) -> None:
+        removed.append({file.name for file in Path(path).rglob("*") if file.is_file()})
+        remove(filesystem, path, recursive=recursive)
+
+    monkeypatch.setattr(type(output.fs), "rm", rm)
+    write(output)
+    assert removed == [{"a"}, {"large"}, {RECORD}]
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -100,7 +100,26 @@ def test_the_int8_search_compares_the_exact_scores_of_the_4_k_plus_152_best(monk
     monkeypatch.setattr(search, "_merge", lambda parts, k: numbers.append((parts[0][0].shape[1], k)) or merge(parts, k))
     vectors = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float16)
     Int8Vectors(quantize(vectors)).search(vectors, np.ones((40, 4), np.float32), 3)
-    assert numbers == [(164, 164), (164, 3), (164, 3)]  # the queries are compared 32 at a time
+    assert numbers == [(164, 164), (164, 3), (164, 3)]  # the queries are compared 37 at a time
+
+
+def test_the_int8_search_reads_a_limited_number_of_candidates_at_a_time(monkeypatch):
+    monkeypatch.setattr(search, "RESCORED", 500)
+    sizes, merge = [], search._merge
+    monkeypatch.setattr(search, "_merge", lambda parts, k: sizes.append(parts[0][0].shape) or merge(parts, k))
+    vectors = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
+    queries = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 100)
+    assert sizes == [(5, 552)] + 5 * [(1, 552)]
+    np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), rtol=1e-5)
+    assert Int8Vectors(quantize(vectors)).search(vectors, queries[:2], 3)[0].shape == (2, 3)
+
+
+def test_the_int8_search_of_no_queries_returns_none(monkeypatch):
+    monkeypatch.setattr(search, "CHUNK", 200)  # so that later chunks are compared with the best of the first
+    vectors = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, np.zeros((0, 4), np.float32), 3)
+    assert scores.shape == rows.shape == (0, 3)
 
 
 def test_a_large_index_is_not_quantized_again_when_it_is_saved(encoder, monkeypatch, tmp_path):

@@ -86,7 +86,9 @@ def test_the_code_of_a_folder_is_not_run(
     pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
     run = make_run(tmp_path / "run", tiny_tokenizer, "dan_lexical")
     assert mteb_tasks.main([str(run / "model"), "--stsb", str(sets / "stsb")]) == 2
-    assert "sentence-transformers cannot open it without running its code" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "sentence-transformers cannot open it without running its code" in error
+    assert "`python -m trainer.evaluation` evaluates it" in error
 
 
 @pytest.mark.parametrize(

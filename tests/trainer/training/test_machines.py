@@ -1,6 +1,11 @@
 """What machines compare and send to one another; threads stand for the processes of a run."""
 
+import errno
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -9,7 +14,9 @@ from data_scripts.errors import InputError
 from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
 from trainer.arguments import Arguments
-from trainer.training import machines
+from trainer.training import machines, train
+from trainer.training.context import RunContext
+from trainer.training.interruption import Interruption
 from trainer.training.manifest import MANIFEST, write_manifest
 
 
@@ -123,3 +130,76 @@ def test_a_machine_with_another_checkpoint_gets_a_copy(four, name):
     own, copy = ("checkpoint-4", CHECKPOINT), (".checkpoint-4", CHECKPOINT)
     assert read_everywhere(group, folders) == [own, own, copy, copy]
     assert [path.name for path in folders[2].iterdir()] == ["checkpoint-4"]
+
+
+@pytest.fixture
+def second_machine(monkeypatch, tmp_path) -> Path:
+    """The run's folder on a machine that does not see that of the main process, with a copy that a killed run left."""
+    (tmp_path / ".checkpoint-3").mkdir()
+    (tmp_path / ".checkpoint-3" / "metrics_7.json").touch()
+    functions = {"world_size": lambda: 2, "rank": lambda: 1, "share": lambda own: b"{}", "wait_for_all": lambda: None}
+    for name, function in (functions | {"gather": lambda own: [True, own]}).items():
+        monkeypatch.setattr(machines, name, function)
+    return tmp_path
+
+
+def test_a_checkpoint_is_copied_without_what_a_killed_run_left(second_machine, monkeypatch):
+    monkeypatch.setattr(machines, "_send_files", lambda folder, copy: copy.mkdir(exist_ok=True))
+    with machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine) as copy:
+        assert copy.parent == second_machine and not any(copy.iterdir())
+    assert not any(second_machine.iterdir())
+
+
+def test_a_disk_that_is_too_small_for_the_copy_of_a_checkpoint_is_reported(second_machine, monkeypatch):
+    def send_files(folder: Path, copy: Path) -> None:
+        copy.mkdir()
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(machines, "_send_files", send_files)
+    context = machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine)
+    with pytest.raises(InputError, match=r"checkpoint-3: cannot be written \(No space left .*free some disk"), context:
+        pass
+    assert not any(second_machine.iterdir())
+
+
+def test_settings_are_compared_before_processes_exchange_what_depends_on_them(monkeypatch, tmp_path):
+    def refuse(arguments: Arguments) -> None:
+        raise InputError("other settings")
+
+    started: list[Arguments] = []
+    monkeypatch.setattr(train, "start_processes", started.append)
+    monkeypatch.setattr(train, "check_same_settings", refuse)
+    monkeypatch.setattr(train, "start_accelerator", None)  # with mixed_precision: auto, it waits for the main process
+    arguments = Arguments(output_dir=str(tmp_path))
+    with pytest.raises(InputError, match="other settings"), ExitStack() as stack:
+        train._start(arguments, Interruption(), stack)
+    assert started == [arguments]
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_the_first_process_of_each_machine_gives_the_fingerprints_of_its_data(monkeypatch, tmp_path, is_first):
+    compared: list[Mapping[str, str]] = []
+
+    def refuse(fingerprints: Mapping[str, str]) -> None:
+        compared.append(fingerprints)
+        raise InputError("other data")
+
+    monkeypatch.setattr(train, "_load_data", lambda context: ("data", "tokenizer", {}))
+    monkeypatch.setattr(train, "is_first_on_machine", lambda: is_first)
+    monkeypatch.setattr(train, "fingerprint_inputs", lambda *inputs: {"read": f"{inputs}"})
+    monkeypatch.setattr(train, "check_same_data", refuse)
+    with pytest.raises(InputError, match="other data"):
+        train._train(RunContext(Arguments(), SimpleNamespace(), tmp_path))
+    assert compared == [{"read": "('data', 'tokenizer', None)"} if is_first else {}]
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_only_sharded_runs_need_a_shared_folder(monkeypatch, tmp_path, sharded):
+    checked: list[Path] = []
+    for name in ("start_processes", "check_same_settings"):
+        monkeypatch.setattr(train, name, lambda arguments: None)
+    monkeypatch.setattr(train, "start_accelerator", lambda *arguments: SimpleNamespace(is_main_process=False))
+    monkeypatch.setattr(train, "check_shared_folder", checked.append)
+    with ExitStack() as stack:
+        train._start(Arguments(output_dir=str(tmp_path), sharded=sharded), Interruption(), stack)
+    assert checked == [tmp_path] * sharded
