@@ -11,6 +11,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 
@@ -83,6 +84,13 @@ def run_stoppable(run: Callable[[], int]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def disk_path(text: str) -> Path:
+    """A path on a disk, for an option of a command; a URL would become a folder with its scheme's name."""
+    if "://" in text:
+        raise argparse.ArgumentTypeError(f"{text} is a URL, expected a path on a disk: copy the files there later")
+    return Path(text)
 
 
 def with_underscores(word: str) -> str:

@@ -6,10 +6,9 @@ python -m modeling_convsim.encoding MODEL FILE -o OUT.npy
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from modeling_convsim.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import count_texts, read_texts
 
@@ -44,7 +43,7 @@ def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=disk_path,
         required=True,
         help="OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)",
     )

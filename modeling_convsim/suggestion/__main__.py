@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.command_line import ArgumentParser, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
@@ -90,7 +90,7 @@ def _add_build(commands: Any) -> None:
         help="column of .parquet files with the messages that the replies of --side response answered, to show with "
         "them (default: none)",
     )
-    group.add_argument("-o", "--output", type=Path, required=True, help="folder of the index")
+    group.add_argument("-o", "--output", type=disk_path, required=True, help="folder of the index")
     group.add_argument(
         "--side",
         choices=get_args(IndexSide),

@@ -24,6 +24,7 @@ from typing import Any
 from data_scripts.command_line import ArgumentParser, run_stoppable
 from data_scripts.commands import find_commands
 from data_scripts.errors import USER_ERRORS, InputError, refuse_options, user_message
+from data_scripts.read.storage import is_url
 from trainer.adapt.folder import BASE, FEWEST_PAIRS, choose_base, prepare_folder
 
 
@@ -67,6 +68,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     )
     if not 0 < args.precision <= 1:
         raise InputError(f"--precision is {args.precision:g}; expected a number above 0, at most 1")
+    if is_url(args.output):
+        raise InputError(f"--output {args.output} is a URL, expected a path on a disk: copy the files there later")
     base, folder, seconds = choose_base(args.base), args.output, dict[str, float]()
     with _timed(seconds, "imports and checks"):
         import datasets

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
@@ -53,7 +53,7 @@ def build_parser() -> ArgumentParser:
     _add_data_options(parser)
     _add_evaluation_options(parser)
     output = parser.add_argument_group("output").add_mutually_exclusive_group()
-    output.add_argument("--output", type=Path, metavar="FILE", help="write the results to this JSON file")
+    output.add_argument("--output", type=disk_path, metavar="FILE", help="write the results to this JSON file")
     output.add_argument(
         "--update",
         type=Path,

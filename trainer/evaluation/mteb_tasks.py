@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, one_line, user_message
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
@@ -179,7 +179,7 @@ def build_parser() -> ArgumentParser:
     parser.add_argument(
         "-o",
         "--output",
-        type=Path,
+        type=disk_path,
         metavar="FOLDER",
         help="folder for the results (default: mteb in MODEL, which trainer.publish uploads with the model)",
     )

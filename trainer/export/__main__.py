@@ -11,9 +11,8 @@ RUN/model/onnx is published with the model. If the vectors differ from the model
 
 import sys
 from argparse import RawDescriptionHelpFormatter
-from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, user_message
 from trainer.export.formats import FORMATS, PRECISIONS
 
@@ -24,7 +23,9 @@ def build_parser() -> ArgumentParser:
         prog="python -m trainer.export", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("model", metavar="MODEL", help="folder of a saved model or of a run, or a Hub id")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="new folder for the export")
+    parser.add_argument(
+        "-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="new folder for the export"
+    )
     parser.add_argument(
         "--format",
         choices=FORMATS,

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text
 from trainer.report.plan import read_plan, run_plan
@@ -31,7 +31,7 @@ def build_parser() -> ArgumentParser:
         prog="python -m trainer.report", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUNS", help="folders of runs, sweeps or models")
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the report's folder")
+    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the report's folder")
     parser.add_argument(
         "--plan", type=Path, metavar="FILE", help="YAML file of runs to train first, such as trainer/report/small.yaml"
     )

@@ -20,7 +20,7 @@ import sys
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from trainer.report.word2vec import METHODS
 
@@ -40,7 +40,7 @@ def build_parser() -> ArgumentParser:
         metavar="SOURCE",
         help="folder that `data_scripts` wrote, or Hub id; its train split is read",
     )
-    parser.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the new run's folder")
+    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the new run's folder")
     data = parser.add_argument_group("data")
     data.add_argument(
         "--against",

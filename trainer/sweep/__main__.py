@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_scripts.command_line import ArgumentParser, suggest
+from data_scripts.command_line import ArgumentParser, disk_path, suggest
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text, make_folder, write_text
 from data_scripts.write.records import has_record
@@ -64,7 +64,7 @@ def build_parser() -> ArgumentParser:
         help="only every Nth run, from the Ith on, for N machines with one disk (default: %(default)s, all runs)",
     )
     output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", type=Path, required=True, metavar="FOLDER", help="the sweep's folder")
+    output.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the sweep's folder")
     output.add_argument(
         "--reference", metavar="RUN", help="the run that the others are compared with (default: the first)"
     )

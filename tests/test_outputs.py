@@ -1,0 +1,30 @@
+"""Outputs of commands that write to a disk: a URL is refused, and does not become a folder with its scheme's name."""
+
+import importlib
+
+import pytest
+
+# Words that a command needs before it looks at its output.
+WRITERS = {
+    "modeling_convsim.encoding.__main__": ["MODEL", "texts.txt"],
+    "modeling_convsim.suggestion.__main__": ["build", "MODEL", "texts.txt"],
+    "trainer.adapt.__main__": ["chats.csv"],
+    "trainer.evaluation.__main__": ["MODEL"],
+    "trainer.evaluation.mteb_tasks": ["MODEL"],
+    "trainer.export.__main__": ["MODEL"],
+    "trainer.report.__main__": ["--plan", "PLAN"],
+    "trainer.report.word2vec_command": [],
+    "trainer.sweep.__main__": ["SWEEP"],
+}
+
+
+@pytest.mark.parametrize("command", WRITERS)
+def test_a_url_where_a_path_is_expected_is_no_new_folder(tmp_path, capsys, monkeypatch, command):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(command)
+    try:
+        code = module.main([*WRITERS[command], "--output", "s3://bucket/folder"])
+    except SystemExit as exited:
+        code = exited.code
+    assert code == 2 and "s3://bucket/folder is a URL, expected a path on a disk" in capsys.readouterr().err
+    assert not any(tmp_path.iterdir())
