@@ -27,7 +27,10 @@ def main() -> None:
     parser.add_argument("--threshold", type=float, default=0.0, help="lowest cosine (default: %(default)s)")
     options = parser.parse_args()
 
-    encoder = Encoder.from_pretrained(options.model)
+    try:
+        encoder = Encoder.from_pretrained(options.model)
+    except ValueError as error:
+        parser.error(f"--model: {error}; `make train` trains the default")
     index = ReplyIndex.build(encoder, FAQ.keys(), side="input", answers=FAQ.values())
 
     for query, suggestions in zip(

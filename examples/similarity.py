@@ -18,7 +18,10 @@ def main() -> None:
     parser.add_argument("--model", default="runs/quickstart/model", help="folder or Hub id (default: %(default)s)")
     options = parser.parse_args()
 
-    encoder = Encoder.from_pretrained(options.model)
+    try:
+        encoder = Encoder.from_pretrained(options.model)
+    except ValueError as error:
+        parser.error(f"--model: {error}; `make train` trains the default")
     embeddings = encoder.encode(options.sentences)  # (sentences, dimensions), L2-normalized
     similarities = embeddings @ embeddings.T  # cosines
 

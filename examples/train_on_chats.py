@@ -3,8 +3,11 @@
 python examples/train_on_chats.py examples/support.csv --repliers Tom Elena Priya -o runs/support
 """
 
+import sys
+
 from modeling_convsim.suggestion import ReplyIndex
-from trainer.adapt.__main__ import build_parser, run
+from trainer.adapt.__main__ import build_parser
+from trainer.adapt.__main__ import main as adapt
 
 MESSAGES = ("Where is my parcel?", "can i send the boots back, they are too small")
 
@@ -12,7 +15,8 @@ MESSAGES = ("Where is my parcel?", "can i send the boots back, they are too smal
 def main() -> None:
     """Read the chats, adapt the model, compare it, and suggest replies to two messages."""
     options = build_parser().parse_args()
-    run(options)
+    if code := adapt(sys.argv[1:]):
+        sys.exit(code)
 
     index = ReplyIndex.load(options.output / "replies")
     for message in MESSAGES:

@@ -100,5 +100,17 @@ def test_the_links_of_a_document_lead_to_files(path: Path) -> None:
     assert not [link for link in links if "://" not in link and not (path.parent / link).exists()]
 
 
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.parent.name)
+def test_the_links_to_sections_lead_to_headings(path: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text("utf-8"))
+    assert not [section for file, section in links if section not in _anchors(path.parent / file if file else path)]
+
+
+def _anchors(path: Path) -> set[str]:
+    """The anchors that GitHub gives the headings of a document."""
+    headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 200

@@ -67,6 +67,26 @@ def test_faq_search_finds_the_question_with_its_answer(run_example: Callable[...
     assert lines[1] == " 1.000  When does the shop open?  ->  At nine, Monday to Saturday."
 
 
+@pytest.mark.parametrize(
+    ("name", "arguments", "message"),
+    [
+        ("similarity.py", ["--model", "no/such/model"], "`make train` trains the default"),
+        ("faq_search.py", ["--model", "no/such/model"], "`make train` trains the default"),
+        ("train_on_chats.py", ["missing.csv", "-o", "run"], "error: missing.csv: cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    run_example: Callable[..., list[str]],
+    capsys: pytest.CaptureFixture[str],
+    name: str,
+    arguments: list[str],
+    message: str,
+) -> None:
+    with pytest.raises(SystemExit) as exit:
+        run_example(name, *arguments)
+    assert exit.value.code == 2 and message in capsys.readouterr().err
+
+
 def test_train_on_chats_suggests_replies(
     run_example: Callable[..., list[str]],
     tmp_path: Path,

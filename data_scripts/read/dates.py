@@ -16,9 +16,14 @@ MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it
 
 NUMERIC = re.compile(
     r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?"
-    r"(?:,?[T\s]\s*(?:[^\W\d]{1,3}\s)?(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
+    r"(?:,?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
     r"(?:\s*(?P<half>[ap])\.?\s?m\.?)?)?(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
     re.IGNORECASE,
+)
+# The half of the day before the hour, in Chinese, Japanese and Korean.
+HALVES = dict.fromkeys(("上午", "凌晨", "早上", "清晨", "午前", "오전"), "a") | dict.fromkeys(
+    ("下午", "中午", "晚上", "午後", "오후"), "p"
 )
 
 
@@ -77,7 +82,7 @@ class Dates:
         parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
         year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
         hour = int(match["hour"] or 0)
-        if half := match["half"]:
+        if half := match["half"] or HALVES.get(match["word"]):
             hour = hour % 12 + 12 * (half.lower() == "p")
         minute, seconds = int(match["minute"] or 0), int(match["seconds"] or 0)
         return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))

@@ -176,7 +176,8 @@ def run(args: argparse.Namespace) -> None:
     broken = BrokenLines()
     if args.output is None:
         _read(files, datasets, args, args.comments, broken, filters)
-        print(f"comments of {len(files) + len(datasets)} files are in {args.comments}")
+        count = len(files) + len(datasets)
+        print(f"comments of {count} {'file is' if count == 1 else 'files are'} in {args.comments}")
         for name, number in broken.counts.items():
             print(f"  left out: {name:<30} {number:>12,}")
     else:

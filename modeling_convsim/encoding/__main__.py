@@ -98,7 +98,7 @@ def _run(options: argparse.Namespace) -> int:
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
         def encode(texts: Iterable[str]) -> Iterator["np.ndarray"]:
-            with tqdm(total=total, delay=1, unit="text", unit_scale=True) as progress:
+            with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
                 for vectors in encoder.stream(texts, options.side, processes=options.processes):
                     progress.update(len(vectors))
                     yield vectors

@@ -275,7 +275,9 @@ class Encoder:
             parts = encode_in_threads(encode, windows, threads)
         rows = 0
         disabled = not show_progress
-        with tqdm(total=_length(texts), delay=1, unit="text", unit_scale=True, disable=disabled) as progress:
+        with tqdm(
+            total=_length(texts), desc="encoding", delay=1, unit="text", unit_scale=True, disable=disabled
+        ) as progress:
             try:
                 for vectors in parts:
                     rows += len(vectors)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 RUN = "  python -m modeling_convsim.suggestion"
 EXAMPLES = {
-    "build": f"""{RUN} build runs/quickstart/model data/sample/*.parquet -o runs/replies
+    "build": f"""{RUN} build runs/quickstart/model data/sample/train*.parquet -o runs/replies
 {RUN} build runs/quickstart/model replies.txt -o runs/replies
 {RUN} build runs/quickstart/model faq.parquet --side input --column question --answers answer -o runs/faq""",
     "suggest": f"""{RUN} suggest runs/replies "Is the shop open on Friday?" --k 3

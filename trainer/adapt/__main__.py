@@ -38,6 +38,15 @@ def build_parser() -> ArgumentParser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     find_commands()["conversations"].load().add_arguments(parser)
+    # The output is a run here, not a dataset that can be published.
+    helps = {
+        "--output": "folder of the run",
+        "--overwrite": "replace a finished run",
+        "--license": "license of the model, for its card",
+        "--push_to_hub": argparse.SUPPRESS,
+    }
+    for option, text in helps.items():
+        parser._option_string_actions[option].help = text
     group = parser.add_argument_group("model")
     group.add_argument(
         "--base",
@@ -66,6 +75,8 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
         {"--push_to_hub": bool(args.push_to_hub)},
         "this would publish your texts; publish the model with `python -m trainer.publish`",
     )
+    if is_url(args.output):
+        raise InputError(f"--output {args.output}: a run is written to a disk; name a folder")
     if not 0 < args.precision <= 1:
         raise InputError(f"--precision is {args.precision:g}; expected a number above 0, at most 1")
     if is_url(args.output):

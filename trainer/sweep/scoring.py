@@ -11,6 +11,7 @@ import numpy as np
 
 from data_scripts.errors import InputError
 from data_scripts.write.files import new_file
+from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun
 
@@ -77,7 +78,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
     if "stsb" in results:
         scores |= _score_stsb(encoder, str(run.arguments.stsb))
     if "response_prediction" in results:
-        scores |= _score_responses(encoder, vars(run.arguments)["pairs"])
+        scores |= _score_responses(encoder, run.arguments)
     return scores
 
 
@@ -90,19 +91,38 @@ def _score_stsb(encoder: Any, source: str) -> dict[str, np.ndarray]:
     return {"stsb": np.asarray(angular(cosine(*vectors))), "stsb_gold": np.array(pairs["score"], dtype=np.float64)}
 
 
-def _score_responses(encoder: Any, sources: list[str]) -> dict[str, np.ndarray]:
-    from data_scripts.read.hub_datasets import load_pairs
+def _score_responses(encoder: Any, arguments: Arguments) -> dict[str, np.ndarray]:
     from trainer.evaluation.response_prediction import build_queries, score_candidates
 
-    pairs = _dev_columns(load_pairs, *sources)
+    pairs = _dev_pairs(arguments)
     scores = score_candidates(encoder, build_queries(pairs["input"], pairs["response"]))  # (queries, candidates)
     # As in `precision_at_n`, a tie and a score that is not a number count against the model.
     is_first = (scores[:, 1:] < scores[:, :1]).all(axis=1)
     return {"p_at_1": np.asarray(is_first, dtype=np.float64)}
 
 
+def _dev_pairs(arguments: Arguments) -> Mapping[str, list]:
+    """The pairs of the dev split, which a run completes from its training split if they are too few."""
+    from data_scripts.read.hub_datasets import load_pairs
+    from trainer.data.datasets import load_run_data
+    from trainer.data.dev_split import FEWEST, complete_dev_split
+    from trainer.training.adaptation import silent, split_pairs
+
+    pairs = _dev_columns(load_pairs, *vars(arguments)["pairs"])
+    if pairs and len(pairs["input"]) >= FEWEST and not arguments.adapt:
+        return pairs
+    with silent("trainer.data"):  # the run has said the same
+        data = load_run_data(arguments)
+        if arguments.adapt:
+            split_pairs(data)
+        elif "pairs" in data.training:
+            complete_dev_split(data)
+    return dict(data.evaluation["pairs"]["validation"][:])
+
+
 @functools.lru_cache(maxsize=2)
 def _dev_columns(load: Callable[[str], Mapping[str, Any]], *sources: str) -> dict[str, list]:
     """The columns of the sources' dev splits, concatenated; loaded once for all runs."""
     parts = [splits["validation"] for splits in map(load, sources) if "validation" in splits]
-    return {name: list(itertools.chain(*(part[name] for part in parts))) for name in parts[0].column_names}
+    names = parts[0].column_names if parts else []
+    return {name: list(itertools.chain(*(part[name] for part in parts))) for name in names}

@@ -26,7 +26,7 @@ HEAD_BYTES = 4_096  # in which the first message begins
 MAX_LINES = 10_000  # of a message
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
 _HEADER = re.compile(
-    rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|(?P<android>\d[^:]{{5,25}}:.{{2,12}}?)\s[-–])\s(?P<rest>.*)", re.S
+    rf"[{MARKS}]*(?:\[(?P<iphone>[^\]]{{8,40}})\]|(?P<android>\d.{{8,38}}?)\s[-–])\s(?P<rest>.*)", re.S
 )
 _SENDER = re.compile(r"([^:\"“„«]{1,100}):(?:\s(.*))?$", re.S)
 _ATTACHED = re.compile(rf"[{MARKS}]*(?:\S.*\.\w{{2,5}} \([^()]+\)|<[^<>]+>)[{MARKS}]*(?:\n|$)")  # by either system

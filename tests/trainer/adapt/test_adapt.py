@@ -118,12 +118,19 @@ def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, t
         (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
         (CHATS, ("--precision", "80"), "--precision is 80; expected a number above 0, at most 1"),
         (CHATS, ("--push_to_hub", "me/chats", "--license", "mit"), "--push_to_hub: this would publish your texts"),
+        (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a run is written to a disk; name a folder"),
     ],
 )
 def test_a_mistake_is_one_line(options, capsys, chats, more, message):
     assert main(options(chats, *more)) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert message in line
+
+
+def test_the_help_describes_a_run_and_not_a_dataset():
+    printed = build_parser().format_help()
+    assert "folder of the run" in printed and "replace a finished run" in printed
+    assert "dataset of pairs" not in printed and "--push_to_hub" not in printed
 
 
 def test_a_file_that_does_not_exist_is_named(options, tmp_path, capsys):

@@ -17,6 +17,8 @@ from datasets import Dataset
 from scipy import stats
 
 from tests.forking import ForkedJob
+from trainer.data.datasets import load_run_data
+from trainer.data.dev_split import complete_dev_split
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
 from trainer.sweep import __main__ as sweep
 from trainer.sweep import comparison, process_pool
@@ -490,6 +492,31 @@ def test_ties_count_against_the_model_as_in_precision_at_n(tiny_preset, tmp_path
     first = score_items(run, torch.get_num_threads())["p_at_1"]
     assert first.tolist() == [1, 0, 0, 0, 0, 1]
     assert first.mean() == precision_at_n(scores, np.zeros(6, dtype=int), [1])["p_at_1"]
+
+
+@pytest.mark.parametrize("dev_threads", [0, 1])
+def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_path, monkeypatch, dev_threads):
+    """As in a run, of which a few chats have a few dev pairs, or none."""
+    folder = tmp_path / "few"
+    folder.mkdir()
+    rows = [{"input": f"{n}?", "response": f"{n}!", "thread": f"t{n // 2}", "source": "x"} for n in range(60)]
+    Dataset.from_list(rows[2 * dev_threads :]).to_parquet(folder / "train-00000-of-00001.parquet")
+    if dev_threads:
+        Dataset.from_list(rows[: 2 * dev_threads]).to_parquet(folder / "validation-00000-of-00001.parquet")
+    (run,) = expand_variations(tiny_preset, ["--pairs", str(folder)], [], tmp_path)
+    data = load_run_data(run.arguments)
+    complete_dev_split(data)
+    expected = data.evaluation["pairs"]["validation"]
+    run.folder.mkdir()
+    (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
+    monkeypatch.setattr("modeling_convsim.encoding.encoder.Encoder.from_pretrained", lambda folder: None)
+    scored = []
+    monkeypatch.setattr(
+        "trainer.evaluation.response_prediction.score_candidates",
+        lambda encoder, queries: scored.extend(queries.inputs) or np.zeros((len(queries.inputs), 2)),
+    )
+    score_items(run, torch.get_num_threads())
+    assert scored == expected["input"][:] and len(scored) == 12
 
 
 def test_a_model_that_cannot_be_read_is_noted_in_the_table(preset, stand_in, tmp_path):
