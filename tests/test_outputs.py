@@ -8,7 +8,6 @@ import pytest
 WRITERS = {
     "modeling_convsim.encoding.__main__": ["MODEL", "texts.txt"],
     "modeling_convsim.suggestion.__main__": ["build", "MODEL", "texts.txt"],
-    "trainer.adapt.__main__": ["chats.csv"],
     "trainer.evaluation.__main__": ["MODEL"],
     "trainer.evaluation.mteb_tasks": ["MODEL"],
     "trainer.export.__main__": ["MODEL"],

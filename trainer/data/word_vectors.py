@@ -52,8 +52,8 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
     vectors = np.zeros((vocab_size, len(next(iter(by_token.values())))), dtype=np.float32)
     vectors[list(by_token)] = np.stack(list(by_token.values()))
     length = np.linalg.norm(vectors[list(by_token)], axis=1).mean()
-    if not np.isfinite(length):
-        raise InputError(f"{source}: the lengths of its vectors exceed the range of float32; scale them down")
+    if not 0 < length < np.inf:
+        raise InputError(f"{source}: the lengths of its vectors are outside the range of float32; scale them")
     vectors /= length
     logger.info("word vectors for %d of %d tokens from %s", len(by_token), len(tokenizer), source)
     return vectors

@@ -14,6 +14,7 @@ from trainer.preset_files import YAML_ERRORS
 
 # Parts of results.json whose values are mappings too.
 NESTED = ("leakage", "export", "baselines", "stsb_errors")
+STS_VALUES = {"pearson", "spearman", "pairs"}  # of every dataset
 MAPPINGS = ("run", "licenses", "seeds", "full_precision", *NESTED, *EVALUATORS)
 
 
@@ -24,15 +25,30 @@ def read_run_results(path: Path) -> dict[str, Any]:
         InputError: the file is missing or damaged, or a part has another form than an evaluation writes.
     """
     results = read_results(path)
-    for name, part in ((name, results[name]) for name in MAPPINGS if name in results):
-        is_nested = name in NESTED or (name in EVALUATORS and isinstance(part, Mapping) and "split" not in part)
-        values = part.values() if is_nested and isinstance(part, Mapping) else []
-        if not isinstance(part, Mapping) or not all(isinstance(value, Mapping) for value in values):
+    for name in MAPPINGS:
+        if name in results and not _has_form(name, results[name]):
             raise InputError(
                 f"{path}: {name} has another form than the trainer writes; restore the file, or evaluate the model "
                 f"again with: python -m trainer.evaluation {path.parent / 'model'} --output FILE"
             )
     return results
+
+
+def _has_form(name: str, part: Any) -> bool:
+    """Whether a part of results.json has the form that the trainer writes."""
+    if not isinstance(part, Mapping):
+        return False
+    if name not in EVALUATORS:
+        return name not in NESTED or all(isinstance(value, Mapping) for value in part.values())
+    splits = [part] if "split" in part else list(part.values())
+    if not isinstance(part.get("split", ""), str) or not all(isinstance(scores, Mapping) for scores in splits):
+        return False
+    datasets = [each for scores in splits for each in scores.values()] if name == "sts" else []
+    if not all(isinstance(each, Mapping) and each.keys() >= STS_VALUES for each in datasets) or {} in splits:
+        return False
+    subsets = [each for scores in splits for each in (scores, *scores.values()) if isinstance(each, Mapping)]
+    metrics = EVALUATORS[name].card.metrics
+    return all(isinstance(values.get(metric, 0.0), (int, float)) for values in subsets for metric in metrics)
 
 
 def read_settings(path: Path) -> dict[str, Any]:
