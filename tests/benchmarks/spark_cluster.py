@@ -270,7 +270,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark_cluster", description=__doc__)
     parser.add_argument("dumps", type=Path, nargs="*", metavar="DUMP", help="dumps of comments")
     parser.add_argument(
-        "--comments", type=int, nargs="+", default=[200_000], metavar="N", help="without dumps (default: 200000)"
+        "--comments",
+        type=int,
+        nargs="+",
+        default=[200_000],
+        metavar="N",
+        help="without dumps: make them, with this many comments in all (default: 200000)",
     )
     parser.add_argument("--s3", action="store_true", help="the cluster reads and writes object storage")
     options = parser.parse_args(arguments)
