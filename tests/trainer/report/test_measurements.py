@@ -93,7 +93,7 @@ KNOWN: dict[str, Any] = {
     "cqa": {"dev": {"map": 0.5}, "test2017": {"map": 0.125}},
     "snli": {"accuracy": 0.75, "split": "test"},
     "response_prediction": {"p_at_1": 0.375, "split": "test"},
-    "sts": {"2012": {"MSRpar": {"pearson": 0.5}}},
+    "sts": {"2012": {"MSRpar": {"pearson": 0.5, "spearman": 0.5, "pairs": 3}}},
 }
 OPTIONS = {"stsb": "stsb", "cqa": "cqa", "snli": "snli", "sts": "sts", "response_prediction": "pairs"}
 
