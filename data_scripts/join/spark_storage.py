@@ -44,8 +44,8 @@ def read_files(session: Any, files: list[Path]) -> Any:
     groups = [
         (str(file), number) for file in files for number in range(pq.read_metadata(readable(file)).num_row_groups)
     ]
-    numbers = session.createDataFrame(groups, "file string, number int").repartition(max(len(groups), 1))
-    return numbers.mapInArrow(partial(_read_groups, schema=to_arrow_schema(schema)), schema)
+    row_groups = session.createDataFrame(groups, "file string, number int").repartition(max(len(groups), 1))
+    return row_groups.mapInArrow(partial(_read_groups, schema=to_arrow_schema(schema)), schema)
 
 
 def _read_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

@@ -274,9 +274,8 @@ class Encoder:
             windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
             parts = encode_in_threads(encode, windows, threads)
         rows = 0
-        disabled = not show_progress
         with tqdm(
-            total=_length(texts), desc="encoding", delay=1, unit="text", unit_scale=True, disable=disabled
+            total=_length(texts), desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
         ) as progress:
             try:
                 for vectors in parts:

@@ -111,7 +111,7 @@ def _dev_pairs(arguments: Arguments) -> Mapping[str, list]:
     pairs = _dev_columns(load_pairs, *vars(arguments)["pairs"])
     if pairs and len(pairs["input"]) >= FEWEST and not arguments.adapt:
         return pairs
-    with silent("trainer.data"):  # the run has said the same
+    with silent("trainer.data"):  # the run has logged the same messages
         data = load_run_data(arguments)
         if arguments.adapt:
             split_pairs(data)
