@@ -67,3 +67,16 @@ def has_fast_bfloat16(device: torch.device) -> tuple[bool, str]:
     has_instructions = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     supported = has_instructions and torch.ops.mkldnn._is_mkldnn_bf16_supported()
     return supported, f"this processor has {'' if supported else 'no '}bfloat16 instructions (AVX512-BF16 or AMX-BF16)"
+
+
+@functools.cache
+def has_int8_products() -> bool:
+    """Whether torch multiplies int8 matrices with instructions for it (AVX512-VNNI), and exactly.
+
+    Without them it is slow, or adds the products of neighbors in 16 bits, which may overflow; `ONEDNN_MAX_CPU_ISA` can
+    disable them.
+    """
+    if not (torch.cpu._is_vnni_supported() and torch.backends.mkldnn.is_available()):
+        return False
+    largest = torch.full((64, 64), 127, dtype=torch.int8)
+    return bool((torch._int_mm(largest, largest) == 64 * 127**2).all())

@@ -12,6 +12,7 @@ import torch
 from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Encoder
+from modeling_convsim.encoding.hardware import has_int8_products
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_errors import checked_texts, refuse_single_string
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
@@ -22,10 +23,16 @@ from modeling_convsim.suggestion.deduplication import (
     drop_near_duplicates,
     select_diverse,
 )
-from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.finite_vectors import DAMAGED, TOO_LARGE, require_finite, require_finite_queries
 from modeling_convsim.suggestion.options import DIVERSITY, DUPLICATE_COSINE, IndexSide
-from modeling_convsim.suggestion.search import Int8Vectors, Quantized, exact_search, needs_int8, quantize
+from modeling_convsim.suggestion.search import (
+    Int8Vectors,
+    Quantized,
+    exact_search,
+    import_numkong,
+    needs_int8,
+    quantize,
+)
 from modeling_convsim.suggestion.storage import (
     COMPANIONS,
     IndexSettings,
@@ -143,8 +150,8 @@ class ReplyIndex:
         if not replies.texts:
             raise ValueError("there are no texts to build an index of")
         is_large = needs_int8(len(replies.texts))
-        if is_large:
-            import_extra("numkong", "searching 100,000 replies or more")
+        if is_large and not has_int8_products():
+            import_numkong()
         vectors = np.empty((len(replies.texts), encoder.vector_size(side)), np.float16)
         row = 0
         for part in encoder.stream(replies.texts, side, show_progress=show_progress, processes=processes):
@@ -250,7 +257,7 @@ class ReplyIndex:
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
 
-        With 100,000 replies or more, the 4 k + 152 best are found by their principal components in int8, which may miss
+        With 100,000 replies or more, the 8 k + 240 best are found by their principal components in int8, which may miss
         a few of the best replies (`suggest_recall` in tests/benchmarks).
 
         Returns:

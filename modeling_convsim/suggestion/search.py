@@ -5,26 +5,40 @@ Replies are far from the texts that they answer, so a search graph, which visits
 the ten best of a million (`suggest_recall` in tests/benchmarks).
 """
 
+import functools
 from collections.abc import Sequence
-from typing import NamedTuple
+from itertools import repeat
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from tqdm import tqdm
 
+from modeling_convsim.encoding.hardware import has_int8_products
 from modeling_convsim.encoding.parallel import single_threaded_pool
 from modeling_convsim.suggestion.extra import import_extra
 
 INT8_FROM = 100_000  # an index of this many vectors or more is searched in int8
-CHUNK = 2**14  # vectors that are scored together: their scores stay in the processor's cache
+QUERIES = 128  # that are searched together
+CHUNK = 2**13  # vectors that are scored together: their scores stay in the processor's cache
+MOST_CHUNKS = 16  # that are scored together for a few queries
 VARIANCE = 0.84  # of the vectors, which the components that are searched explain
 SAMPLE = 50_000  # vectors of which the principal components are computed
-RESCORED = 6144  # candidates of a block of queries, which are scored exactly at a time
+RESCORED = 2048  # candidates that a thread scores exactly at a time
 
 
 def needs_int8(count: int) -> bool:
     """Whether an index of `count` vectors is searched in int8."""
     return count >= INT8_FROM
+
+
+def import_numkong() -> Any:
+    """Imports the library that multiplies int8 where `has_int8_products` is false.
+
+    Raises:
+        ValueError: It is not installed; the message has the command that installs it.
+    """
+    return import_extra("numkong", "searching 100,000 replies or more on this processor")
 
 
 def exact_search(vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,20 +67,22 @@ class Quantized(NamedTuple):
 
 
 class Int8Vectors:
-    """The output of `quantize`, multiplied by numkong on any processor."""
+    """The output of `quantize`, searched with torch or, on processors where that is slow, with numkong."""
 
     def __init__(self, quantized: Quantized) -> None:
-        """Packs the components; they are not needed after that."""
-        numkong = import_extra("numkong", "searching 100,000 replies or more")
-        self._multiply = numkong.dots_packed
-        self._projection, components = quantized.projection, quantized.components
-        self._chunks = [
-            numkong.dots_pack(np.ascontiguousarray(components[start : start + CHUNK]))
-            for start in range(0, len(components), CHUNK)
-        ]
+        """Opens the components, which may be memory-mapped (with torch, in mode "c"); numkong packs a copy of them."""
+        self._projection, self._components = quantized.projection, quantized.components
+        self._chunks = -(-len(self._components) // CHUNK)
+        self._packed: list[Any] | None = None
+        if not has_int8_products():
+            numkong = import_numkong()
+            self._multiply_packed = numkong.dots_packed
+            starts = range(0, len(self._components), CHUNK)
+            parts = (np.ascontiguousarray(self._components[start : start + CHUNK]) for start in starts)
+            self._packed = [numkong.dots_pack(part) for part in parts]
 
     def search(self, vectors: np.ndarray, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """As `exact_search`, among the 4 k + 152 vectors that score highest in int8.
+        """As `exact_search`, among the 8 k + 240 vectors that score highest in int8.
 
         Args:
             vectors: (vectors, dimensions), of any float type: the vectors before quantization, for the exact scores.
@@ -76,27 +92,51 @@ class Int8Vectors:
         projected = queries @ self._projection
         largest = np.maximum(np.abs(projected).max(axis=1, keepdims=True), 1e-9)
         quantized_queries = np.rint(projected * (127 / largest)).astype(np.int8)
-        count = 4 * k + 152
-
-        def search_chunks(numbers: range) -> tuple[np.ndarray, np.ndarray]:
-            best = torch.empty(len(queries), 0, dtype=torch.int32), torch.empty(len(queries), 0, dtype=torch.int64)
-            for number in numbers:
-                scores = np.asarray(self._multiply(quantized_queries, self._chunks[number]))  # (queries, CHUNK)
-                best = _add_scores(best, scores, number * CHUNK, count)
-            return best[0].numpy(), best[1].numpy()
-
+        count = min(8 * k + 240, len(vectors))
+        scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         threads = torch.get_num_threads()
-        shares = [range(thread, len(self._chunks), threads) for thread in range(threads)]
+        shares = np.array_split(np.arange(self._chunks), min(threads, self._chunks))
+        few = max(1, RESCORED // count)
         with single_threaded_pool(threads) as executor:
-            _, rows = _merge(list(executor.map(search_chunks, shares)), count)
-        scores, best = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), rows.dtype)
-        block = max(1, RESCORED // rows.shape[1])
-        for start in range(0, len(queries), block):
-            part = slice(start, start + block)
-            candidates = vectors[rows[part]].astype(np.float32)  # (queries, candidates, dimensions)
-            exact = np.einsum("qs,qrs->qr", queries[part], candidates)
-            scores[part], best[part] = _merge([(exact, rows[part])], k)
-        return scores, best
+            for start in range(0, len(queries), QUERIES):
+                stop = min(start + QUERIES, len(queries))
+                find = functools.partial(self._find_best, quantized_queries[start:stop], count=count)
+                _, candidates = _merge(list(executor.map(find, shares)), count)
+                parts = [slice(first, min(first + few, stop)) for first in range(start, stop, few)]
+                split = np.split(candidates, range(few, len(candidates), few))
+                compared = executor.map(_compare, repeat(vectors), [queries[part] for part in parts], split, repeat(k))
+                for part, (best, rows_of_best) in zip(parts, compared, strict=True):
+                    scores[part], rows[part] = best, rows_of_best
+        return scores, rows
+
+    def _find_best(self, queries: np.ndarray, chunks: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The `count` highest products in int8 of each query (or all), and their rows, among some successive chunks."""
+        best = np.empty((len(queries), 0), np.int32), np.empty((len(queries), 0), np.int64)
+        found: list[tuple[np.ndarray, ...]] = []
+        step = max(1, min(MOST_CHUNKS, QUERIES // len(queries)))
+        for first in range(chunks[0], chunks[-1] + 1, step):
+            start, stop = first * CHUNK, min(first + step, chunks[-1] + 1) * CHUNK
+            products = self._multiply(queries, start, stop)
+            if best[0].shape[1] < count:
+                rows = np.broadcast_to(np.arange(start, start + products.shape[1]), products.shape)
+                best = _highest(np.hstack([best[0], products]), np.hstack([best[1], rows]), count)
+                lowest = best[0].min(axis=1, keepdims=True)
+                continue
+            # Few products of a chunk exceed the lowest one so far; these are sorted when there are enough of them.
+            query, column = np.divmod(np.flatnonzero(products > lowest), products.shape[1])
+            found.append((query, column + start, products[query, column]))
+            if sum(len(numbers) for numbers, _, _ in found) >= count * len(queries):
+                best = _add_found(best, found, count)
+                lowest, found = best[0].min(axis=1, keepdims=True), []
+        return _add_found(best, found, count) if found else best
+
+    def _multiply(self, queries: np.ndarray, start: int, stop: int) -> np.ndarray:
+        """Dot products (queries, rows), int32, with the components of the rows from `start` to `stop`."""
+        if self._packed is None:
+            components = torch.from_numpy(self._components[start:stop])
+            return torch._int_mm(torch.from_numpy(queries), components.T).numpy()
+        parts = self._packed[start // CHUNK : -(-stop // CHUNK)]
+        return np.hstack([np.asarray(self._multiply_packed(queries, part)) for part in parts])
 
 
 def quantize(vectors: np.ndarray, show_progress: bool = False) -> Quantized:
@@ -135,25 +175,32 @@ def _principal_components(centered: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(directions[:, ::-1][:, :count], dtype=np.float32)
 
 
-def _add_scores(
-    best: tuple[torch.Tensor, torch.Tensor], scores: np.ndarray, start: int, count: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The `count` highest scores of each query, and their rows, among the best so far and the scores of a chunk."""
-    if best[0].shape[1] < count:
-        top = torch.from_numpy(scores).topk(min(count, scores.shape[1]), dim=1)
-        added, rows = top.values, top.indices + start
-    else:
-        # Few scores of a chunk exceed the lowest one so far, and finding these is faster than sorting all.
-        queries, columns = np.divmod(np.flatnonzero(scores > best[0][:, -1:].numpy()), scores.shape[1])
-        counts = np.bincount(queries, minlength=len(scores))
-        positions = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
-        added = torch.full((len(scores), int(counts.max(initial=0))), torch.iinfo(torch.int32).min, dtype=torch.int32)
-        rows = torch.zeros(added.shape, dtype=torch.int64)
-        added[queries, positions] = torch.from_numpy(scores[queries, columns])
-        rows[queries, positions] = torch.from_numpy(columns + start)
-    scores_of_both, rows = torch.hstack([best[0], added]), torch.hstack([best[1], rows])
-    top = scores_of_both.topk(min(count, rows.shape[1]), dim=1)
-    return top.values, rows.gather(1, top.indices)
+def _compare(vectors: np.ndarray, queries: np.ndarray, rows: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """The k highest exact scores of queries among their candidates, rows (queries, candidates), and their rows."""
+    candidates = torch.from_numpy(vectors[rows]).float().numpy()  # (queries, candidates, dimensions)
+    return _merge([(np.einsum("qs,qrs->qr", queries, candidates), rows)], k)
+
+
+def _highest(scores: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` highest scores of each query (or all), in any order, and their rows."""
+    if scores.shape[1] <= count:
+        return scores, rows
+    columns = np.argpartition(scores, -count, axis=1)[:, -count:]
+    return np.take_along_axis(scores, columns, 1), np.take_along_axis(rows, columns, 1)
+
+
+def _add_found(
+    best: tuple[np.ndarray, np.ndarray], found: list[tuple[np.ndarray, ...]], count: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The `count` highest scores of each query among the best so far and others: arrays of queries, rows and scores."""
+    queries, rows, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    order = np.argsort(queries, kind="stable")
+    counts = np.bincount(queries, minlength=len(best[0]))
+    positions = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
+    added = np.full((len(counts), counts.max(initial=0)), np.iinfo(np.int32).min, np.int32)
+    rows_of_added = np.zeros(added.shape, np.int64)
+    added[queries[order], positions], rows_of_added[queries[order], positions] = scores[order], rows[order]
+    return _highest(np.hstack([best[0], added]), np.hstack([best[1], rows_of_added]), count)
 
 
 def _top_k(scores: torch.Tensor, k: int, start: int) -> tuple[np.ndarray, np.ndarray]:

@@ -130,7 +130,8 @@ def read_index(folder: Path) -> SavedIndex:
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
         quantized = None
         if needs_int8(len(vectors)):
-            quantized = Quantized(np.load(folder / "int8.npy", mmap_mode="r"), np.load(folder / "projection.npy"))
+            # Mode "c", because torch warns of arrays that are read-only.
+            quantized = Quantized(np.load(folder / "int8.npy", mmap_mode="c"), np.load(folder / "projection.npy"))
         _check_sizes(settings, replies, vectors, quantized)
     # The type of the exception depends on the library that reads a broken file.
     except Exception as error:

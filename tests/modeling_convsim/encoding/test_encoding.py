@@ -133,14 +133,34 @@ def test_bfloat16_is_fast_if_the_processor_has_instructions_that_onednn_may_use(
     assert result == is_fast and ("no bfloat16" in reason) != is_fast
 
 
+@pytest.mark.parametrize(
+    ("has_vnni", "has_onednn", "highest", "expected"),
+    [
+        (True, True, 2**31 - 1, True),
+        (False, True, 2**31 - 1, False),
+        (True, False, 2**31 - 1, False),
+        (True, True, 2**15 - 1, False),  # instructions that add in 16 bits
+    ],
+)
+def test_torch_multiplies_int8_if_it_has_exact_instructions_for_it(
+    has_vnni, has_onednn, highest, expected, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "_is_vnni_supported", lambda: has_vnni)
+    monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: has_onednn)
+    monkeypatch.setattr(torch, "_int_mm", lambda left, right: (left.double() @ right.double()).clamp(max=highest).int())
+    assert hardware.has_int8_products.__wrapped__() == expected
+
+
 def test_hardware_choices_do_not_depend_on_timings(folder, monkeypatch):
     def refuse() -> float:
         raise AssertionError("this choice depends on a timing")
 
     hardware.is_amd_processor.cache_clear()
+    hardware.has_int8_products.cache_clear()
     for clock in ("perf_counter", "monotonic", "time", "process_time"):
         monkeypatch.setattr(time, clock, refuse)
     hardware.has_fast_bfloat16(torch.device("cpu"))
+    hardware.has_int8_products()
     hardware.use_onednn(build("dan"))
 
 

@@ -95,22 +95,21 @@ def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():
     assert Int8Vectors(quantize(zeros)).search(zeros, np.ones((1, 4), np.float32), 3)[0].tolist() == [[0, 0, 0]]
 
 
-def test_the_int8_search_compares_the_exact_scores_of_the_4_k_plus_152_best(monkeypatch):
-    numbers, merge = [], search._merge
-    monkeypatch.setattr(search, "_merge", lambda parts, k: numbers.append((parts[0][0].shape[1], k)) or merge(parts, k))
-    vectors = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float16)
-    Int8Vectors(quantize(vectors)).search(vectors, np.ones((40, 4), np.float32), 3)
-    assert numbers == [(164, 164), (164, 3), (164, 3)]  # the queries are compared 37 at a time
-
-
-def test_the_int8_search_reads_a_limited_number_of_candidates_at_a_time(monkeypatch):
-    monkeypatch.setattr(search, "RESCORED", 500)
-    sizes, merge = [], search._merge
-    monkeypatch.setattr(search, "_merge", lambda parts, k: sizes.append(parts[0][0].shape) or merge(parts, k))
+@pytest.mark.parametrize(("limit", "queries_at_a_time"), [(2048, 7), (500, 1)])
+def test_the_int8_search_compares_the_exact_scores_of_the_8_k_plus_240_best_a_few_queries_at_a_time(
+    limit, queries_at_a_time, monkeypatch
+):
+    monkeypatch.setattr(search, "RESCORED", limit)
+    sizes, compare = [], search._compare
+    monkeypatch.setattr(
+        search,
+        "_compare",
+        lambda vectors, queries, rows, k: sizes.append(rows.shape) or compare(vectors, queries, rows, k),
+    )
     vectors = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
-    queries = np.random.default_rng(1).standard_normal((5, 4)).astype(np.float32)
-    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 100)
-    assert sizes == [(5, 552)] + 5 * [(1, 552)]
+    queries = np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)
+    scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 3)
+    assert sizes == [(queries_at_a_time, 264)] * (7 // queries_at_a_time)
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), rtol=1e-5)
     assert Int8Vectors(quantize(vectors)).search(vectors, queries[:2], 3)[0].shape == (2, 3)
 

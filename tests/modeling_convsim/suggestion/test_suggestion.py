@@ -11,7 +11,8 @@ import torch
 from pyarrow import parquet
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion import ReplyIndex, search
+from modeling_convsim.encoding.hardware import has_int8_products
+from modeling_convsim.suggestion import ReplyIndex, reply_index, search
 from modeling_convsim.suggestion.__main__ import main
 from modeling_convsim.suggestion.calibration import (
     MIN_SUGGESTIONS,
@@ -99,10 +100,22 @@ def test_exact_search_in_parts_agrees_with_a_full_sort(monkeypatch):
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, expected, 1), rtol=1e-5)
 
 
+@pytest.fixture(params=["torch", "numkong"])
+def int8_kernel(request, monkeypatch):
+    """The library that multiplies int8, whatever the processor; torch by an exact product in float64."""
+    monkeypatch.setattr("modeling_convsim.suggestion.search.has_int8_products", lambda: request.param == "torch")
+    if not has_int8_products():
+        monkeypatch.setattr("torch._int_mm", lambda left, right: (left.double() @ right.double()).int())
+    return request.param
+
+
 @pytest.mark.parametrize("norms", [(1, 1), (0.5, 2)])
-@pytest.mark.parametrize("chunk", [1024, 2**14])
-def test_int8_search_returns_the_best_vectors_and_their_exact_scores(norms, chunk, monkeypatch):
+@pytest.mark.parametrize(("chunk", "queries_at_a_time"), [(256, 40), (1024, 128), (2**13, 128), (2**13, 1)])
+def test_int8_search_returns_the_best_vectors_and_their_exact_scores(
+    norms, chunk, queries_at_a_time, int8_kernel, monkeypatch
+):
     monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", chunk)
+    monkeypatch.setattr("modeling_convsim.suggestion.search.QUERIES", queries_at_a_time)
     generator = np.random.default_rng(0)
     vectors = generator.standard_normal((3000, 24))
     vectors *= generator.uniform(*norms, (3000, 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
@@ -154,8 +167,9 @@ def test_int8_search_scores_exactly_what_search_without_the_small_components_mis
 
 
 @pytest.mark.parametrize("order", ["ascending", "descending"])
-def test_int8_search_finds_the_best_vectors_in_any_order_of_many_chunks(order, monkeypatch):
-    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", 64)
+@pytest.mark.parametrize("chunk", [64, 512])
+def test_int8_search_finds_the_best_vectors_in_any_order_of_many_chunks(order, chunk, int8_kernel, monkeypatch):
+    monkeypatch.setattr("modeling_convsim.suggestion.search.CHUNK", chunk)
     values = np.linspace(-1, 1, 2000)[:, None]
     vectors = np.hstack([values, 1 - np.abs(values)]).astype(np.float32)[:: 1 if order == "ascending" else -1].copy()
     queries = np.array([[1, 0], [-1, 0], [0.5, 1]], np.float32)
@@ -502,7 +516,9 @@ def test_missing_extra_is_named_where_it_is_needed(encoder, monkeypatch, tmp_pat
     with pytest.raises(ValueError, match=r"saving an index needs pyarrow: pip install 'convsim\[suggest\]'"):
         index.save(tmp_path / "index")
     monkeypatch.setattr(search, "INT8_FROM", 3)
-    with pytest.raises(ValueError, match=r"100,000 replies or more needs numkong: pip install 'convsim\[suggest\]'"):
+    monkeypatch.setattr(reply_index, "has_int8_products", lambda: False)
+    named = r"100,000 replies or more on this processor needs numkong: pip install 'convsim\[suggest\]'"
+    with pytest.raises(ValueError, match=named):
         ReplyIndex.build(encoder, REPLIES)
 
 
