@@ -27,7 +27,12 @@ from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.encoding.hub_models import download_model, parse_model_id
 from modeling_convsim.encoding.options import Dtype, Side
-from modeling_convsim.encoding.parallel import encode_in_processes, encode_in_threads, split_windows
+from modeling_convsim.encoding.parallel import (
+    MIN_TEXTS_PER_WORKER,
+    encode_in_processes,
+    encode_in_threads,
+    split_windows,
+)
 from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
 from modeling_convsim.modeling_base import ConvSimEncoder, normalize
 from modeling_convsim.modeling_heads import ConvSimForMultitask
@@ -213,8 +218,12 @@ class Encoder:
                 string of Unicode text; the message gives its position.
             TypeError: `texts` is a single string.
         """
-        parts = self.stream(texts, side, batch_size, show_progress, processes)
+        side, batch_size = self._check_options(texts, side, batch_size, processes)
         size, count = self.vector_size(side), _length(texts)
+        if type(texts) is list and 0 < len(texts) <= MIN_TEXTS_PER_WORKER and processes == 1:
+            vectors = self._encode_window(texts, side, batch_size)  # without threads and a progress bar
+            return torch.from_numpy(vectors) if convert_to_tensor else vectors
+        parts = self._stream(texts, side, batch_size, show_progress, processes)
         if count is None:
             vectors = np.concatenate([np.empty((0, size), dtype=np.float32), *parts])
         else:
@@ -245,6 +254,13 @@ class Encoder:
                 the threads on a CPU. Starting one takes seconds, and a script that starts them needs the usual
                 `if __name__ == "__main__":`.
         """
+        side, batch_size = self._check_options(texts, side, batch_size, processes)
+        return self._stream(texts, side, batch_size, show_progress, processes)
+
+    def _check_options(
+        self, texts: Iterable[str], side: Side, batch_size: int | None, processes: int
+    ) -> tuple[Side, int]:
+        """Raises the exceptions of `encode`; returns the side whose vectors are needed, and the batch size."""
         if side not in get_args(Side):
             raise ValueError(f"side is {side!r}, expected 'input', 'query' or 'response'")
         if side == "query" and not self._has_query_vectors:
@@ -259,7 +275,7 @@ class Encoder:
         if processes < 1:
             raise ValueError(f"processes is {processes}, expected 1 or more")
         refuse_single_string(texts, "encode([text])")
-        return self._stream(texts, side, batch_size, show_progress, processes)
+        return side, batch_size
 
     def _stream(
         self, texts: Iterable[str], side: Side, batch_size: int, show_progress: bool, processes: int

@@ -173,12 +173,14 @@ def test_progress_is_shown_on_request(monkeypatch, tiny_tokenizer):
         lambda **options: shown.append((options["total"], not options["disable"])) or bar(disable=True),
     )
     encoder = Encoder(build("dan_best"), tiny_tokenizer)
-    for texts, count in ((["the dog", "hello"], 2), (iter(["the dog"]), None)):
+    for texts, count in ((["the dog", "hello"] * 40, 80), (iter(["the dog"]), None)):
         encoder.encode(texts)
-        encoder.encode(["a", "b", "c"], show_progress=True)
+        encoder.encode(["a", "b", "c"] * 30, show_progress=True)
         assert list(encoder.stream(["a"], show_progress=True)) and list(encoder.stream(["a"]))
-        assert shown == [(count, False), (3, True), (1, True), (1, False)]
+        assert shown == [(count, False), (90, True), (1, True), (1, False)]
         shown.clear()
+    encoder.encode(["a"], show_progress=True)  # done before a bar could be seen
+    assert not shown
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,9 @@ def test_a_worker_takes_one_batch_or_sorts_several_of_an_encoder_that_pads(
     monkeypatch.setattr(
         "modeling_convsim.encoding.encoder.encode_in_threads", lambda encode, parts, threads: map(encode, parts)
     )
-    encoder.encode(["the dog", "hello"], batch_size=batch_size)
+    encoder.encode(["the dog", "hello"] * 33, batch_size=batch_size)
+    assert windows == [(size, 3)]
+    encoder.encode(["the dog", "hello"] * 32, batch_size=batch_size)  # too few for a second thread
     assert windows == [(size, 3)]
 
 
