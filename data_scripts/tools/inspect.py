@@ -9,6 +9,7 @@ that other roles give. Only the first messages are read, and nothing is written.
 from __future__ import annotations
 
 import argparse
+import math
 import re
 import shlex
 import tempfile
@@ -16,6 +17,8 @@ from collections import Counter
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
@@ -29,11 +32,12 @@ from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
 from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, look_up
 from data_scripts.read.tables import find_columns
-from data_scripts.sources.conversations import join_logs, store_logs
+from data_scripts.sources.conversations import MESSAGES_FILE, join_logs, store_logs
 from data_scripts.write.report import Report, format_table
 
 COMMANDS = ("inspect",)
 MESSAGES = 2_000  # that are read of each log
+LONG_PAUSE = 12 * 3600  # seconds
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
@@ -139,6 +143,7 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
         scratch = Path(name)
         with connect(argparse.Namespace(memory_limit=MEMORY_LIMIT), scratch) as database:
             stored = store_logs([log], filters, scratch, MESSAGES)
+            gaps = pq.read_table(scratch / MESSAGES_FILE, columns=["gap"])["gap"].to_pylist()
             table = join_logs(stored, database, scratch, filters, report, stated).distinct()
             pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
     if log.detected:
@@ -155,11 +160,23 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+    _show_pauses(report, len(pairs), {gap for gap in gaps if gap and gap < math.inf})
     repliers = [] if stated else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
     if len(replies) > 1 and not stated:
         _show_authors(replies, repliers)
     return repliers
+
+
+def _show_pauses(report: Report, pairs: int, gaps: set[float]) -> None:
+    """If more turns start a conversation than answer one, show that pauses end it, and how to allow longer ones."""
+    turns = report.get("kept turns", {})
+    starts = turns.get("answer to nothing", 0)
+    if starts > pairs and 0 < max(gaps, default=0) < LONG_PAUSE:
+        print(
+            f"{starts:,} of {sum(turns.values()):,} turns answer nothing, because a pause of more than "
+            f"{max(gaps) / 60:g} minutes ends a conversation: if replies take longer, add --gap 12h"
+        )
 
 
 def _show_authors(replies: Counter[str], repliers: list[str]) -> None:

@@ -171,6 +171,28 @@ def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, 
     assert "--columns text=message thread=ticket speaker=kind --repliers agent -o runs/c\n" in output
 
 
+@pytest.mark.parametrize(
+    ("minutes", "options", "shown"),
+    [
+        (90, [], "5 of 6 turns answer nothing, because a pause of more than 60 minutes ends a conversation"),
+        (150, ["--gap", "2h"], "5 of 6 turns answer nothing, because a pause of more than 120 minutes"),
+        (90, ["--gap", "2h"], None),
+        (30, [], None),
+        (900, ["--gap", "12h"], None),  # the hint has been followed
+    ],
+)
+def test_a_chat_with_more_long_pauses_than_replies_shows_how_to_allow_longer_ones(
+    minutes, options, shown, tmp_path, capsys
+):
+    times = [0, minutes, 2 * minutes, 3 * minutes, 4 * minutes, 4 * minutes + 5]
+    lines = [f"{60 * time},{'ab'[number % 2]},text {number}" for number, time in enumerate(times)]
+    (tmp_path / "chat.csv").write_text("\n".join(["time,speaker,text", *lines]))
+    assert main(["inspect", str(tmp_path / "chat.csv"), *options]) == 0
+    output = capsys.readouterr().out
+    assert ("answer nothing" in output) == bool(shown)
+    assert shown is None or (shown in output and "if replies take longer, add --gap 12h" in output)
+
+
 def test_stated_repliers_are_in_the_next_command(tmp_path, capsys):
     rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"))
     assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows), "--repliers", "Tom") == 0
