@@ -106,6 +106,9 @@ def _with_ending(name: str, value: Any, number: int) -> Any:
 
 def main(command: list[str]) -> int:
     """Run a command; returns its exit code."""
+    if not command or command[0].startswith("-"):
+        print(__doc__)
+        return 0 if command in (["--help"], ["-h"]) else 2
     with tempfile.TemporaryDirectory() as temporary, LoopbackHub() as hub:
         add_public_datasets(hub)
         enlarge(hub)
