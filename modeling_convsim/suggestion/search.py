@@ -19,7 +19,8 @@ from modeling_convsim.encoding.parallel import single_threaded_pool
 from modeling_convsim.suggestion.extra import import_extra
 
 INT8_FROM = 100_000  # an index of this many vectors or more is searched in int8
-QUERIES = 128  # that are searched together
+QUERIES = 128  # that are searched together, or fewer if each has many candidates
+CANDIDATES = 2**17  # of all queries that are searched together
 CHUNK = 2**13  # vectors that are scored together: their scores stay in the processor's cache
 MOST_CHUNKS = 16  # that are scored together for a few queries
 VARIANCE = 0.84  # of the vectors, which the components that are searched explain
@@ -96,15 +97,16 @@ class Int8Vectors:
         scores, rows = np.empty((len(queries), k), np.float32), np.empty((len(queries), k), np.int64)
         threads = torch.get_num_threads()
         shares = np.array_split(np.arange(self._chunks), min(threads, self._chunks))
-        few = max(1, RESCORED // count)
+        many, few = min(QUERIES, max(1, CANDIDATES // count)), max(1, RESCORED // count)
         with single_threaded_pool(threads) as executor:
-            for start in range(0, len(queries), QUERIES):
-                stop = min(start + QUERIES, len(queries))
+            compare = executor.map if count <= RESCORED else map  # the vectors of more candidates need much memory
+            for start in range(0, len(queries), many):
+                stop = min(start + many, len(queries))
                 find = functools.partial(self._find_best, quantized_queries[start:stop], count=count)
                 _, candidates = _merge(list(executor.map(find, shares)), count)
                 parts = [slice(first, min(first + few, stop)) for first in range(start, stop, few)]
                 split = np.split(candidates, range(few, len(candidates), few))
-                compared = executor.map(_compare, repeat(vectors), [queries[part] for part in parts], split, repeat(k))
+                compared = compare(_compare, repeat(vectors), [queries[part] for part in parts], split, repeat(k))
                 for part, (best, rows_of_best) in zip(parts, compared, strict=True):
                     scores[part], rows[part] = best, rows_of_best
         return scores, rows

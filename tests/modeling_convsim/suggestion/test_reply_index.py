@@ -95,21 +95,21 @@ def test_a_zero_query_or_index_is_searched_in_int8_without_a_division_by_zero():
     assert Int8Vectors(quantize(zeros)).search(zeros, np.ones((1, 4), np.float32), 3)[0].tolist() == [[0, 0, 0]]
 
 
-@pytest.mark.parametrize(("limit", "queries_at_a_time"), [(2048, 7), (500, 1)])
+@pytest.mark.parametrize(
+    ("compared", "candidates", "queries_at_a_time"),
+    [(2048, 2**17, [7]), (500, 2**17, [1] * 7), (2048, 600, [2, 2, 2, 1]), (263, 2**17, [1] * 7)],
+)
 def test_the_int8_search_compares_the_exact_scores_of_the_8_k_plus_240_best_a_few_queries_at_a_time(
-    limit, queries_at_a_time, monkeypatch
+    compared, candidates, queries_at_a_time, monkeypatch
 ):
-    monkeypatch.setattr(search, "RESCORED", limit)
+    monkeypatch.setattr(search, "RESCORED", compared)
+    monkeypatch.setattr(search, "CANDIDATES", candidates)
     sizes, compare = [], search._compare
-    monkeypatch.setattr(
-        search,
-        "_compare",
-        lambda vectors, queries, rows, k: sizes.append(rows.shape) or compare(vectors, queries, rows, k),
-    )
+    monkeypatch.setattr(search, "_compare", lambda *arguments: sizes.append(arguments[2].shape) or compare(*arguments))
     vectors = np.random.default_rng(0).standard_normal((600, 4)).astype(np.float32)
     queries = np.random.default_rng(1).standard_normal((7, 4)).astype(np.float32)
     scores, rows = Int8Vectors(quantize(vectors)).search(vectors, queries, 3)
-    assert sizes == [(queries_at_a_time, 264)] * (7 // queries_at_a_time)
+    assert sizes == [(number, 264) for number in queries_at_a_time]
     np.testing.assert_allclose(scores, np.take_along_axis(queries @ vectors.T, rows, 1), rtol=1e-5)
     assert Int8Vectors(quantize(vectors)).search(vectors, queries[:2], 3)[0].shape == (2, 3)
 
