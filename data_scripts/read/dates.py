@@ -15,16 +15,17 @@ MAX_DATE = 60  # characters of a date with the name of a month
 MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it would be after the year 5138
 
 NUMERIC = re.compile(
-    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?"
-    r"(?:,?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
+    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?(?:\s?г\.)?"
+    r"(?:[,،]?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
     r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
-    r"(?:\s*(?P<half>[ap])\.?\s?m\.?)?)?(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
+    r"(?:\s*(?P<half>[ap]\.?\s?m\.?|[πμ]\.?\s?μ\.?|[قب]\.?\s?ظ\.?|[صم]|ö[ös]|sa|ch|pt?g)|\s?(?:uhr|ч\.))?)?"
+    r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
     re.IGNORECASE,
 )
-# The half of the day before the hour, in Chinese, Japanese and Korean.
-HALVES = dict.fromkeys(("上午", "凌晨", "早上", "清晨", "午前", "오전"), "a") | dict.fromkeys(
-    ("下午", "中午", "晚上", "午後", "오후"), "p"
-)
+# The halves of the day: before the hour in Chinese, Japanese and Korean; after the time in English, Greek, Persian,
+# Arabic, Turkish, Vietnamese and Malay. Without points and spaces.
+MORNINGS = {"上午", "凌晨", "早上", "清晨", "午前", "오전", "am", "πμ", "قظ", "ص", "öö", "sa", "pg"}
+AFTERNOONS = {"下午", "中午", "晚上", "午後", "오후", "pm", "μμ", "بظ", "م", "ös", "ch", "ptg"}
 
 
 class Dates:
@@ -82,8 +83,9 @@ class Dates:
         parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
         year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
         hour = int(match["hour"] or 0)
-        if half := match["half"] or HALVES.get(match["word"]):
-            hour = hour % 12 + 12 * (half.lower() == "p")
+        half = re.sub(r"[.\s]", "", match["half"] or match["word"] or "").lower()
+        if half in MORNINGS | AFTERNOONS:
+            hour = hour % 12 + 12 * (half in AFTERNOONS)
         minute, seconds = int(match["minute"] or 0), int(match["seconds"] or 0)
         return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))
 

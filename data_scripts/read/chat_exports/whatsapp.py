@@ -78,7 +78,7 @@ def _parse_header(line: str) -> tuple[re.Match[str], str] | None:
     """The date of the first line of a message, as a match of `NUMERIC`, and what follows it; None for another line."""
     if not (match := _HEADER.fullmatch(line)):
         return None
-    date = NUMERIC.fullmatch((match["iphone"] or match["android"]).strip(MARKS))
+    date = NUMERIC.fullmatch(re.sub(f"[{MARKS}]", "", match["iphone"] or match["android"]))
     return (date, match["rest"]) if date and date["hour"] else None
 
 

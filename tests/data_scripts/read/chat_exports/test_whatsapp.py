@@ -103,6 +103,10 @@ def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
         ("13.3.2026 klo 18.05 - ", at(18, 5)),
         ("2026. 3. 13. 오후 6:05 - ", at(18, 5)),
         ("\u200e[2026/3/13 上午12:05:09] ", at(0, 5, 9)),
+        ("\u200f١٣\u200f/٣\u200f/٢٠٢٦، ٦:٠٥ م - ", at(18, 5)),
+        ("[١٣\u200f/٣\u200f/٢٠٢٦، ٦:٠٥:٠٩ م] ", at(18, 5, 9)),
+        ("13.03.26 г., 18:05 ч. - ", at(18, 5)),
+        ("13/03/2026, 6:05 CH - ", at(18, 5)),
     ],
 )
 def test_the_dates_of_other_regions_are_read(tmp_path, line, time):
