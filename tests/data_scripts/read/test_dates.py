@@ -19,6 +19,7 @@ def at(*parts: int) -> float:
         (None, "2026-03-01 09:00:00+02:00", at(2026, 3, 1, 7)),
         (None, "2026/3/1 9:05", at(2026, 3, 1, 9, 5)),
         (None, "2026-03-01 09:05:01 UTC", at(2026, 3, 1, 9, 5, 1)),
+        (None, "2026-03-01T09:05:01.500Z", at(2026, 3, 1, 9, 5, 1) + 0.5),
         ("DMY", "01/03/2026 00:03", at(2026, 3, 1, 0, 3)),
         ("MDY", "01/03/2026 00:03", at(2026, 1, 3, 0, 3)),
         ("DMY", "2026.03.01", at(2026, 3, 1)),
@@ -60,6 +61,19 @@ def at(*parts: int) -> float:
 )
 def test_a_date_becomes_the_seconds_since_1970(order, text, expected):
     assert Dates(order).seconds(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "hour"),
+    [
+        *((f"2026/3/1 {word}6:05", 6) for word in ("上午", "凌晨", "早上", "清晨", "午前", "오전")),
+        *((f"2026/3/1 {word} 6:05", 18) for word in ("下午", "中午", "晚上", "午後", "오후")),
+        *((f"2026/3/1 6:05 {word}", 6) for word in ("am", "a. m.", "πμ", "ق.ظ", "ص", "öö", "sa", "pg")),
+        *((f"2026/3/1 6:05 {word}", 18) for word in ("PM", "p.m.", "μμ", "ب.ظ", "م", "ÖS", "ch", "ptg")),
+    ],
+)
+def test_the_halves_of_the_day_are_read_in_several_languages(text, hour):
+    assert Dates().seconds(text) == at(2026, 3, 1, hour, 5)
 
 
 @pytest.mark.parametrize(
