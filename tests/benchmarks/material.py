@@ -176,11 +176,13 @@ def prepare(material: Material) -> dict[str, Any]:
     synthetic = any(SYNTHETIC in str(value) for value in report.values())
     known = sum(not word.startswith(FILLER) for word in material.tokenizer(material.words).get_vocab())
     kind = "synthetic pairs (Zipf)" if synthetic else "Reddit pairs, filtered as in the paper"
+    has_bases = all((material.folder / "adapting" / "bases" / domain).exists() for domain in DOMAINS)
     return {
         "text": f"{len(pairs):,} {kind}, containing {known:,} of the {material.words:,} words",
         "dumps": f"{material.dumped:,} comments of tests/benchmarks/synthetic_dumps.py "
         f"({material.many_dumped:,} in the benchmarks that read more)",
-        "chats": f"conversations of {len(DOMAINS)} domains, {material.adapt_queries:,} held-out messages each",
+        "chats": f"conversations of {len(DOMAINS)} domains, {material.adapt_queries:,} held-out messages each; bases: "
+        + ("trained without the domain" if has_bases else "model_cards/base, which has seen the domains"),
         "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
         f"{torch.get_num_threads()} threads",
         "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
