@@ -84,8 +84,10 @@ class Dates:
         year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
         hour = int(match["hour"] or 0)
         half = re.sub(r"[.\s]", "", match["half"] or match["word"] or "").lower()
-        if half in MORNINGS | AFTERNOONS:
-            hour = hour % 12 + 12 * (half in AFTERNOONS)
+        if half in AFTERNOONS:
+            hour = hour % 12 + 12
+        elif half in MORNINGS:
+            hour %= 12
         minute, seconds = int(match["minute"] or 0), int(match["seconds"] or 0)
         return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))
 

@@ -37,7 +37,7 @@ from data_scripts.write.report import Report, format_table
 
 COMMANDS = ("inspect",)
 MESSAGES = 2_000  # that are read of each log
-LONG_PAUSE = 12 * 3600  # seconds
+LONG_PAUSE = 12 * 3600  # seconds; the pause that is proposed
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
 
@@ -160,7 +160,7 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
         print(format_table(report))
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
-    _show_pauses(report, len(pairs), {gap for gap in gaps if gap and gap < math.inf})
+    _show_pauses(report, {gap for gap in gaps if gap and gap < math.inf})
     repliers = [] if stated else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
     if len(replies) > 1 and not stated:
@@ -168,13 +168,13 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
     return repliers
 
 
-def _show_pauses(report: Report, pairs: int, gaps: set[float]) -> None:
-    """If more turns start a conversation than answer one, show that pauses end it, and how to allow longer ones."""
+def _show_pauses(report: Report, gaps: set[float]) -> None:
+    """Name the option that allows longer pauses, if more than half of the turns start a conversation."""
     turns = report.get("kept turns", {})
-    starts = turns.get("answer to nothing", 0)
-    if starts > pairs and 0 < max(gaps, default=0) < LONG_PAUSE:
+    starts, total = turns.get("answer to nothing", 0), sum(turns.values())
+    if 2 * starts > total and 0 < max(gaps, default=0) < LONG_PAUSE:
         print(
-            f"{starts:,} of {sum(turns.values()):,} turns answer nothing, because a pause of more than "
+            f"{starts:,} of {total:,} turns answer nothing, because a pause of more than "
             f"{max(gaps) / 60:g} minutes ends a conversation: if replies take longer, add --gap 12h"
         )
 

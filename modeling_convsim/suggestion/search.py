@@ -114,7 +114,7 @@ class Int8Vectors:
     def _find_best(self, queries: np.ndarray, chunks: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
         """The `count` highest products in int8 of each query (or all), and their rows, among some successive chunks."""
         best = np.empty((len(queries), 0), np.int32), np.empty((len(queries), 0), np.int64)
-        found: list[tuple[np.ndarray, ...]] = []
+        higher: list[tuple[np.ndarray, ...]] = []
         step = max(1, min(MOST_CHUNKS, QUERIES // len(queries)))
         for first in range(chunks[0], chunks[-1] + 1, step):
             start, stop = first * CHUNK, min(first + step, chunks[-1] + 1) * CHUNK
@@ -126,11 +126,11 @@ class Int8Vectors:
                 continue
             # Few products of a chunk exceed the lowest one so far; these are sorted when there are enough of them.
             query, column = np.divmod(np.flatnonzero(products > lowest), products.shape[1])
-            found.append((query, column + start, products[query, column]))
-            if sum(len(numbers) for numbers, _, _ in found) >= count * len(queries):
-                best = _add_found(best, found, count)
-                lowest, found = best[0].min(axis=1, keepdims=True), []
-        return _add_found(best, found, count) if found else best
+            higher.append((query, column + start, products[query, column]))
+            if sum(len(scores) for _, _, scores in higher) >= count * len(queries):
+                best = _add_higher(best, higher, count)
+                lowest, higher = best[0].min(axis=1, keepdims=True), []
+        return _add_higher(best, higher, count) if higher else best
 
     def _multiply(self, queries: np.ndarray, start: int, stop: int) -> np.ndarray:
         """Dot products (queries, rows), int32, with the components of the rows from `start` to `stop`."""
@@ -191,11 +191,11 @@ def _highest(scores: np.ndarray, rows: np.ndarray, count: int) -> tuple[np.ndarr
     return np.take_along_axis(scores, columns, 1), np.take_along_axis(rows, columns, 1)
 
 
-def _add_found(
-    best: tuple[np.ndarray, np.ndarray], found: list[tuple[np.ndarray, ...]], count: int
+def _add_higher(
+    best: tuple[np.ndarray, np.ndarray], higher: list[tuple[np.ndarray, ...]], count: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """The `count` highest scores of each query among the best so far and others: arrays of queries, rows and scores."""
-    queries, rows, scores = (np.concatenate(arrays) for arrays in zip(*found, strict=True))
+    queries, rows, scores = (np.concatenate(arrays) for arrays in zip(*higher, strict=True))
     order = np.argsort(queries, kind="stable")
     counts = np.bincount(queries, minlength=len(best[0]))
     positions = np.arange(len(queries)) - np.repeat(np.cumsum(counts) - counts, counts)
