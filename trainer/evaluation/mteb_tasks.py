@@ -1,8 +1,7 @@
 """Evaluate a model with MTEB's code on local data, compare with our scores, and write results in MTEB's format.
 
 There are two tasks: MTEB's STSBenchmark, and response prediction as a retrieval task, with the queries and candidates
-of `python -m trainer.evaluation`. MTEB loads the folder with sentence-transformers, which has no `input_network`: a
-model with one gets other scores for replies there than here.
+of `python -m trainer.evaluation`. MTEB loads the folder with sentence-transformers.
 """
 
 from __future__ import annotations

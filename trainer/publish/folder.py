@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
 from data_scripts.write.folders import staged_folder
-from modeling_convsim.modeling_heads import ConvSimForMultitask
+from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
@@ -82,27 +82,22 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already. The
     settings of the Transformer (sentence_bert_config.json) are those of `save_pretrained`.
 
-    Replies go through the response network. Queries are sentence embeddings, to compare with one another: an
-    `input_network`, which only scores replies, has no module here, so that for a model with one the dot product of the
-    two routes is not the score of a reply. With a `lexical_share`, both have the lexical channel, and sentence
-    embeddings, without it, are the default route.
+    Replies go through the response network. Queries are sentence embeddings, to compare with one another, unless the
+    model has other vectors that score replies: with an `input_network`, queries go through it; with a `lexical_share`,
+    both have the lexical channel. Sentence embeddings are then the default route.
     """
-    layers = model.response_head.as_dense_layers()
-    activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
-    document: list[Module] = [
-        Dense(weight.shape[1], weight.shape[0], True, activations[activation], weight.contiguous(), bias)
-        for weight, bias, activation in layers
-    ]
-    if model.response_head.normalized:
-        document.append(Normalize())
-    routes: dict[str, list[Module]] = {"query": [], "document": document}
+    routes: dict[str, list[Module]] = {"query": [], "document": _head_modules(model.response_head)}
     if sts_matrix is not None:
         routes[ROUTE] = build_route(sts_matrix)
     default_route = "query"
-    if model.config.lexical_share:
+    if model.has_query_vectors:
         default_route = "sentence"
+        routes[default_route] = []
+    if model.input_head is not None:
+        routes["query"] = _head_modules(model.input_head)
+    if model.config.lexical_share:
         lexical = _lexical_route(model)
-        routes |= {default_route: [], "query": [lexical], "document": [*document, lexical]}
+        routes |= {side: [*routes[side], lexical] for side in ("query", "document")}
     (folder / ROUTER).mkdir()
     Router(routes, default_route=default_route).save(str(folder / ROUTER))
     if model.config.lexical_share:
@@ -126,6 +121,15 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
     }
     for name, content in files.items():
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def _head_modules(head: ResponseHead) -> list[Module]:
+    activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
+    modules: list[Module] = [
+        Dense(weight.shape[1], weight.shape[0], True, activations[activation], weight.contiguous(), bias)
+        for weight, bias, activation in head.as_dense_layers()
+    ]
+    return [*modules, Normalize()] if head.normalized else modules
 
 
 def _lexical_route(model: ConvSimForMultitask) -> Module:

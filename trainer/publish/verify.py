@@ -107,7 +107,7 @@ def _read_in_every_way(
 
     for method, correct in (
         ("encode", expected.inputs),
-        ("encode_query", expected.queries if multitask.config.lexical_share else expected.inputs),
+        ("encode_query", expected.queries),
         ("encode_document", expected.responses),
     ):
         vectors = getattr(sentence_transformer, method)(list(texts), show_progress_bar=False)

@@ -130,8 +130,7 @@ def open_in_sentence_transformers(published) -> SentenceTransformer:
 def test_sentence_transformers_encodes_inputs_as_the_model_does(published):
     model = open_in_sentence_transformers(published)
     assert close(model.encode(TEXTS), published.vectors.inputs)
-    lexical = published.model.config.lexical_share > 0
-    assert close(model.encode_query(TEXTS), published.vectors.queries if lexical else published.vectors.inputs)
+    assert close(model.encode_query(TEXTS), published.vectors.queries)
 
 
 def test_sentence_transformers_encodes_documents_through_the_response_network(published):

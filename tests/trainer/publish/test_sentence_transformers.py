@@ -25,7 +25,7 @@ from trainer.tasks.response_prediction import ResponsePrediction
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
-KINDS = ["dan", "transformer", "bilstm"]
+KINDS = ["dan", "dan_input_network", "transformer", "bilstm"]
 
 
 def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
@@ -36,7 +36,7 @@ def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_truncate_dim_gives_the_first_dimensions_on_both_routes(kind, tiny_tokenizer, tmp_path):
+def test_truncate_dim_gives_the_first_dimensions_on_every_route(kind, tiny_tokenizer, tmp_path):
     model = make_model(kind, len(tiny_tokenizer))
     folder = build_folder(model, tiny_tokenizer, tmp_path)
     vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
@@ -45,7 +45,11 @@ def test_truncate_dim_gives_the_first_dimensions_on_both_routes(kind, tiny_token
     responses = vectors.responses
     if model.config.normalize_response:
         responses = responses / np.linalg.norm(responses, axis=1, keepdims=True)
-    for encode, whole in ((cut.encode, vectors.inputs), (cut.encode_document, responses)):
+    for encode, whole in (
+        (cut.encode, vectors.inputs),
+        (cut.encode_query, vectors.queries),
+        (cut.encode_document, responses),
+    ):
         first = whole[:, :5]
         np.testing.assert_allclose(encode(TEXTS), first, atol=1e-5)
         unit = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), 1e-12)
