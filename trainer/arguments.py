@@ -184,6 +184,14 @@ class Arguments:
         group="optimization",
         choices=("constant", "linear", "cosine"),
     )
+    average_from: float = option(
+        1.0,
+        "share of the run after which the weights of every tenth step are averaged (stochastic weight averaging); the "
+        "average is evaluated and saved",
+        group="optimization",
+        minimum=0,
+        maximum=1,
+    )
     late_from: float = option(
         1.0,
         "share of the run after which late_batch_size and late_learning_rate apply",
@@ -301,6 +309,8 @@ def validate(arguments: Arguments) -> None:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
+    if arguments.sharded and arguments.average_from < 1:
+        raise InputError("average_from averages whole models: drop sharded")
     _validate_adaptation(arguments)
     _refuse_ineffective_options(arguments)
 
@@ -312,8 +322,8 @@ def _validate_adaptation(arguments: Arguments) -> None:
         raise InputError("adapt needs a model to start from: --initialize_from FOLDER or OWNER/NAME")
     if [task for task, weight in arguments.tasks.items() if weight] != ["response_prediction"]:
         raise InputError("adapt trains on conversations alone: set tasks to {response_prediction: 1}")
-    if arguments.sharded:
-        raise InputError("adapt interpolates whole models: drop sharded")
+    if arguments.sharded or arguments.average_from < 1:
+        raise InputError("adapt interpolates whole models: drop sharded and average_from")
     refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
 
 

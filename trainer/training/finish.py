@@ -25,6 +25,7 @@ from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import METRICS
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.run_folder import CONFIG
+from trainer.training.trainable_model import AVERAGE
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,9 @@ def finish_run(
 
 
 def _load_best(model: ConvSimForMultitask, folder: Path, progress: Progress) -> None:
-    model.load_state_dict(load_file(checkpoint_of(folder, progress.best_step) / "model.safetensors"))
+    checkpoint = checkpoint_of(folder, progress.best_step)
+    average = checkpoint / AVERAGE
+    model.load_state_dict(load_file(average if average.exists() else checkpoint / "model.safetensors"))
 
 
 def _final_results(context: RunContext, evaluator: ModelEvaluator, matrices: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -114,6 +114,8 @@ class TrainingLoop:
         )
         self.compute_gradients(index)
         self._model.apply_gradients()
+        if self._schedule.is_averaged(index):
+            self._model.average_weights()
 
     def compute_gradients(self, index: int) -> None:
         """Compute the loss and the gradients of a step's batch, without changing a parameter."""

@@ -2,12 +2,14 @@
 
 import copy
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from accelerate import Accelerator
-from safetensors.torch import save_model
+from safetensors import safe_open
+from safetensors.torch import load_model, save_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
+from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
@@ -16,6 +18,8 @@ from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_g
 from trainer.training.sharding import full_weights, load_shards, save_shards, shard
 from trainer.training.traffic import StepSize
 
+AVERAGE = "average.safetensors"  # in a checkpoint, the averaged weights
+
 
 class TrainableModel:
     """A model that the training loop can update on all processes.
@@ -23,7 +27,8 @@ class TrainableModel:
     Attributes:
         wrapped: the model for losses and gradients: DistributedDataParallel's wrapper in a run of several processes,
             the sharded model with `sharded`, else the model itself.
-        full: the complete model, which the main process evaluates and saves.
+        full: the complete model, which the main process evaluates and saves: with `average_from`, the average of the
+            weights, once there is one.
     """
 
     def __init__(self, model: ConvSimForMultitask, arguments: Arguments, accelerator: Accelerator) -> None:
@@ -38,6 +43,11 @@ class TrainableModel:
         else:
             exclude_from_ddp(model, model.embedding_tables())
             self.wrapped = accelerator.prepare(model)
+        self._trained = model
+        self._averages: AveragedModel | None = None
+        if arguments.average_from < 1:
+            self._averages = AveragedModel(model, multi_avg_fn=get_swa_multi_avg_fn())
+            self.full = cast(ConvSimForMultitask, self._averages.module)
         self._parameters = list(model.parameters())
         self._tables = model.embedding_tables()
         self._table_ids = {id(table) for table in self._tables}
@@ -100,8 +110,15 @@ class TrainableModel:
             embedding_values=pairs * self.full.config.embedding_size,
         )
 
+    def average_weights(self) -> None:
+        """Add the weights to their average (Izmailov et al., 2018, algorithm 1)."""
+        assert self._averages is not None
+        self._averages.update_parameters(self._trained)
+
     def update_full(self) -> None:
-        """Gather the weights of a sharded model into `full`. Every process must call this."""
+        """Bring `full` up to date: gather the weights of a sharded model. Every process must call this."""
+        if self._averages is not None and not self._averages.n_averaged:
+            self.full.load_state_dict(self._trained.state_dict())
         if self._arguments.sharded:
             weights = full_weights(self.wrapped)
             if self._accelerator.is_main_process:
@@ -115,6 +132,8 @@ class TrainableModel:
         if not self._arguments.sharded:
             if self._accelerator.is_main_process:
                 self._accelerator.save_state(str(folder))
+                if self._averages is not None:
+                    save_model(self.full, str(folder / AVERAGE), {"averaged": str(int(self._averages.n_averaged))})
             return
         save_shards(folder, self.wrapped, self._optimizers)
         if self._accelerator.is_main_process:
@@ -126,3 +145,7 @@ class TrainableModel:
             load_shards(folder, self.wrapped, self._optimizers)
         else:
             self._accelerator.load_state(str(folder))
+            if self._averages is not None:
+                load_model(self.full, folder / AVERAGE)
+                with safe_open(folder / AVERAGE, framework="pt") as file:
+                    self._averages.n_averaged.fill_(int(file.metadata()["averaged"]))
