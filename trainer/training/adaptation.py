@@ -36,7 +36,7 @@ from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
 FOLDS = 5
-SMALL = 1_000  # pairs; with fewer, a dev split of a fifth would have fewer than 200 queries
+SMALL = 2_000  # pairs; a dev split of fewer would have 200 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4

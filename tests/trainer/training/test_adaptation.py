@@ -61,6 +61,7 @@ def test_a_given_number_of_steps_is_kept():
         ({"tasks": {"response_prediction": 0.9, "snli": 0.1}, "snli": "s"}, "adapt trains on conversations alone"),
         ({"epochs": 3}, "epochs has no effect with adapt"),
         ({"sharded": True}, "adapt interpolates whole models: drop sharded"),
+        ({"average_from": 0.5}, "adapt interpolates whole models: drop sharded and average_from"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options, message):
@@ -96,14 +97,14 @@ def test_a_fold_trains_on_the_rows_of_the_other_folds():
 
 
 def test_a_dev_split_of_fewer_than_200_pairs_is_completed():
-    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(1500)]
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(2500)]
     train, dev = (Dataset.from_list(part) for part in (rows[150:], rows[:150]))
     data = RunData({"pairs": train}, {"pairs": DatasetDict(validation=dev)})
     split_pairs(data)
-    assert len(data.evaluation["pairs"]["validation"]) == 200 and len(data.training["pairs"]) == 1300
+    assert len(data.evaluation["pairs"]["validation"]) == 250 and len(data.training["pairs"]) == 2250
 
 
-@pytest.mark.parametrize(("pairs", "splits"), [(999, ["test"]), (1000, ["test", "validation"])])
+@pytest.mark.parametrize(("pairs", "splits"), [(1999, ["test"]), (2000, ["test", "validation"])])
 def test_a_few_pairs_have_no_dev_split(pairs, splits):
     rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(pairs)]
     data = RunData({"pairs": Dataset.from_list(rows)}, {"pairs": DatasetDict(test=Dataset.from_list(rows[:9]))})
@@ -152,8 +153,8 @@ def test_cross_validation_averages_over_the_queries_of_all_folds():
 
 @pytest.mark.parametrize("dev", [0, 150, 199])
 def test_the_pairs_of_several_sources_and_of_a_small_dev_split_are_cross_validated(dev):
-    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(999)]
-    first, second, held = rows[:300], rows[300 : 999 - dev], rows[999 - dev :]
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(1999)]
+    first, second, held = rows[:300], rows[300 : 1999 - dev], rows[1999 - dev :]
     splits = DatasetDict(test=Dataset.from_list(rows[:9]), **({"validation": Dataset.from_list(held)} if dev else {}))
     data = RunData({"pairs/a": Dataset.from_list(first), "pairs/b": Dataset.from_list(second)}, {"pairs": splits})
     split_pairs(data)
