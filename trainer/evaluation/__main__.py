@@ -168,6 +168,8 @@ def _validate(args: Namespace) -> None:
         raise InputError(f"--intervals: {', '.join(args.tasks)} has no intervals; drop one of the two")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
+    if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
+        raise InputError(f"--output {args.output}: it has the results of a run, which would be lost; use --update")
     _refuse_unused_datasets(args)
     if SAMPLE in args.tasks and args.data is None:
         raise InputError(

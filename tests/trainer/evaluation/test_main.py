@@ -133,6 +133,18 @@ def test_update_replaces_a_part_that_was_evaluated_again(data: Path, tmp_path: P
     assert json.loads(results.read_text()) == expected
 
 
+def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.json"
+    results.write_text('{"run": {"steps": 7}}')
+    argv = ["--tasks", "cqa", "--output", str(results)]
+    assert call(data, *argv) == 0  # a file of its own, from an earlier evaluation
+    capsys.readouterr()
+    (tmp_path / "config.yaml").write_text("seed: 0")
+    earlier = results.read_text()
+    assert "which would be lost; use --update" in refused(capsys, data, *argv)
+    assert results.read_text() == earlier
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
