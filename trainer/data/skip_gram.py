@@ -16,7 +16,7 @@ from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
-PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus
+PASS_TOKENS = 300_000_000  # total over all passes of a shorter corpus
 UNK_TOKEN_ID = 1
 _CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.

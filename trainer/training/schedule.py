@@ -6,7 +6,7 @@ import numpy as np
 
 from trainer.arguments import Arguments, table_learning_rate_ratio
 
-AVERAGED = 10  # steps between averaged weights: averaging takes about a fifth of the time of a DAN's step
+AVERAGED = 10  # steps between averaged weights: those of successive steps hardly differ
 
 
 class Schedule:
