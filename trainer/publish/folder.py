@@ -58,9 +58,10 @@ def build_folder(
     with staged_folder(folder) as (new, _):
         half = {name: value.half() for name, value in model.state_dict().items()}
         # The config still says float32, which is the dtype that the weights are loaded as.
-        model.save_pretrained(new, state_dict=half if settings.get("half_precision") else None)
+        is_half = bool(settings.get("half_precision"))
+        model.save_pretrained(new, state_dict=half if is_half else None)
         tokenizer.save_pretrained(new)
-        _write_sentence_transformers_files(model, new, sts_matrix)
+        _write_sentence_transformers_files(model, new, sts_matrix, torch.float16 if is_half else torch.float32)
         (new / "config.yaml").write_text(
             yaml.safe_dump(published_settings(settings, hub_sources(results)), sort_keys=False, allow_unicode=True),
             "utf-8",
@@ -76,7 +77,9 @@ def build_folder(
     return folder
 
 
-def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None) -> None:
+def _write_sentence_transformers_files(
+    model: ConvSimForMultitask, folder: Path, sts_matrix: np.ndarray | None, dtype: torch.dtype
+) -> None:
     """Write the modules of sentence-transformers: a Transformer, and a Router with a route each for inputs and replies.
 
     A tuned matrix is a third route. The route of inputs has no modules: the embeddings are L2-normalized already. The
@@ -84,9 +87,10 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
 
     Replies go through the response network. Queries are sentence embeddings, to compare with one another, unless the
     model has other vectors that score replies: with an `input_network`, queries go through it; with a `lexical_share`,
-    both have the lexical channel. Sentence embeddings are then the default route.
+    both have the lexical channel. Sentence embeddings are then the default route. The weights of the networks are
+    stored in `dtype`, and loaded as float32.
     """
-    routes: dict[str, list[Module]] = {"query": [], "document": _head_modules(model.response_head)}
+    routes: dict[str, list[Module]] = {"query": [], "document": _head_modules(model.response_head, dtype)}
     if sts_matrix is not None:
         routes[ROUTE] = build_route(sts_matrix)
     default_route = "query"
@@ -94,7 +98,7 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
         default_route = "sentence"
         routes[default_route] = []
     if model.input_head is not None:
-        routes["query"] = _head_modules(model.input_head)
+        routes["query"] = _head_modules(model.input_head, dtype)
     if model.config.lexical_share:
         lexical = _lexical_route(model)
         routes |= {side: [*routes[side], lexical] for side in ("query", "document")}
@@ -123,12 +127,13 @@ def _write_sentence_transformers_files(model: ConvSimForMultitask, folder: Path,
         (folder / name).write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
 
 
-def _head_modules(head: ResponseHead) -> list[Module]:
+def _head_modules(head: ResponseHead, dtype: torch.dtype) -> list[Module]:
     activations = {"tanh": nn.Tanh(), "relu": nn.ReLU(), "identity": nn.Identity()}
     modules: list[Module] = [
         Dense(weight.shape[1], weight.shape[0], True, activations[activation], weight.contiguous(), bias)
         for weight, bias, activation in head.as_dense_layers()
     ]
+    modules = [module.to(dtype) for module in modules]
     return [*modules, Normalize()] if head.normalized else modules
 
 

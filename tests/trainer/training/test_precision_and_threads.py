@@ -30,6 +30,8 @@ def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, p
     assert run_trainer(preset(half_precision=True)) == 0
     stored = load_file(folder / "model" / "model.safetensors")
     assert {value.dtype for value in stored.values()} == {torch.float16}
+    heads = list((folder / "model" / "1_Router").glob("document_*/model.safetensors"))
+    assert heads and {value.dtype for each in heads for value in load_file(each).values()} == {torch.float16}
     model = AutoModel.from_pretrained(folder / "model")
     assert model.dtype == torch.float32
     torch.testing.assert_close(model.embed_tokens.weight, stored["encoder.embed_tokens.weight"].float(), rtol=0, atol=0)
