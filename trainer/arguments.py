@@ -15,7 +15,7 @@ DEFAULT_STEPS = 1000
 DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
-NEW_WEIGHTS = ("token_weights", "word_vectors", "texts")
+NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
 LARGEST_FLOAT = 3.4028234663852886e38  # float32
 
 
@@ -89,6 +89,9 @@ class Arguments:
         "initial word embeddings: random, skip_gram (trained on the texts of the run), or a file or folder of word "
         "vectors",
         group="model",
+    )
+    word_vector_passes: int | None = option(
+        None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts", group="model", minimum=1
     )
     initialize_from: str | None = option(
         None,
@@ -365,7 +368,9 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
         refuse_ineffective(arguments, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
     if arguments.word_vectors != "skip_gram":
         remedy = "set word_vectors to skip_gram"
-        refuse_ineffective(arguments, ("texts",), f"word_vectors: {arguments.word_vectors}", remedy)
+        refuse_ineffective(
+            arguments, ("texts", "word_vector_passes"), f"word_vectors: {arguments.word_vectors}", remedy
+        )
     if arguments.epochs:
         refuse_ineffective(arguments, ("max_steps",), "epochs", "drop epochs")
     if arguments.optimizer == "sgd":

@@ -16,7 +16,7 @@ from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads
 
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
-PASS_TOKENS = 300_000_000  # total over all passes of a shorter corpus
+PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
 UNK_TOKEN_ID = 1
 _CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.
@@ -26,25 +26,28 @@ logger = logging.getLogger(__name__)
 
 
 def cached_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, seed: int
+    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, seed: int, passes: int | None = None
 ) -> np.ndarray:
-    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts and seed.
+    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts, seed and passes.
 
     With several threads, training twice with the same seed gives slightly different vectors; the cache has the first.
     """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
-        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{SKIP_GRAM}/{list(distinct)}".encode()
+        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
     path = cache_dir / f"{digest.hexdigest()}.npz"
     vectors = read_array(path)
     if vectors is None:
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, available_threads())
+        threads = available_threads()
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, threads, passes)
         write_array(path, vectors)
     return vectors
 
 
-def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int) -> np.ndarray:
+def train_word_vectors(
+    columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int, passes: int | None = None
+) -> np.ndarray:
     """Train skip-gram vectors with negative sampling (Mikolov et al., 2013); center and L2-normalize them.
 
     Frequent words share a direction that carries no meaning, so the mean is subtracted. The lengths of skip-gram
@@ -56,13 +59,14 @@ def train_word_vectors(columns: list[TokenColumn], vocab_size: int, size: int, s
         size: dimensions of a vector.
         seed: random seed; with one thread, the same texts and seed give the same vectors.
         threads: number of gensim's threads.
+        passes: passes over the texts; by default 1 to 5, those that read `PASS_TOKENS`.
 
     Returns:
         (vocab_size, size) float32; zeros for a token that occurs fewer than five times and for `[UNK]`.
     """
     tokens = sum(len(column.ids) for column in columns)
     step = max(1, -(-tokens // MAX_TOKENS))
-    epochs = int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
+    epochs = passes or int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
     model = Word2Vec(vector_size=size, seed=seed, workers=threads, epochs=epochs, **SKIP_GRAM)
     fit(model, columns, list(map(str, range(vocab_size))), step)
     vectors = np.zeros((vocab_size, size), dtype=np.float32)

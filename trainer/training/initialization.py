@@ -42,8 +42,9 @@ def initialize_embeddings(
 
         further = _further_texts(arguments, data, tokenizer, show_progress)
         vectors = cached_word_vectors(
-            columns + further, len(table), table.shape[1], Path(arguments.cache_dir), arguments.seed
-        )
+            columns + further, len(table), table.shape[1], Path(arguments.cache_dir), arguments.seed,
+            arguments.word_vector_passes,
+        )  # fmt: skip
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
         from trainer.data.word_vectors import read_word_vectors

@@ -89,7 +89,7 @@ class Fitted(Exception):
     """Raised in place of training."""
 
 
-def fitted(column: TokenColumn, monkeypatch) -> tuple[Word2Vec, list[str], int]:
+def fitted(column: TokenColumn, monkeypatch, passes: int | None = None) -> tuple[Word2Vec, list[str], int]:
     """The model that would be trained, the names of its words, and the step of its texts."""
 
     def stop(model, columns, words, step):
@@ -97,7 +97,7 @@ def fitted(column: TokenColumn, monkeypatch) -> tuple[Word2Vec, list[str], int]:
 
     monkeypatch.setattr(skip_gram, "fit", stop)
     with pytest.raises(Fitted) as stopped:
-        train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1)
+        train_word_vectors([column], VOCABULARY, 10, seed=0, threads=1, passes=passes)
     return stopped.value.args
 
 
@@ -106,6 +106,7 @@ def test_a_longer_corpus_has_fewer_passes(passes, epochs, column, monkeypatch):
     monkeypatch.setattr(skip_gram, "PASS_TOKENS", int(passes * 16_000))
     model, _, _ = fitted(column, monkeypatch)
     assert model.epochs == epochs
+    assert fitted(column, monkeypatch, passes=7)[0].epochs == 7
 
 
 @pytest.mark.parametrize(("limit", "step"), [(16_000, 1), (15_999, 2), (8_000, 2), (7_999, 3)])
@@ -147,11 +148,11 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
     monkeypatch.setattr(
         skip_gram,
         "train_word_vectors",
-        lambda columns, rows, size, seed, threads: trained.append(1) or np.full((rows, size), len(trained)),
+        lambda columns, rows, size, seed, threads, passes: trained.append(1) or np.full((rows, size), len(trained)),
     )
 
-    def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3) -> tuple[int, ...]:
-        result = cached_word_vectors(columns, rows, size, tmp_path, seed=0)
+    def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3, passes: int | None = None) -> tuple[int, ...]:
+        result = cached_word_vectors(columns, rows, size, tmp_path, 0, passes)
         return (*result.shape, int(result[0, 0]))
 
     other = TokenColumn(column.ids, np.arange(0, 8 * 2000 + 1, 16), column.keys[:1000])
@@ -163,6 +164,7 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
         with monkeypatch.context() as patch:
             patch.setattr(skip_gram, name, value)
             assert vectors([column]) == (7, 3, number)
+    assert vectors([column], passes=2) == (7, 3, 10) and vectors([column], passes=3) == (7, 3, 11)
     assert vectors([column]) == (7, 3, 1)
 
 
