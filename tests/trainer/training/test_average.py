@@ -4,7 +4,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tests.trainer.training.tiny_runs import read_metrics, read_results
+from tests.trainer.training.tiny_runs import read_metrics
 from trainer.command_line import build_arguments
 from trainer.training import schedule
 from trainer.training.loop import TrainingLoop
@@ -58,7 +58,6 @@ def test_dev_is_evaluated_with_the_average_and_before_it_with_the_weights(run_tr
     assert run_trainer(preset(output_dir=str(mean), average_from=0.6, **CHANGES)) == 0
     of_plain, of_mean = ([row["dev"] for row in read_metrics(each) if "dev" in row] for each in (plain, mean))
     assert of_plain[:2] == of_mean[:2] and of_plain[2:] != of_mean[2:]
-    assert read_results(mean)["response_prediction"]["p_at_1"] >= 0
 
 
 def test_a_resumed_run_has_the_same_average_bit_for_bit(run_trainer, interrupted_at, preset, tmp_path):
