@@ -52,8 +52,8 @@ class Schedule:
         return arguments.learning_rate
 
     def is_averaged(self, step: int) -> bool:
-        """Return whether the weights after a step belong to the average: those of every `AVERAGED`-th step."""
-        return step >= self.first_averaged_step and (step + 1) % AVERAGED == 0
+        """Return whether the weights after a step belong to the average: every `AVERAGED`-th step, and the last."""
+        return step >= self.first_averaged_step and (self.steps - 1 - step) % AVERAGED == 0
 
     def table_learning_rate(self, step: int) -> float:
         """Return the learning rate of the embedding matrices."""

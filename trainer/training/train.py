@@ -126,7 +126,8 @@ def _build_model(
 ) -> ConvSimForMultitask:
     arguments = context.arguments
     model = build_model(arguments, tokenizer)
-    if context.accelerator.is_main_process and not arguments.initialize_from:
+    has_weights = arguments.initialize_from or arguments.resume  # those of a model, or of the checkpoint that is loaded
+    if context.accelerator.is_main_process and not has_weights:
         initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=True)
     wait_for_all()
     share_weights(model)

@@ -72,11 +72,14 @@ def test_a_resumed_run_has_the_same_average_bit_for_bit(run_trainer, interrupted
     assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
 
 
-@pytest.mark.parametrize("average_from", [0.0, 0.35, 1.0])
-def test_averaged_steps_are_those_after_the_share_of_the_run(average_from, monkeypatch):
+@pytest.mark.parametrize("average_from", [0.0, 0.35, 0.97, 1.0])
+@pytest.mark.parametrize("steps", [100, 104])
+def test_averaged_steps_are_those_after_the_share_of_the_run_and_the_last(average_from, steps, monkeypatch):
     monkeypatch.setattr(schedule, "AVERAGED", 10)
     arguments = build_arguments(
-        pairs=["here"], tasks={"response_prediction": 1}, max_steps=100, average_from=average_from
+        pairs=["here"], tasks={"response_prediction": 1}, max_steps=steps, average_from=average_from
     )
-    averaged = [step for step in range(100) if Schedule(arguments).is_averaged(step)]
-    assert averaged == [step for step in range(100) if step >= 100 * average_from and step % 10 == 9]
+    averaged = [step for step in range(steps) if Schedule(arguments).is_averaged(step)]
+    every_tenth = range(steps - 1, -1, -10)
+    assert averaged == sorted(step for step in every_tenth if step >= steps * average_from)
+    assert (steps - 1 in averaged) == (average_from < 1)

@@ -17,6 +17,7 @@ from data_scripts.errors import InputError
 from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
+from trainer.data import skip_gram
 from trainer.training.checkpoints import complete_checkpoint, newest_whole_checkpoint
 from trainer.training.context import Progress
 from trainer.training.loop import TrainingLoop
@@ -62,6 +63,25 @@ def test_a_run_that_sigterm_stops_saves_a_checkpoint_and_is_resumed_from_it(
     assert [path.name for path in list_checkpoints(resumed)] == [path.name for path in list_checkpoints(uninterrupted)]
     assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
     assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
+
+
+def test_a_resumed_run_has_its_word_vectors_and_token_weights_from_the_checkpoint(
+    run_trainer, interrupted_at, preset, tiny_transformer, tmp_path, monkeypatch
+):
+    model = tiny_transformer | {"residual": True, "learned_token_weights": True}
+    changes: dict = {"model_type": "transformer", "model_config": model, "stsb": None}
+    changes |= {"word_vectors": "skip_gram", "token_weights": "sif"}
+    uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
+    assert run_trainer(preset(output_dir=str(uninterrupted), **changes)) == 0
+    with interrupted_at(6):
+        run_trainer(preset(output_dir=str(resumed), **changes))
+
+    def train_again(*_, **__) -> None:
+        raise AssertionError("word vectors of a resumed run are in its checkpoint")
+
+    monkeypatch.setattr(skip_gram, "cached_word_vectors", train_again)
+    assert run_trainer(preset(output_dir=str(resumed), **changes), "--resume", "true") == 0
+    assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
 
 
 def test_a_resumed_siamese_cbow_has_the_same_final_weights_bit_for_bit(siamese_cbow, interrupted_at, tmp_path):
