@@ -86,8 +86,8 @@ class Arguments:
     )
     word_vectors: str = option(
         "random",
-        "initial word embeddings: random, skip_gram (trained on the texts of the run), or a file or folder of word "
-        "vectors",
+        "initial word embeddings: random; skip_gram (trained on the texts of the run); a file or folder of word "
+        "vectors; or the folder or Hub id of a SentenceTransformer, which embeds the tokens",
         group="model",
     )
     word_vector_passes: int | None = option(
@@ -294,7 +294,10 @@ def validate(arguments: Arguments) -> None:
         _validate_range(each.name, getattr(arguments, each.name), each.metadata)
     source = arguments.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
-        raise InputError(f"word_vectors is '{source}'; expected random, skip_gram, or an existing file or folder")
+        raise InputError(
+            f"word_vectors is '{source}'; expected random, skip_gram, an existing file or folder, or OWNER/NAME of "
+            "the Hub"
+        )
     for name in ("output_dir", "cache_dir"):
         if "://" in (folder := getattr(arguments, name)):
             raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")

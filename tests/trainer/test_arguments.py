@@ -50,7 +50,10 @@ def test_values_within_their_bounds_are_accepted(value: dict[str, Any]) -> None:
         ({"texts": ["here"]}, "texts has no effect with word_vectors: random"),
         ({"tokenizer": "t", "min_count": 3, "vocab_size": 99}, "min_count, vocab_size have no effect with tokenizer"),
         ({"initialize_from": "m", "word_vectors": "skip_gram"}, "word_vectors has no effect with initialize_from"),
-        ({"word_vectors": "glove"}, "word_vectors is 'glove'; expected random, skip_gram, or an existing file"),
+        (
+            {"word_vectors": "glove"},
+            "word_vectors is 'glove'; expected random, skip_gram, an existing file or folder, or",
+        ),
         ({"output_dir": "s3://bucket/run"}, "output_dir is s3://bucket/run, a URL; expected a folder"),
         ({"cache_dir": "gs://bucket/cache"}, "cache_dir is gs://bucket/cache, a URL"),
         ({"language": ["EN"]}, "language is 'EN'; expected ISO 639 codes in lower case"),

@@ -1,4 +1,4 @@
-"""The cached embeddings of training texts by the teacher of the task distillation."""
+"""Cached embeddings by a teacher: of training texts, for the task distillation, and of tokens, as word vectors."""
 
 import hashlib
 import logging
@@ -9,6 +9,7 @@ import torch
 import xxhash
 from datasets import Dataset
 from huggingface_hub import hf_hub_download
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
@@ -71,6 +72,37 @@ def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray
             write_array(path, vectors)
         parts.append(vectors)
     return np.concatenate(parts)
+
+
+def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: int, cache_dir: Path) -> np.ndarray:
+    """Return word vectors for a tokenizer: a teacher's embeddings of its tokens, each one as a text (as in model2vec).
+
+    The mean is subtracted, and they are L2-normalized, like those of `skip_gram`.
+
+    Args:
+        teacher: the folder or the Hub id of a SentenceTransformer.
+        tokenizer: the tokenizer. A piece of a word is embedded without the prefix that marks it, such as `##`.
+        vocab_size: number of rows of the result.
+        cache_dir: as for `teacher_vectors`.
+
+    Returns:
+        (vocab_size, dimensions of the teacher) float32; zeros for special tokens, such as `[UNK]`.
+
+    Raises:
+        InputError: as `teacher_vectors`.
+    """
+    special = set(tokenizer.all_special_ids)
+    prefix = getattr(tokenizer.backend_tokenizer.model, "continuing_subword_prefix", None) or ""
+    texts = {
+        token_id: tokenizer.convert_tokens_to_string([token]).removeprefix(prefix) or token
+        for token, token_id in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
+        if token_id not in special
+    }
+    embeddings = teacher_vectors(teacher, Dataset.from_dict({"text": list(texts.values())}), cache_dir)
+    centered = embeddings.astype(np.float32) - embeddings.mean(axis=0, dtype=np.float32)
+    vectors = np.zeros((vocab_size, centered.shape[1]), dtype=np.float32)
+    vectors[list(texts)] = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-12)
+    return vectors
 
 
 def teacher_content(teacher: str) -> str:

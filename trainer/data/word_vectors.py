@@ -10,13 +10,23 @@ from gensim.models import KeyedVectors
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.read.files import read_lines
+from data_scripts.read.files import UNPACK, read_lines
+from data_scripts.read.hub_names import is_hub_name
 from modeling_convsim.encoding import Encoder
 
 TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.read.files.UNPACK` may follow
 Entries = Iterator[tuple[str, str, Sequence[Any]]]  # file:line, word, its vector
 
 logger = logging.getLogger(__name__)
+
+
+def is_sentence_transformer(source: str) -> bool:
+    """Return whether a source of word vectors is the folder of a SentenceTransformer, or a model of the Hub."""
+    folder = Path(source)
+    if not (folder / "modules.json").is_file():
+        return is_hub_name(source, (*TEXT_FORMS, ".bin", *UNPACK))
+    config = folder / "config.json"  # models of convsim have both files; their word embeddings are read
+    return not (config.is_file() and '"convsim_' in config.read_text(encoding="utf-8", errors="replace"))
 
 
 def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:

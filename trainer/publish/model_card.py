@@ -115,11 +115,13 @@ def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[s
     """The template's values for the description of the model and its limitations."""
     languages = _languages(settings)
     teacher = settings.get("teacher") if "distillation" in trained_tasks(settings) else None
+    word_vectors = settings.get("word_vectors")  # on the Hub, they are those of a SentenceTransformer
     return {
         "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",
         "heads": trained_heads(settings),
         "max_tokens": settings.get("max_tokens"),
         "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
+        "token_teacher": escape_text(word_vectors) if word_vectors in on_hub else None,
     }
 
 

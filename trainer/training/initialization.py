@@ -47,9 +47,7 @@ def initialize_embeddings(
         )  # fmt: skip
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
-        from trainer.data.word_vectors import read_word_vectors
-
-        vectors = read_word_vectors(Path(arguments.word_vectors), tokenizer, len(table))
+        vectors = _given_word_vectors(arguments, tokenizer, len(table))
         _require_width(arguments, model, vectors.shape[1], table.shape[1])
         _set_word_embeddings(model, vectors)
     if arguments.token_weights == "sif":
@@ -57,6 +55,18 @@ def initialize_embeddings(
         model.encoder.scale_tokens(weights)
     if model.lexical_channel is not None:
         model.lexical_channel.weights.copy_(torch.from_numpy(rarity_weights(columns, len(table))))
+
+
+def _given_word_vectors(arguments: Arguments, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:
+    """Return the vectors (vocab_size, size) of a file or a model; zeros for tokens without one."""
+    # gensim and sentence-transformers take a second to import.
+    from trainer.data.teacher import embed_tokens
+    from trainer.data.word_vectors import is_sentence_transformer, read_word_vectors
+
+    source = arguments.word_vectors
+    if is_sentence_transformer(source):
+        return embed_tokens(source, tokenizer, vocab_size, Path(arguments.cache_dir))
+    return read_word_vectors(Path(source), tokenizer, vocab_size)
 
 
 def _further_texts(

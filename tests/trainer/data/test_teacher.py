@@ -5,11 +5,14 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
-from trainer.data.teacher import teacher_vectors, texts_to_distill
+from trainer.data.teacher import embed_tokens, teacher_vectors, texts_to_distill
 from trainer.encoders.loading import SentenceTransformerEncoder
 
 TEXTS = Dataset.from_dict({"text": ["a", "bb", "ccc", "dddd", "eeeee"]})
@@ -117,6 +120,24 @@ def test_a_teacher_of_sentence_transformers_computes_in_that_precision(monkeypat
     monkeypatch.setattr(teacher_module, "load_encoder", encoders.__getitem__)
     assert teacher_module._load("teacher", torch.bfloat16) is teacher and teacher.model.weight.dtype == torch.bfloat16
     assert teacher_module._load("other", torch.bfloat16) is other
+
+
+def test_tokens_are_embedded_without_prefix_centered_and_normalized_and_special_tokens_are_not(
+    folder, tmp_path, monkeypatch
+):
+    vocabulary = {"[PAD]": 0, "[UNK]": 1, "##ing": 2, "cat": 3, "##s": 4, "##": 5}
+    backend = Tokenizer(WordPiece(vocabulary, unk_token="[UNK]"))
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
+    calls = counted(monkeypatch)
+    vectors = embed_tokens(str(folder), tokenizer, 8, tmp_path / "cache")
+    assert [text for texts in calls for text in texts] == ["ing", "cat", "s", "##"]
+    embeddings = np.array([[length, 2.0, 1.0] for length in (3, 3, 1, 2)])
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    centered = embeddings - embeddings.mean(axis=0)
+    expected = np.zeros((8, 3))
+    expected[2:6] = centered / np.linalg.norm(centered, axis=1, keepdims=True)
+    assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, expected, atol=2e-2)  # differences of vectors in half precision
 
 
 def test_a_retrained_teacher_gives_its_new_vectors_and_an_unchanged_one_is_not_loaded(folder, tmp_path, monkeypatch):

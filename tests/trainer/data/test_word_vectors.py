@@ -1,3 +1,4 @@
+import json
 import logging
 from types import SimpleNamespace
 
@@ -12,7 +13,7 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from trainer.data import skip_gram
 from trainer.data.skip_gram import UNK_TOKEN_ID, cached_word_vectors, train_word_vectors
 from trainer.data.token_cache import TokenColumn
-from trainer.data.word_vectors import read_word_vectors
+from trainer.data.word_vectors import is_sentence_transformer, read_word_vectors
 
 VOCABULARY = 40
 
@@ -333,3 +334,17 @@ def test_a_value_of_a_binary_file_that_is_not_finite_is_refused(tiny_tokenizer, 
     path.write_bytes(b"1 2\ncat " + np.array([1, np.nan], np.float32).tobytes())
     with pytest.raises(InputError, match=rf"^{path}: the vector of 'cat' has a value that is not finite"):
         read_word_vectors(path, tiny_tokenizer, 60)
+
+
+def test_folders_of_sentence_transformers_are_told_from_those_of_convsim_and_from_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name, config in (("static", None), ("bert", "bert"), ("ours", "convsim_dan")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "modules.json").write_text("[]")
+        if config:
+            (tmp_path / name / "config.json").write_text(json.dumps({"model_type": config}))
+    (tmp_path / "run" / "model").mkdir(parents=True)
+    sources = ["static", "bert", "ours", "run", "run/model", "owner/name", "owner/name@main", "owner/glove.txt"]
+    sources += ["owner/vectors.vec.gz", "owner/vectors.bin", "./owner/name", "static/none", "glove"]
+    expected = {"static", "bert", "owner/name", "owner/name@main"}
+    assert {source for source in sources if is_sentence_transformer(source)} == expected

@@ -232,6 +232,19 @@ def test_the_card_of_a_distilled_model_names_the_teacher(tmp_path, card):
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     text = ModelCard.load(tmp_path / "README.md").text
     assert "**Distilled**" in text and "sentence-transformers/all-MiniLM-L6-v2 computes" in text
+    assert "word embeddings were initialized" not in text
+
+
+def test_the_card_names_the_model_whose_embeddings_of_tokens_were_the_word_vectors(tmp_path):
+    settings = SETTINGS | {"word_vectors": "sentence-transformers/all-MiniLM-L6-v2"}
+    write_card(tmp_path, RESULTS | {"hub_sources": [settings["word_vectors"]]}, settings, SomeConfig(), "a/b")
+    text = ModelCard.load(tmp_path / "README.md").text
+    assert "**Distilled**" in text and "of the tokens by sentence-transformers/all-MiniLM-L6-v2." in text
+    assert "computes" not in text.partition("## Intended use")[0]
+
+    local = SETTINGS | {"word_vectors": "vectors/glove.txt"}
+    write_card(tmp_path, RESULTS | {"hub_sources": []}, local, SomeConfig(), "a/b")
+    assert "**Distilled**" not in ModelCard.load(tmp_path / "README.md").text
 
 
 def test_intervals_seeds_and_errors_are_shown_if_they_were_measured(tmp_path):

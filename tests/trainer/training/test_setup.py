@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 import torch
 from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from data_scripts.errors import InputError
 from data_scripts.tools.tokenizer import train_tokenizer
@@ -88,6 +90,22 @@ def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, m
     expected = torch.tensor([[1.5, 0, 0, 0], [0, 0.5, 0, 0]])
     torch.testing.assert_close(table[[vocabulary["cat"], vocabulary["the"]]], expected)
     assert table[vocabulary["dog"]].any()  # not in the file: random
+
+
+def test_word_vectors_of_a_sentence_transformer_are_its_embeddings_of_the_tokens(tmp_path, monkeypatch):
+    generator = np.random.default_rng(0)
+    texts = generator.normal(size=(30, 4)).astype(np.float32)
+    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
+    teacher = StaticEmbedding(tokenizer.backend_tokenizer, embedding_weights=texts[: len(tokenizer)])
+    SentenceTransformer(modules=[teacher], device="cpu").save(str(tmp_path / "teacher"))
+    model, vocabulary = initialized("dan", tmp_path, monkeypatch, word_vectors=str(tmp_path / "teacher"))
+    words = [token_id for token, token_id in vocabulary.items() if not token.startswith("[")]
+    embeddings = texts[words].astype(np.float64)
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    expected = embeddings - embeddings.mean(axis=0)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    table = model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
+    np.testing.assert_allclose(table[words], expected, atol=5e-3)  # half precision
 
 
 @pytest.mark.parametrize(
