@@ -47,8 +47,8 @@ TINY_RUN: dict[str, Any] = {
     # Needs several processes: test_distributed.py trains a sharded run over two.
     "sharded": False,
 }
-TEACHER = "quickstart"  # the preset whose tiny model is the teacher
-BASE = "model_cards/base"  # the tiny model of TEACHER replaces it too
+TEACHER = "quickstart"  # the preset whose tiny model replaces these:
+TEACHERS = ("model_cards/base", "sentence-transformers/all-MiniLM-L6-v2")
 
 
 @pytest.fixture(scope="module")
@@ -83,7 +83,7 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
-        elif name == "teacher" or value == BASE:
+        elif value in TEACHERS:
             changes[name] = model_of(TEACHER)
         elif is_model_of_a_run(value):
             changes[name] = model_of(Path(value).parent.name)
