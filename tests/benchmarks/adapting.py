@@ -247,7 +247,7 @@ def main() -> None:
     """Print P@1 with its interval, and seconds, of all measurements."""
     files = sorted((_folder(SIZES["full"]) / "results").glob("*.json"))
     if not files:
-        raise SystemExit("nothing was measured yet: make bench ONLY=adapt_300 (adapt_1000, adapt_3000, adapt_10000)")
+        raise SystemExit("nothing was measured yet: make bench ONLY=adapt_300_minilm (adapt_1000_minilm …)")
     for file in files:
         entry = json.loads(file.read_text(encoding="utf-8"))
         low, high = entry["p_at_1_interval"]

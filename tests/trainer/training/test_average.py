@@ -72,7 +72,7 @@ def test_a_resumed_run_has_the_same_average_bit_for_bit(run_trainer, interrupted
     assert (uninterrupted / "metrics.jsonl").read_text() == (resumed / "metrics.jsonl").read_text()
 
 
-@pytest.mark.parametrize("average_from", [0.0, 0.35, 0.97, 1.0])
+@pytest.mark.parametrize("average_from", [0.0, 0.35, 0.49, 0.97, 1.0])
 @pytest.mark.parametrize("steps", [100, 104])
 def test_averaged_steps_are_those_after_the_share_of_the_run_and_the_last(average_from, steps, monkeypatch):
     monkeypatch.setattr(schedule, "AVERAGED", 10)
