@@ -93,7 +93,7 @@ def test_model_config_of_the_command_line_adds_to_the_preset(preset):
         (BASE, ["stray"], "command line: unknown argument 'stray'"),
         (BASE, ["--push_to_hub", "true"], "hub_model_id is needed"),
         (BASE, ["--best_metric", "sts.2012.MSRpar.pearson"], "sts are test sets: name a result of dev"),
-        (BASE, ["--word_vectors", "skipgram"], "expected random, skip_gram, or an existing file or folder"),
+        (BASE, ["--word_vectors", "skipgram"], "expected random, skip_gram, an existing file or folder"),
         (BASE, ["--resume", "true", "--overwrite", "true"], "exclude each other"),
         (BASE, ["--sharded", "true", "--average_from", "0.5"], "average_from averages whole models: drop sharded"),
     ],
