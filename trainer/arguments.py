@@ -213,7 +213,7 @@ class Arguments:
         False,
         "adapt the model of initialize_from to a user's own conversations: batch size and max_steps follow from the "
         "number of pairs, and the result is base + a (trained - base), with the a that is best on dev (fewer than "
-        "1,000 pairs: in 5-fold cross-validation); the base itself if that is best",
+        "2,000 pairs: in 5-fold cross-validation); the base itself if that is best",
         group="optimization",
     )
 

@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, concatenate_datasets
+from pandas.util import hash_array
 
 from data_scripts.errors import InputError
 from data_scripts.read.hub_datasets import load_columns, load_pairs
@@ -24,6 +27,8 @@ from trainer.arguments import Arguments
 EvaluationData = dict[str, Any]
 """Name of a dataset -> its splits: a DatasetDict, or for `sts` year -> name -> test pairs."""
 
+HASHED_TOGETHER = 100_000  # rows
+
 logger = logging.getLogger(__name__)
 
 
@@ -39,7 +44,8 @@ class DatasetKind:
         is_joined: whether the sources have validation and test splits, which are joined; if there are several sources,
             each one is a separate training dataset, as it always is where this is false.
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
-            Conversations have none: their splits separate threads.
+            Conversations have none: their splits separate threads, and only a pair that another source has in its
+            validation or test split is removed.
         group_column: a column of the prepared rows; if a row has an evaluation sentence, all rows of its group are
             removed.
         prepare: transforms the training rows of a source.
@@ -146,6 +152,7 @@ def load_run_data(arguments: Arguments) -> RunData:
         InputError: a dataset is missing or unreadable, or lacks the training split.
     """
     data = RunData()
+    held_out: dict[str, dict[str, np.ndarray]] = {}
     for kind in DATASET_KINDS.values():
         value = getattr(arguments, kind.name, None)
         sources = [value] if isinstance(value, str) else value or []
@@ -158,10 +165,12 @@ def load_run_data(arguments: Arguments) -> RunData:
                     data.training[name] = kind.prepare(splits["train"])
                 elif not kind.is_joined:
                     raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
+        if kind.text_columns and kind.is_joined and not kind.evaluation_columns:
+            held_out |= {name: _hash_held_out(kind, splits) for name, splits in parts.items() if len(parts) > 1}
         if kind.is_joined:
             without = "train" if kind.text_columns is not None else None
             data.evaluation[kind.name] = _join_splits(list(parts.values()), without)
-    _remove_leaked(data)
+    _remove_leaked(data, held_out)
     for name, rows in data.training.items():
         data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
     return data
@@ -223,14 +232,56 @@ def _join_splits(parts: list[Any], without: str | None) -> Any:
     return DatasetDict({name: concatenate_datasets([part[name] for part in parts if name in part]) for name in names})
 
 
-def _remove_leaked(data: RunData) -> None:
-    """Remove the training rows with an evaluation sentence, and count them in `data.leakage`."""
+def _hash_held_out(kind: DatasetKind, splits: DatasetDict) -> dict[str, np.ndarray]:
+    """Return the hashes of the rows of each split that is not trained on."""
+    columns = kind.text_columns or ()
+    return {
+        _evaluation_name(kind.name, split): _hash_rows(splits[split], columns) for split in splits if split != "train"
+    }
+
+
+def _hash_rows(rows: Dataset, columns: Iterable[str]) -> np.ndarray:
+    """Return a hash of the texts of each row, which ignores case: uint64, (rows,)."""
+    hashes = [np.empty(0, np.uint64)]
+    for table in rows.select_columns(list(columns)).with_format("arrow").iter(HASHED_TOGETHER):
+        texts = pc.utf8_lower(pc.binary_join_element_wise(*table.columns, "\t"))
+        hashes.append(hash_array(texts.to_numpy(), categorize=False))
+    return np.concatenate(hashes)
+
+
+def _remove_held_out(
+    rows: Dataset, columns: list[str], held_out: Iterable[Mapping[str, np.ndarray]]
+) -> tuple[Dataset, Counter[str]]:
+    """Remove the rows that another source holds out; returns the others, and counts as `remove_leaked` does.
+
+    Args:
+        rows: the training rows of a source.
+        columns: the columns of text; rows with equal texts are equal.
+        held_out: for each other source, the hashes of the rows of each of its splits.
+    """
+    hashes, counts = _hash_rows(rows, columns), Counter[str]()
+    leaked = np.zeros(len(rows), bool)
+    for name, others in ((name, others) for splits in held_out for name, others in splits.items()):
+        leaks = np.isin(hashes, others)
+        counts[name] += int(leaks.sum())
+        leaked |= leaks
+    counts["removed"] = int(leaked.sum())
+    return rows.select(np.flatnonzero(~leaked)), counts
+
+
+def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray]]) -> None:
+    """Remove the training rows with an evaluation sentence or held out by another source; count them in the leakage."""
     evaluation = _evaluation_sentences(data.evaluation)
     for name, columns in training_text_columns(data).items():
+        rows, counts = data.training[name], Counter[str]()
+        if name in held_out:
+            others = [splits for source, splits in held_out.items() if source != name]
+            rows, counts = _remove_held_out(rows, columns, others)
         group_column = DATASET_KINDS[name.partition("/")[0]].group_column
-        data.training[name], counts = remove_leaked(data.training[name], columns, evaluation, group_column)
-        data.leakage[name] = counts
-        if counts.get("removed"):
+        data.training[name], leaks = remove_leaked(rows, columns, evaluation, group_column)
+        counts.update(leaks)
+        data.leakage[name] = dict(counts)
+        if counts["removed"]:
             where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")
             logger.warning(
                 "%s: removed %d training rows with an evaluation sentence (%s)", name, counts["removed"], where
@@ -247,8 +298,12 @@ def _evaluation_sentences(data: EvaluationData) -> dict[str, Iterable[str]]:
                 for dataset, test_rows in rows.items():
                     sentences[f"{name} {split} {dataset}"] = _texts(test_rows, columns)
             elif split != "train":
-                sentences[f"{name} {'dev' if split == 'validation' else split}"] = _texts(rows, columns)
+                sentences[_evaluation_name(name, split)] = _texts(rows, columns)
     return sentences
+
+
+def _evaluation_name(name: str, split: str) -> str:
+    return f"{name} {'dev' if split == 'validation' else split}"
 
 
 def _texts(rows: Dataset, columns: Iterable[str]) -> list[str]:

@@ -162,6 +162,32 @@ def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(
     }
 
 
+def test_a_pair_that_another_source_holds_out_is_no_training_pair(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def pairs(*rows: str) -> Dataset:
+        return Dataset.from_list([dict(zip(("input", "response"), row.split("|"), strict=True)) for row in rows])
+
+    sources = {
+        "a": DatasetDict(train=pairs("of a|1", "held by b|2", "HELD by c|3", "held by a|4"), test=pairs("held by a|4")),
+        "b": DatasetDict(train=pairs("of b|5", "held by a|4"), validation=pairs("Held by b|2", "of b|5")),
+        "c": DatasetDict(train=pairs("held by b|another", "held by|a 4"), test=pairs("held by c|3")),
+    }
+    monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=lambda source: sources[source]))
+    monkeypatch.setattr("trainer.data.datasets.HASHED_TOGETHER", 3)
+    options.pairs = ["a", "b", "c"]
+    data = load_run_data(options)
+    # A source separates its own splits by thread.
+    assert {name: rows["input"][:] for name, rows in data.named("pairs").items()} == {
+        "a": ["of a", "held by a"],
+        "b": ["of b"],
+        "c": ["held by b", "held by"],
+    }
+    leaks = {name: {key: count for key, count in counts.items() if count} for name, counts in data.leakage.items()}
+    assert leaks["pairs/a"] == {"pairs dev": 1, "pairs test": 1, "removed": 2}
+    assert leaks["pairs/b"] == {"pairs test": 1, "removed": 1} and leaks["pairs/c"] == {}
+
+
 def test_a_row_of_captions_is_one_caption_with_the_group_of_its_image() -> None:
     images = Dataset.from_dict({"group": ["x", "y", "z"], "captions": [["1", "2"], [], ["3"]], "size": [1, 2, 3]})
     assert DATASET_KINDS["captions"].prepare(images).to_list() == [
