@@ -1,11 +1,12 @@
 """Adapting a trained model to a user's own conversations: the option `adapt`.
 
-The result is an interpolation of the base, the model of `initialize_from`, and the model that was trained from it. Step
-and factor are chosen on dev; a few pairs are too few for a dev split, and are chosen by cross-validation.
+The base is the model of `initialize_from`. Its token weights are adjusted to the conversations, and the share of its
+lexical channel is chosen; the pairs show whether that is better, because the base has not seen them. The result is an
+interpolation of this start and the model that was trained from it. Step and factor are chosen on dev; a few pairs are
+too few for a dev split, and are chosen by cross-validation.
 """
 
 import dataclasses
-import functools
 import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from datasets import DatasetDict, concatenate_datasets
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
@@ -25,6 +26,7 @@ from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
 from trainer.evaluation.response_prediction import RANKS
 from trainer.tasks import Task
+from trainer.training.adaptation_start import Start, prepare_start
 from trainer.training.batching import BatchPlan
 from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
@@ -40,27 +42,24 @@ SMALL = 2_000  # pairs; a dev split of fewer would have 200 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
+MANY_QUERIES = 1_000  # on dev; enough to choose the share of the lexical channel once more
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What cross-validation chose, and P@N of the base and of the adapted models.
+    """What cross-validation chose.
 
     Attributes:
         steps: the number of steps; 1 with a factor of 0.
         factor: the factor of `Interpolation`.
-        share: the share of the lexical channel.
-        base: P@N of the base.
-        adapted: P@N of the adapted models.
+        adapted: P@N of the models of all folds.
     """
 
     steps: int
     factor: float
-    share: float
-    base: dict[str, float]
-    adapted: dict[str, float]
+    adapted: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -69,66 +68,67 @@ class Adaptation:
 
     Attributes:
         arguments: the settings, with batch size and numbers of steps.
-        interpolation: the base.
+        start: where training starts.
+        interpolation: the start, with the factors to choose from.
         queries: the number of dev queries, or of those of cross-validation.
         choice: what cross-validation chose; None if dev chooses during training.
     """
 
     arguments: Arguments
+    start: Start
     interpolation: Interpolation
     queries: int
     choice: Choice | None = None
 
     def finish(self, evaluator: ModelEvaluator, progress: Progress) -> dict[str, Any]:
-        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json.
-
-        Without cross-validation, the share of a lexical channel is chosen on dev now.
-        """
-        model = evaluator.model
+        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json."""
+        model, base, adjusted = evaluator.model, self.start.base_ranking, self.start.adjusted
         if self.choice:
-            base, adapted, factor = self.choice.base, self.choice.adapted, self.choice.factor
+            adapted, factor = self.choice.adapted, self.choice.factor
         else:
             assert progress.base_ranking and progress.best_ranking and progress.best_factor is not None
-            base, adapted = progress.base_ranking, progress.best_ranking
-            factor = progress.best_factor if _is_better(adapted, base) else 0.0
+            is_better = _is_better(progress.best_ranking, progress.base_ranking, base)
+            factor = progress.best_factor if is_better else 0.0
+            adapted = progress.best_ranking if is_better else progress.base_ranking
         self.interpolation.apply(model, factor)
-        ranking: Mapping[str, Any] = adapted if factor else base
-        if self.choice:
-            if self.choice.share != model.config.lexical_share:
-                ranking = adapted
-            share = model.config.lexical_share = self.choice.share
-        elif model.lexical_channel is not None:
+        if not self.choice and self.queries >= MANY_QUERIES:
             rankings = rank_with_shares(
                 model, lambda: evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
             )
-            share = model.config.lexical_share = best_share(rankings)
-            ranking = rankings[share]
-        else:
-            share = 0.0
+            model.config.lexical_share = best_share(rankings)
+            adapted = rankings[model.config.lexical_share]
         method = f"{FOLDS}-fold cross-validation" if self.choice else "dev"
-        if factor or ranking["p_at_1"] > base["p_at_1"]:
+        if _is_better(adapted, base, base):
+            changes = ["adjusted token weights"] * adjusted
+            if model.config.lexical_share:
+                changes.append(f"lexical share {model.config.lexical_share:g}")
+            if factor:
+                changes.append(f"start + {factor:g} (trained - start), step {progress.best_step}")
             logger.info(
-                "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; base + %g (trained - base), step %d%s)",
-                ranking["p_at_1"], base["p_at_1"], method, self.queries, factor, progress.best_step,
-                f", lexical share {share:g}" if share else "",
+                "adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; %s)",
+                adapted["p_at_1"], base["p_at_1"], method, self.queries, ", ".join(changes),
             )  # fmt: skip
         else:
             logger.info(
                 "adapting did not help: P@1 %.4f at best, the base's %.4f (%s, %d queries); the result is the base",
                 adapted["p_at_1"], base["p_at_1"], method, self.queries,
             )  # fmt: skip
+            self.start.base.apply(model, 0.0)
+            model.config.lexical_share = self.start.base_share
+            adapted, factor, adjusted = base, 0.0, False
         return {
             "factor": factor,
-            "lexical_share": share,
+            "token_weights_adjusted": adjusted,
+            "lexical_share": model.config.lexical_share,
             "selected_on": method,
             "queries": self.queries,
             "base_p_at_1": base["p_at_1"],
-            "p_at_1": ranking["p_at_1"],
+            "p_at_1": adapted["p_at_1"],
         }
 
 
-def _is_better(adapted: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    return mean_precision(adapted) > mean_precision(base) and adapted["p_at_1"] >= base["p_at_1"]
+def _is_better(adapted: Mapping[str, Any], other: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
+    return mean_precision(adapted) > mean_precision(other) and adapted["p_at_1"] >= base["p_at_1"]
 
 
 @contextmanager
@@ -173,18 +173,29 @@ def plan_adaptation(
     tasks: Mapping[str, Task],
     data: RunData,
 ) -> Adaptation:
-    """Plan the adaptation of a model; without a dev split, choose steps and factor by cross-validation.
+    """Prepare a model for its adaptation; without a dev split, choose steps and factor by cross-validation.
 
     Raises:
         InputError: the pairs can neither be held out nor cross-validated.
     """
     arguments = scale_schedule(context.arguments, len(tasks[TASK]))
-    if "validation" in data.evaluation["pairs"]:
-        queries = min(len(data.evaluation["pairs"]["validation"]), DEV_QUERIES)
-        return Adaptation(arguments, Interpolation(model), queries)
-    choice = _cross_validate(dataclasses.replace(context, arguments=arguments), model, tokenizer, tasks, data)
-    arguments = dataclasses.replace(arguments, max_steps=choice.steps, eval_every=choice.steps, best_metric="last")
-    return Adaptation(arguments, Interpolation(model, [choice.factor]), len(tasks[TASK]), choice)
+    if "validation" not in data.evaluation["pairs"]:
+        context = dataclasses.replace(context, arguments=arguments)
+        start, choice = _cross_validate(context, model, tokenizer, tasks, data)
+        arguments = dataclasses.replace(arguments, max_steps=choice.steps, eval_every=choice.steps, best_metric="last")
+        return Adaptation(arguments, start, start.interpolation.with_factors(choice.factor), len(tasks[TASK]), choice)
+    dev = data.evaluation["pairs"]["validation"]
+    rank = _ranker(context, model, tokenizer, dev)
+    start = prepare_start(model, tokenizer, tasks[TASK].columns, data.training["pairs"], rank())
+    return Adaptation(arguments, start, start.interpolation, min(len(dev), DEV_QUERIES))
+
+
+def _ranker(
+    context: RunContext, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset
+) -> Callable[[], dict[str, Any]]:
+    """Return a function that evaluates response prediction by the model on some pairs."""
+    evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=pairs)}, (), context.threads)
+    return lambda: evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
 
 
 class _FoldPlan(BatchPlan):
@@ -206,8 +217,8 @@ def _cross_validate(
     tokenizer: PreTrainedTokenizerFast,
     tasks: Mapping[str, Task],
     data: RunData,
-) -> Choice:
-    """Train on all folds but one, for each fold; the model has its own weights again afterwards."""
+) -> tuple[Start, Choice]:
+    """Train on all folds but one, for each fold; the model has the weights of the start afterwards."""
     arguments, pairs = context.arguments, data.training["pairs"]
     if context.accelerator.num_processes > 1:
         raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
@@ -215,31 +226,23 @@ def _cross_validate(
     for fold in range(FOLDS):
         held = pairs.select(np.flatnonzero(folds == fold))
         if len(set(held["response"])) >= 2:
-            evaluation = {"pairs": DatasetDict(validation=held)}
-            held_out[fold] = ModelEvaluator(model, tokenizer, evaluation, (), context.threads)
+            held_out[fold] = _ranker(context, model, tokenizer, held)
     if not held_out:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
-
-    def rank(evaluator: ModelEvaluator) -> dict[str, Any]:
-        return evaluator.evaluate("dev")[TASK]
-
-    base, own_share = Interpolation(model), model.config.lexical_share
     with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies
-        with_shares = [rank_with_shares(model, functools.partial(rank, each)) for each in held_out.values()]
-        of_share = {share: _average([rankings[share] for rankings in with_shares]) for share in with_shares[0]}
-        share = model.config.lexical_share = best_share(of_share)
+        base_ranking = _average([rank() for rank in held_out.values()])
+        start = prepare_start(model, tokenizer, tasks[TASK].columns, pairs, base_ranking)
+        start_ranking = _average([rank() for rank in held_out.values()])
         folds_of = dict[tuple[int, float], list[dict[str, Any]]]()
-        for fold, evaluator in tqdm(held_out.items(), "cross-validation", unit="fold", leave=False):
+        for fold, rank in tqdm(held_out.items(), "cross-validation", unit="fold", leave=False):
             plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-            evaluate = functools.partial(rank, evaluator)
-            for point, ranking in _train_fold(context, model, evaluate, tasks, plan, base, not folds_of):
+            for point, ranking in _train_fold(context, model, rank, tasks, plan, start.interpolation, not folds_of):
                 folds_of.setdefault(point, []).append(ranking)
-    model.config.lexical_share = own_share
     averages = {point: _average(each) for point, each in folds_of.items()}
     (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
-    if not _is_better(best, of_share[share]):
-        steps, factor, best = 1, 0.0, best if share == own_share else of_share[share]
-    return Choice(steps, factor, share, of_share[own_share], best)
+    if not _is_better(best, start_ranking, base_ranking):
+        steps, factor, best = 1, 0.0, start_ranking
+    return start, Choice(steps, factor, best)
 
 
 def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -268,7 +271,7 @@ def _train_fold(
     evaluate: Callable[[], dict[str, Any]],
     tasks: Mapping[str, Task],
     plan: BatchPlan,
-    base: Interpolation,
+    start: Interpolation,
     is_first: bool,
 ) -> list[tuple[tuple[int, float], dict[str, Any]]]:
     """Response prediction after (step, factor)."""
@@ -279,7 +282,7 @@ def _train_fold(
     for step in range(1, len(plan.batch_sizes) + 1):
         loop.step(step - 1)
         if step % context.arguments.eval_every == 0 or step == len(plan.batch_sizes):
-            rankings += [((step, factor), ranking) for ranking, factor in base.evaluate(model, evaluate)]
-    base.apply(model, 0.0)
+            rankings += [((step, factor), ranking) for ranking, factor in start.evaluate(model, evaluate)]
+    start.apply(model, 0.0)
     context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
     return rankings

@@ -1,5 +1,6 @@
 """Interpolation of trained weights with those of the model that training started from (Wortsman et al., 2022)."""
 
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -24,6 +25,12 @@ class Interpolation:
         self.factors = tuple(factors)
         self._base = _copy(base)
 
+    def with_factors(self, *factors: float) -> "Interpolation":
+        """Return an interpolation with the same base and other factors."""
+        other = copy.copy(self)
+        other.factors = factors
+        return other
+
     def apply(self, model: ConvSimForMultitask, factor: float) -> None:
         """Replace the trained weights of a model by interpolated ones."""
         self._load(model, _copy(model), factor)
@@ -43,10 +50,11 @@ class Interpolation:
 
 
 def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
-    return {name: value.detach().clone() for name, value in model.named_parameters()}
+    """The weights, with those of the lexical channel, which no step changes."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 @torch.no_grad()
 def _assign(model: ConvSimForMultitask, weights: Mapping[str, Tensor]) -> None:
-    for name, value in model.named_parameters():
+    for name, value in model.state_dict().items():
         value.copy_(weights[name])

@@ -171,7 +171,7 @@ def test_a_pair_that_another_source_holds_out_is_no_training_pair(
     sources = {
         "a": DatasetDict(train=pairs("of a|1", "held by b|2", "HELD by c|3", "held by a|4"), test=pairs("held by a|4")),
         "b": DatasetDict(train=pairs("of b|5", "held by a|4"), validation=pairs("Held by b|2", "of b|5")),
-        "c": DatasetDict(train=pairs("held by b|another", "held by|a 4"), test=pairs("held by c|3")),
+        "c": DatasetDict(train=pairs("held by b|another", "held by |a4"), test=pairs("held by c|3")),
     }
     monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=lambda source: sources[source]))
     monkeypatch.setattr("trainer.data.datasets.HASHED_TOGETHER", 3)
@@ -181,7 +181,7 @@ def test_a_pair_that_another_source_holds_out_is_no_training_pair(
     assert {name: rows["input"][:] for name, rows in data.named("pairs").items()} == {
         "a": ["of a", "held by a"],
         "b": ["of b"],
-        "c": ["held by b", "held by"],
+        "c": ["held by b", "held by "],
     }
     leaks = {name: {key: count for key, count in counts.items() if count} for name, counts in data.leakage.items()}
     assert leaks["pairs/a"] == {"pairs dev": 1, "pairs test": 1, "removed": 2}

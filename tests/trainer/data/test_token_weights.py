@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer.data import token_weights
-from trainer.data.token_weights import rarity_weights, sif_weights
+from trainer.data.token_weights import rarity_of, rarity_weights, shares_of_rarity, sif_weights, token_shares
 
 COLUMNS = [SimpleNamespace(ids=np.array([1, 1, 1, 2])), SimpleNamespace(ids=np.array([2, 1, 1, 3, 1, 2]))]
 SHARES = {1: 0.6, 2: 0.3, 3: 0.1}
@@ -24,3 +24,21 @@ def test_rarity_weights_are_squares_of_self_information():
     weights = rarity_weights(COLUMNS, 5)
     expected = [(math.log(share) / math.log(0.1)) ** 2 for share in SHARES.values()]
     assert weights.tolist() == pytest.approx([1, *expected, 1])
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_shares_are_recovered_from_rarity_weights(dtype):
+    shares = 1 / np.arange(1, 5001)  # Zipf's law
+    shares /= shares.sum()
+    recovered = shares_of_rarity(rarity_of(shares).astype(dtype).astype(np.float64))
+    np.testing.assert_allclose(recovered, shares, rtol=1e-8 if dtype is np.float64 else 0.02)
+
+
+def test_equal_weights_are_equal_shares_and_a_weight_of_zero_is_a_frequent_token():
+    np.testing.assert_allclose(shares_of_rarity(np.ones(8)), np.full(8, 1 / 8))
+    recovered = shares_of_rarity(np.array([0.0, 1.0, 1.0]))
+    assert np.isfinite(recovered).all() and recovered[0] > 0.9 and recovered.sum() == pytest.approx(1)
+
+
+def test_texts_without_tokens_have_no_shares():
+    assert token_shares([SimpleNamespace(ids=np.array([], int))], 3).tolist() == [0, 0, 0]

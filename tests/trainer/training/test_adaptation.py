@@ -30,6 +30,7 @@ from trainer.training.adaptation import (
     silent,
     split_pairs,
 )
+from trainer.training.adaptation_start import Start
 from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
 
@@ -118,32 +119,86 @@ def ranking(p_at_1: float, p_at_3: float = 0.5) -> dict[str, float]:
     return {"p_at_1": p_at_1, "p_at_3": p_at_3}
 
 
+WEIGHTS = "encoder.embed_tokens.weight"
+
+
+def start_of(model, base_ranking, adjusted=False, change=0.0, share=0.0) -> Start:
+    """A start whose weights are the model's plus a change."""
+    base = Interpolation(model)
+    with torch.no_grad():
+        model.get_parameter(WEIGHTS).add_(change)
+    return Start(base, share, base_ranking, Interpolation(model), adjusted)
+
+
 @pytest.mark.parametrize(
-    ("adapted", "factor", "p_at_1"),
+    ("start", "trained", "factor", "p_at_1", "change"),
     [
-        (ranking(0.3), 0.5, 0.3),
-        (ranking(0.2, 0.6), 0.5, 0.2),
-        (ranking(0.2), 0.0, 0.2),
-        (ranking(0.1), 0.0, 0.2),
-        (ranking(0.19, 0.9), 0.0, 0.2),  # better on average, but not at P@1
+        (ranking(0.2), ranking(0.3), 0.5, 0.3, 10.5),
+        (ranking(0.2), ranking(0.2, 0.6), 0.5, 0.2, 10.5),
+        (ranking(0.25, 0.6), ranking(0.24, 0.7), 0.5, 0.24, 10.5),  # better on average, and at P@1 than the base
+        (ranking(0.3), ranking(0.25), 0.0, 0.3, 10),
+        (ranking(0.3), ranking(0.19, 0.9), 0.0, 0.3, 10),  # better on average, but not at P@1
+        (ranking(0.2), ranking(0.1), 0.0, 0.2, 0),
+        (ranking(0.19, 0.9), ranking(0.19, 0.8), 0.0, 0.2, 0),
     ],
 )
-@pytest.mark.parametrize("method", ["dev", "5-fold cross-validation"])
-def test_the_base_is_kept_if_adapting_does_not_help(adapted, factor, p_at_1, method):
-    model = build("dan_best")
-    name = "encoder.embed_tokens.weight"
-    base = model.get_parameter(name).detach().clone()
-    interpolation = Interpolation(model)
+def test_the_result_is_trained_or_the_start_or_the_base(start, trained, factor, p_at_1, change):
+    model = build("dan_lexical")
+    before = model.get_parameter(WEIGHTS).detach().clone()
+    plan = start_of(model, ranking(0.2), adjusted=True, change=10.0, share=0.1)
     with torch.no_grad():
-        model.get_parameter(name).add_(1)
-    choice = None if method == "dev" else Choice(9, factor, 0.0, ranking(0.2), adapted)
-    progress = Progress(best_step=9, best_factor=0.5, base_ranking=ranking(0.2), best_ranking=adapted)
-    part = Adaptation(arguments(), interpolation, 90, choice).finish(SimpleNamespace(model=model), progress)
+        model.get_parameter(WEIGHTS).add_(1)
+    progress = Progress(best_step=9, best_factor=0.5, base_ranking=start, best_ranking=trained)
+    part = Adaptation(arguments(), plan, plan.interpolation, 90).finish(SimpleNamespace(model=model), progress)
     assert part == {
-        "factor": factor, "lexical_share": 0.0, "selected_on": method,
-        "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
+        "factor": factor, "token_weights_adjusted": change > 0, "lexical_share": 0.3 if change else 0.1,
+        "selected_on": "dev", "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
     }  # fmt: skip
-    torch.testing.assert_close(model.get_parameter(name).data, base + factor)
+    assert model.config.lexical_share == part["lexical_share"]
+    torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
+
+
+@pytest.mark.parametrize(
+    ("adapted", "factor", "p_at_1", "change"),
+    [(ranking(0.3), 0.5, 0.3, 10.5), (ranking(0.3), 0.0, 0.3, 10), (ranking(0.19, 0.9), 0.5, 0.2, 0)],
+)
+def test_cross_validation_has_chosen_the_factor(adapted, factor, p_at_1, change, caplog):
+    model = build("dan_best")
+    before = model.get_parameter(WEIGHTS).detach().clone()
+    plan = start_of(model, ranking(0.2), change=10.0)
+    with torch.no_grad():
+        model.get_parameter(WEIGHTS).add_(1)
+    adaptation = Adaptation(arguments(), plan, plan.interpolation, 1500, Choice(9, factor, adapted))
+    with caplog.at_level(logging.INFO):
+        part = adaptation.finish(SimpleNamespace(model=model), Progress(best_step=9))
+    assert part == {
+        "factor": factor if change else 0.0, "token_weights_adjusted": False, "lexical_share": 0.0,
+        "selected_on": "5-fold cross-validation", "queries": 1500, "base_p_at_1": 0.2, "p_at_1": p_at_1,
+    }  # fmt: skip
+    assert ("adapted: P@1 0.3000, from 0.2000 of the base" in caplog.text) == (change > 0)
+    assert ("start + 0.5 (trained - start), step 9)" in caplog.text) == (change == 10.5)
+    assert ("adapting did not help" in caplog.text) == (change == 0)
+    torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
+
+
+@pytest.mark.parametrize(("queries", "share"), [(999, 0.3), (1000, 0.2)])
+def test_many_dev_queries_choose_the_share_once_more(queries, share):
+    """P@1 is highest with a share of .2, the start's is .3."""
+    model, seen = build("dan_lexical"), []
+
+    def evaluate(split, queries, evaluators):
+        assert (split, queries, evaluators) == ("dev", 2000, ["response_prediction"])
+        seen.append(model.config.lexical_share)
+        return {"response_prediction": {"p_at_1": 0.5 - abs(model.config.lexical_share - 0.2)}}
+
+    plan = start_of(model, {"p_at_1": 0.1})
+    rankings = {"base_ranking": {"p_at_1": 0.2}, "best_ranking": {"p_at_1": 0.4}}
+    progress = Progress(best_step=9, best_factor=0.5, **rankings)
+    evaluator = SimpleNamespace(model=model, evaluate=evaluate)
+    part = Adaptation(arguments(), plan, plan.interpolation, queries).finish(evaluator, progress)
+    assert seen == ([0.3, 0.0, 0.1, 0.2, 0.4, 0.5] if queries == 1000 else [])
+    assert part["lexical_share"] == model.config.lexical_share == share
+    assert part["p_at_1"] == (0.5 if queries == 1000 else 0.4)
 
 
 def test_cross_validation_averages_over_the_queries_of_all_folds():
@@ -163,19 +218,18 @@ def test_the_pairs_of_several_sources_and_of_a_small_dev_split_are_cross_validat
 
 
 class Evaluator:
-    """P@1 is highest if the weight is `BEST` and the lexical share `BEST_SHARE`; it records what it held out."""
+    """P@1 is highest if the weight is 7 + `BEST`; it records what it held out."""
 
-    BEST, BEST_SHARE, held = 4.5, 0.0, []
+    BEST, held = 4.5, []
 
     def __init__(self, model: torch.nn.Module, tokenizer: Any, data: Any, skip: Any, threads: int) -> None:
         self.model, self.pairs = model, data["pairs"]["validation"]
         self.held.append(self.pairs["input"][:])
         assert not skip and threads == 3
 
-    def evaluate(self, split: str) -> dict[str, Any]:
-        assert split == "dev"
+    def evaluate(self, split: str, queries: int, evaluators: list[str]) -> dict[str, Any]:
+        assert (split, queries, evaluators) == ("dev", 2000, [TASK])
         distance = abs(self.model.weight.item() - 7 - self.BEST)
-        distance += 10 * abs(self.model.config.lexical_share - self.BEST_SHARE)
         ranking = {"p_at_1": 1 - distance / 10, "p_at_3": 1 - distance / 20, "queries": len(self.pairs)}
         return {"response_prediction": ranking}
 
@@ -200,26 +254,50 @@ class Loop:
 
 
 @pytest.fixture
-def small_steps(monkeypatch) -> Callable[..., tuple[Any, Choice]]:
-    """Cross-validation of a model of one weight, 7 at first: (model, choice)."""
+def small_steps(monkeypatch) -> Callable[..., tuple[Any, Start, Choice]]:
+    """Cross-validation of a model of one weight, 7 at first: (model, start, choice)."""
     monkeypatch.setattr(adaptation, "ModelEvaluator", Evaluator)
     monkeypatch.setattr(adaptation, "TrainingLoop", Loop)
     monkeypatch.setattr(adaptation, "TrainableModel", lambda model, *_: model)
 
-    def cross_validate(pairs: Dataset, processes: int = 1, channel: Any = None, **options: Any) -> tuple[Any, Choice]:
+    def cross_validate(
+        pairs: Dataset, processes: int = 1, adjustment: float = 0.0, **options: Any
+    ) -> tuple[Any, Start, Choice]:
         Evaluator.held, Loop.runs, Loop.measured = [], [], []
         freed: list[int] = []
         accelerator = SimpleNamespace(num_processes=processes, free_memory=lambda: freed.append(len(Loop.runs)))
         settings = arguments(**{"max_steps": 7, "eval_every": 2, "batch_size": 4} | options)
         model = torch.nn.Linear(1, 1, bias=False)
         torch.nn.init.constant_(model.weight, 7)
-        model.lexical_channel, model.config = channel, SimpleNamespace(lexical_share=0.0)
+        model.config = SimpleNamespace(lexical_share=0.0)
+
+        def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset, base_ranking: Any) -> Start:
+            assert (given, columns, rows) == (model, "columns", pairs)
+            base = Interpolation(model)
+            with torch.no_grad():
+                model.weight += adjustment
+            return Start(base, 0.0, base_ranking, Interpolation(model), bool(adjustment))
+
+        monkeypatch.setattr(adaptation, "prepare_start", prepare)
         context = RunContext(settings, accelerator, Path(), threads=3)
-        choice = _cross_validate(context, model, None, {}, RunData({"pairs": pairs}))
+        tasks = {TASK: SimpleNamespace(columns="columns")}
+        start, choice = _cross_validate(context, model, None, tasks, RunData({"pairs": pairs}))
         assert freed == list(range(1, len(Loop.runs) + 1))
-        return model, choice
+        return model, start, choice
 
     return cross_validate
+
+
+class Rows:
+    """A task with a number of rows."""
+
+    columns = "columns"
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __len__(self) -> int:
+        return self.number
 
 
 def make_pairs(threads: int, responses: int = 9) -> Dataset:
@@ -232,7 +310,7 @@ def make_pairs(threads: int, responses: int = 9) -> Dataset:
 def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(small_steps, monkeypatch):
     monkeypatch.setattr(Evaluator, "BEST", 4.5)  # step 6 with a factor of 0.75
     pairs = make_pairs(20)
-    model, choice = small_steps(pairs)
+    model, start, choice = small_steps(pairs)
     assert sorted(map(int, chain(*Evaluator.held))) == list(range(60)) and len(Evaluator.held) == 5
     for held, steps in zip(Evaluator.held, Loop.runs, strict=True):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
@@ -241,32 +319,31 @@ def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(sm
         assert len(trained) == 28 and not trained & set(map(int, held))
     assert Loop.measured == [1] and model.weight.item() == 7
     assert (choice.steps, choice.factor) == (6, 0.75)
-    assert choice.base == pytest.approx({"p_at_1": 0.55, "p_at_3": 0.775})
+    assert start.base_ranking == pytest.approx({"p_at_1": 0.55, "p_at_3": 0.775})
     assert choice.adapted == pytest.approx({"p_at_1": 1.0, "p_at_3": 1.0})
 
 
 def test_the_last_step_may_be_chosen(small_steps, monkeypatch):
     monkeypatch.setattr(Evaluator, "BEST", 9.0)
-    _, choice = small_steps(make_pairs(20))
+    *_, choice = small_steps(make_pairs(20))
     assert (choice.steps, choice.factor) == (7, 1.0) and choice.adapted["p_at_1"] == pytest.approx(0.8)
 
 
-def test_the_base_is_chosen_if_no_step_is_better(small_steps, monkeypatch):
-    monkeypatch.setattr(Evaluator, "BEST", -1.0)
-    _, choice = small_steps(make_pairs(20))
-    assert (choice.steps, choice.factor) == (1, 0.0) and choice.adapted["p_at_1"] < choice.base["p_at_1"] == 0.9
-
-
-@pytest.mark.parametrize(("best", "chosen"), [(4.5, (6, 0.75)), (-1.0, (1, 0.0))])
-def test_the_lexical_share_is_chosen_with_the_base_before_training(small_steps, monkeypatch, best, chosen):
+@pytest.mark.parametrize(("best", "start_p_at_1"), [(1.0, 1.0), (-1.0, 0.8)])
+def test_the_start_is_chosen_if_no_step_is_better(small_steps, monkeypatch, best, start_p_at_1):
     monkeypatch.setattr(Evaluator, "BEST", best)
-    monkeypatch.setattr(Evaluator, "BEST_SHARE", 0.2)
-    model, choice = small_steps(make_pairs(20), channel=object())
-    assert (choice.steps, choice.factor) == chosen and choice.share == 0.2
-    assert model.config.lexical_share == 0.0 and model.weight.item() == 7
-    base = 0.55 if best == 4.5 else 0.9
-    assert choice.base["p_at_1"] == pytest.approx(base - 0.2)
-    assert choice.adapted["p_at_1"] == pytest.approx(1.0 if best == 4.5 else 0.9)
+    model, start, choice = small_steps(make_pairs(20), adjustment=1.0)
+    assert start.base_ranking["p_at_1"] == pytest.approx(0.9) and choice.adapted["p_at_1"] == pytest.approx(
+        start_p_at_1
+    )
+    assert (choice.steps, choice.factor, model.weight.item()) == (1, 0.0, 8)
+
+
+def test_folds_start_from_the_adjusted_weights(small_steps, monkeypatch):
+    monkeypatch.setattr(Evaluator, "BEST", 7.5)  # 3 + 6 * .75
+    model, start, choice = small_steps(make_pairs(20), adjustment=3.0)
+    assert (choice.steps, choice.factor) == (6, 0.75) and choice.adapted["p_at_1"] == pytest.approx(1.0)
+    assert model.weight.item() == 10 and start.base_ranking["p_at_1"] == pytest.approx(0.25)
 
 
 def test_the_order_of_the_pairs_depends_on_the_seed(small_steps):
@@ -293,21 +370,29 @@ def test_cross_validation_by_several_processes_is_refused(small_steps):
 
 
 @pytest.mark.parametrize(("held", "queries"), [(200, 200), (2001, 2000)])
-def test_a_dev_split_chooses_step_and_factor_during_training(held, queries):
-    data = RunData(evaluation={"pairs": DatasetDict(validation=make_pairs(667).select(range(held)))})
+def test_a_dev_split_chooses_step_and_factor_during_training(monkeypatch, held, queries):
+    data = RunData(
+        {"pairs": "the pairs to train on"},
+        evaluation={"pairs": DatasetDict(validation=make_pairs(667).select(range(held)))},
+    )
     context = RunContext(arguments(), SimpleNamespace(), Path())
-    plan = plan_adaptation(context, build("dan_best"), None, {TASK: range(1000)}, data)
+    start, seen = start_of(build("dan_best"), {}), []
+    monkeypatch.setattr(adaptation, "_ranker", lambda context, model, tokenizer, pairs: lambda: len(pairs))
+    monkeypatch.setattr(adaptation, "prepare_start", lambda *values: seen.append(values[2:]) or start)
+    plan = plan_adaptation(context, build("dan_best"), None, {TASK: Rows(1000)}, data)
+    assert seen == [("columns", "the pairs to train on", held)] and plan.start is start
     assert (plan.queries, plan.choice, plan.interpolation.factors) == (queries, None, (0.25, 0.5, 0.75, 1.0))
     assert plan.arguments == scale_schedule(arguments(), 1000)
 
 
 def test_a_few_pairs_are_trained_with_the_step_and_the_factor_of_cross_validation(monkeypatch):
-    choice, seen = Choice(7, 0.5, 0.0, ranking(0.2), ranking(0.3)), []
-    monkeypatch.setattr(adaptation, "_cross_validate", lambda context, *_: seen.append(context.arguments) or choice)
+    start, choice, seen = start_of(build("dan_best"), ranking(0.2)), Choice(7, 0.5, ranking(0.3)), []
+    chosen = (start, choice)
+    monkeypatch.setattr(adaptation, "_cross_validate", lambda context, *_: seen.append(context.arguments) or chosen)
     data = RunData(evaluation={"pairs": DatasetDict()})
     context = RunContext(arguments(), SimpleNamespace(), Path())
     plan = plan_adaptation(context, build("dan_best"), None, {TASK: range(700)}, data)
-    assert seen == [scale_schedule(arguments(), 700)] and plan.choice is choice
+    assert seen == [scale_schedule(arguments(), 700)] and plan.choice is choice and plan.start is start
     assert (plan.queries, plan.interpolation.factors) == (700, (0.5,))
     settings = (plan.arguments.max_steps, plan.arguments.eval_every, plan.arguments.best_metric)
     assert settings == (7, 7, "last")

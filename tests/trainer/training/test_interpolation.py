@@ -64,3 +64,21 @@ def test_each_factor_is_evaluated_and_the_trained_weights_are_restored():
     torch.testing.assert_close(torch.tensor([score for score, _ in outcomes]), torch.tensor([0.25, 1.0, 0.5]))
     assert [factor for _, factor in outcomes] == [0.25, 1.0, 0.5]
     assert all(value.equal(after[key]) for key, value in model.named_parameters())
+
+
+def test_the_weights_of_the_lexical_channel_are_interpolated():
+    base = build("dan_lexical")
+    base.lexical_channel.weights.fill_(0.5)
+    interpolation, model = Interpolation(base), copy.deepcopy(base)
+    model.lexical_channel.weights.fill_(0.9)
+    interpolation.apply(model, 0.25)
+    torch.testing.assert_close(model.lexical_channel.weights, torch.full((len(model.lexical_channel.weights),), 0.6))
+
+
+def test_other_factors_have_the_same_base():
+    base = build("dan_best")
+    interpolation = Interpolation(base)
+    assert interpolation.with_factors(0.5).factors == (0.5,) and interpolation.factors == (0.25, 0.5, 0.75, 1.0)
+    model = trained_from(base)
+    interpolation.with_factors(0.5).apply(model, 0.0)
+    assert all(value.equal(weights(base)[name]) for name, value in model.named_parameters())

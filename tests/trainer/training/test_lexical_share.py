@@ -1,14 +1,8 @@
 """The share of the lexical channel that is chosen on dev."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from tests.modeling_convsim.tiny_models import build
-from tests.trainer.training.test_adaptation import arguments
-from trainer.training.adaptation import Adaptation, Choice
-from trainer.training.context import Progress
-from trainer.training.interpolation import Interpolation
 from trainer.training.lexical_share import best_share, rank_with_shares
 
 
@@ -39,36 +33,3 @@ def test_a_model_is_ranked_with_every_share_and_keeps_its_own(kind, own, shares)
     rankings = rank_with_shares(model, lambda: {"share": model.config.lexical_share}, [0.0, 0.1])
     assert rankings == {share: {"share": share} for share in shares} and list(rankings) == shares
     assert model.config.lexical_share == own
-
-
-@pytest.mark.parametrize("adapted", [0.3, 0.1])
-def test_adapting_chooses_the_share_on_dev_after_the_weights(adapted):
-    """P@1 is highest with a share of .2, with the adapted weights as with the base's."""
-    model = build("dan_lexical")
-    model.config.lexical_share = 0.0
-    seen = []
-
-    def evaluate(split, queries, evaluators):
-        assert (split, queries, evaluators) == ("dev", 2000, ["response_prediction"])
-        seen.append(model.config.lexical_share)
-        return {"response_prediction": {"p_at_1": 0.5 - abs(model.config.lexical_share - 0.2)}}
-
-    evaluator = SimpleNamespace(model=model, evaluate=evaluate)
-    rankings = {"base_ranking": {"p_at_1": 0.2}, "best_ranking": {"p_at_1": adapted}}
-    progress = Progress(best_step=9, best_factor=0.5, **rankings)
-    part = Adaptation(arguments(), Interpolation(model), 90).finish(evaluator, progress)
-    assert seen == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
-    assert part["lexical_share"] == model.config.lexical_share == 0.2
-    assert part["factor"] == (0.5 if adapted == 0.3 else 0) and (part["base_p_at_1"], part["p_at_1"]) == (0.2, 0.5)
-
-
-def test_cross_validation_has_chosen_the_share():
-    model = build("dan_lexical")
-    choice = Choice(1, 0.0, 0.4, {"p_at_1": 0.2}, {"p_at_1": 0.3})
-    evaluator = SimpleNamespace(model=model)
-    part = Adaptation(arguments(), Interpolation(model), 90, choice).finish(evaluator, Progress(best_step=1))
-    assert part == {
-        "factor": 0.0, "lexical_share": 0.4, "selected_on": "5-fold cross-validation", "queries": 90,
-        "base_p_at_1": 0.2, "p_at_1": 0.3,
-    }  # fmt: skip
-    assert model.config.lexical_share == 0.4
