@@ -38,7 +38,7 @@ from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
 FOLDS = 5
-SMALL = 2_000  # pairs; a dev split of fewer would have 200 queries or less
+SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
@@ -54,11 +54,13 @@ class Choice:
     Attributes:
         steps: the number of steps; 1 with a factor of 0.
         factor: the factor of `Interpolation`.
+        queries: the number of pairs in the folds.
         adapted: P@N of the models of all folds.
     """
 
     steps: int
     factor: float
+    queries: int
     adapted: Mapping[str, float]
 
 
@@ -183,7 +185,7 @@ def plan_adaptation(
         context = dataclasses.replace(context, arguments=arguments)
         start, choice = _cross_validate(context, model, tokenizer, tasks, data)
         arguments = dataclasses.replace(arguments, max_steps=choice.steps, eval_every=choice.steps, best_metric="last")
-        return Adaptation(arguments, start, start.interpolation.with_factors(choice.factor), len(tasks[TASK]), choice)
+        return Adaptation(arguments, start, start.interpolation.with_factors(choice.factor), choice.queries, choice)
     dev = data.evaluation["pairs"]["validation"]
     rank = _ranker(context, model, tokenizer, dev)
     start = prepare_start(model, tokenizer, tasks[TASK].columns, data.training["pairs"], rank())
@@ -242,7 +244,7 @@ def _cross_validate(
     (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
     if not _is_better(best, start_ranking, base_ranking):
         steps, factor, best = 1, 0.0, start_ranking
-    return start, Choice(steps, factor, best)
+    return start, Choice(steps, factor, int((folds >= 0).sum()), best)
 
 
 def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -253,16 +255,24 @@ def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _folds(threads: np.ndarray) -> np.ndarray:
-    """The fold of each pair, (pairs,), from the number of its thread; threads stay whole."""
+    """The fold of each pair, (pairs,), from the number of its thread; threads stay whole.
+
+    A thread with more than a fold's share of the pairs is in no fold (-1) and always trained on, if the others are
+    enough: as the dev split does, folds measure what other threads gain from it.
+    """
     sizes = np.bincount(threads)
-    if len(sizes) < FOLDS:
+    is_long = sizes > len(threads) / FOLDS
+    if (~is_long).sum() < FOLDS or sizes[~is_long].sum() < ENOUGH:
+        is_long[:] = False
+    if (~is_long).sum() < FOLDS:
         raise InputError(
             f"adapt: the {len(threads)} pairs are in {len(sizes)} threads, expected {FOLDS} or more, because threads "
             "are held out as a whole: prepare more conversations, or divide long ones with --gap of `data_scripts "
             "conversations`"
         )
-    starts = np.cumsum(sizes) - sizes
-    return (starts * FOLDS // len(threads))[threads]
+    held_out = np.where(is_long, 0, sizes)
+    starts = np.cumsum(held_out) - held_out
+    return np.where(is_long, -1, starts * FOLDS // held_out.sum())[threads]
 
 
 def _train_fold(

@@ -82,7 +82,7 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, ca
         assert part["gain_interval"][0] <= part["gain"] <= part["gain_interval"][1]
         assert f"{part['p_at_1']:.3f}" in printed
 
-    # fewer than 2,000 pairs are cross-validated: each is a query once
+    # fewer than 4,000 pairs are cross-validated: each is a query once
     chosen = results["adaptation"]
     assert chosen["queries"] == pairs["train"] + pairs.get("validation", 0)
     assert chosen["p_at_1"] >= chosen["base_p_at_1"]

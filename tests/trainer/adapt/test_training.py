@@ -26,7 +26,7 @@ def test_a_base_that_cannot_be_loaded_is_named_with_its_option(tmp_path):
         training.check_base(str(tmp_path / "nothing"))
 
 
-@pytest.mark.parametrize(("pairs", "dev"), [(500, None), (2000, 200)])
+@pytest.mark.parametrize(("pairs", "dev"), [(500, None), (4000, 400)])
 def test_splits_are_those_of_the_run(monkeypatch, caplog, pairs, dev):
     rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(pairs)]
     test = Dataset.from_list(rows[:9])

@@ -85,6 +85,16 @@ def test_a_long_thread_is_a_fold_with_fewer_others():
     assert np.bincount(_folds(np.arange(60) % 5)).tolist() == [12] * 5  # as few threads as folds
 
 
+@pytest.mark.parametrize(("long", "others", "is_held_out"), [(51, 204, False), (60, 199, True), (900, 2000, False)])
+def test_a_thread_longer_than_a_fold_is_always_trained_on_if_the_others_are_enough(long, others, is_held_out):
+    threads = np.concatenate([np.arange(1, others + 1), np.zeros(long, int)])
+    assert (long > (long + others) / 5) == (long != 51)
+    folds = _folds(threads)
+    sizes = np.bincount(folds[folds >= 0], minlength=5)
+    assert ((folds == -1) == ((threads == 0) & (not is_held_out and long != 51))).all()
+    assert sizes.sum() == (folds >= 0).sum() and sizes.max() - sizes.min() <= (long if (folds >= 0).all() else 1)
+
+
 def test_too_few_threads_are_refused():
     with pytest.raises(InputError, match=r"the 60 pairs are in 4 threads, expected 5 or more.*--gap"):
         _folds(np.arange(60) % 4)
@@ -98,21 +108,21 @@ def test_a_fold_trains_on_the_rows_of_the_other_folds():
 
 
 def test_a_dev_split_of_fewer_than_200_pairs_is_completed():
-    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(2500)]
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(4500)]
     train, dev = (Dataset.from_list(part) for part in (rows[150:], rows[:150]))
     data = RunData({"pairs": train}, {"pairs": DatasetDict(validation=dev)})
     split_pairs(data)
-    assert len(data.evaluation["pairs"]["validation"]) == 250 and len(data.training["pairs"]) == 2250
+    assert len(data.evaluation["pairs"]["validation"]) == 450 and len(data.training["pairs"]) == 4050
 
 
-@pytest.mark.parametrize(("pairs", "splits"), [(1999, ["test"]), (2000, ["test", "validation"])])
+@pytest.mark.parametrize(("pairs", "splits"), [(3999, ["test"]), (4000, ["test", "validation"])])
 def test_a_few_pairs_have_no_dev_split(pairs, splits):
     rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(pairs)]
     data = RunData({"pairs": Dataset.from_list(rows)}, {"pairs": DatasetDict(test=Dataset.from_list(rows[:9]))})
     split_pairs(data)
     assert sorted(data.evaluation["pairs"]) == splits
     held_out = data.evaluation["pairs"].get("validation", [])
-    assert len(data.training["pairs"]) + len(held_out) == pairs and len(held_out) in (0, 200)
+    assert len(data.training["pairs"]) + len(held_out) == pairs and len(held_out) in (0, 400)
 
 
 def ranking(p_at_1: float, p_at_3: float = 0.5) -> dict[str, float]:
@@ -168,7 +178,7 @@ def test_cross_validation_has_chosen_the_factor(adapted, factor, p_at_1, change,
     plan = start_of(model, ranking(0.2), change=10.0)
     with torch.no_grad():
         model.get_parameter(WEIGHTS).add_(1)
-    adaptation = Adaptation(arguments(), plan, plan.interpolation, 1500, Choice(9, factor, adapted))
+    adaptation = Adaptation(arguments(), plan, plan.interpolation, 1500, Choice(9, factor, 1500, adapted))
     with caplog.at_level(logging.INFO):
         part = adaptation.finish(SimpleNamespace(model=model), Progress(best_step=9))
     assert part == {
@@ -208,8 +218,8 @@ def test_cross_validation_averages_over_the_queries_of_all_folds():
 
 @pytest.mark.parametrize("dev", [0, 150, 199])
 def test_the_pairs_of_several_sources_and_of_a_small_dev_split_are_cross_validated(dev):
-    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(1999)]
-    first, second, held = rows[:300], rows[300 : 1999 - dev], rows[1999 - dev :]
+    rows = [{"input": f"{row}", "response": "r", "thread": f"{row}", "source": "s"} for row in range(3999)]
+    first, second, held = rows[:300], rows[300 : 3999 - dev], rows[3999 - dev :]
     splits = DatasetDict(test=Dataset.from_list(rows[:9]), **({"validation": Dataset.from_list(held)} if dev else {}))
     data = RunData({"pairs/a": Dataset.from_list(first), "pairs/b": Dataset.from_list(second)}, {"pairs": splits})
     split_pairs(data)
@@ -386,14 +396,14 @@ def test_a_dev_split_chooses_step_and_factor_during_training(monkeypatch, held, 
 
 
 def test_a_few_pairs_are_trained_with_the_step_and_the_factor_of_cross_validation(monkeypatch):
-    start, choice, seen = start_of(build("dan_best"), ranking(0.2)), Choice(7, 0.5, ranking(0.3)), []
+    start, choice, seen = start_of(build("dan_best"), ranking(0.2)), Choice(7, 0.5, 690, ranking(0.3)), []
     chosen = (start, choice)
     monkeypatch.setattr(adaptation, "_cross_validate", lambda context, *_: seen.append(context.arguments) or chosen)
     data = RunData(evaluation={"pairs": DatasetDict()})
     context = RunContext(arguments(), SimpleNamespace(), Path())
     plan = plan_adaptation(context, build("dan_best"), None, {TASK: range(700)}, data)
     assert seen == [scale_schedule(arguments(), 700)] and plan.choice is choice and plan.start is start
-    assert (plan.queries, plan.interpolation.factors) == (700, (0.5,))
+    assert (plan.queries, plan.interpolation.factors) == (690, (0.5,))
     settings = (plan.arguments.max_steps, plan.arguments.eval_every, plan.arguments.best_metric)
     assert settings == (7, 7, "last")
 
