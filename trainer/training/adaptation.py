@@ -150,11 +150,13 @@ def split_pairs(data: RunData) -> None:
     cross-validated.
     """
     data.join_sources("pairs")
-    complete_dev_split(data, ENOUGH)
     train, splits = data.training["pairs"], data.evaluation["pairs"]
-    if "validation" in splits and len(train) + len(splits["validation"]) < SMALL:
-        data.training["pairs"] = concatenate_datasets([train, splits["validation"]])
-        data.evaluation["pairs"] = DatasetDict({name: rows for name, rows in splits.items() if name != "validation"})
+    held_out = [splits["validation"]] if "validation" in splits else []
+    if len(train) + sum(map(len, held_out)) >= SMALL:
+        complete_dev_split(data, ENOUGH)
+        return
+    data.training["pairs"] = concatenate_datasets([train, *held_out])
+    data.evaluation["pairs"] = DatasetDict({name: rows for name, rows in splits.items() if name != "validation"})
 
 
 def scale_schedule(arguments: Arguments, pairs: int) -> Arguments:
