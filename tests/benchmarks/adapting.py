@@ -43,7 +43,6 @@ from trainer.preset_files import PRESETS
 from trainer.training.train import train
 
 MARGIN = 0.02  # by which P@1 may be below that of the fine-tuned peer
-_measured: set[Path] = set()  # results that this process has written
 
 
 def prepare(material: Material) -> dict[str, float]:
@@ -180,11 +179,11 @@ def _measure(material: Material, system: str, pairs: int, score: Callable[..., n
 def _measure_domain(
     material: Material, system: str, pairs: int, score: Callable[..., np.ndarray], domain: str
 ) -> dict[str, Any]:
-    """One system on one domain; from an earlier measurement if there is one, for our own of this process."""
+    """One system on one domain; unless it is ours, from an earlier measurement if there is one."""
     folder, pairs = _domain(material, domain), min(pairs, material.adapt_pairs)
     of_base = f"-{_fingerprint(_base(material, domain))}" if system in ("adapted", "base") else ""
     file = _folder(material) / "results" / f"{folder.name}-{pairs}-{system}{of_base}.json"
-    if file.is_file() and (system != "adapted" or file in _measured):
+    if file.is_file() and system != "adapted":
         return json.loads(file.read_text(encoding="utf-8"))
     rows = Dataset(pq.read_table(folder / "train.parquet").slice(0, pairs))
     test = pq.read_table(folder / "test.parquet")
@@ -194,7 +193,6 @@ def _measure_domain(
     entry = {**summarize(scores, "test", intervals=True), "seconds": time.perf_counter() - started, "pairs": len(rows)}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(entry), encoding="utf-8")
-    _measured.add(file)
     return entry
 
 
