@@ -15,16 +15,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import torch
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
-from trainer.evaluation.response_prediction import RANKS
+from trainer.evaluation.response_prediction import RANKS, build_queries, score_candidates, summarize
 from trainer.tasks import Task
 from trainer.training.adaptation_start import Start, prepare_start
 from trainer.training.batching import BatchPlan
@@ -202,6 +204,27 @@ def _ranker(
     return lambda: evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
 
 
+def _fold_ranker(
+    context: RunContext, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset
+) -> Callable[[], dict[str, Any]]:
+    """The same for the pairs of a fold; no input is a candidate of its own query, as it often would be in a fold."""
+    queries = build_queries(pairs["input"][:], pairs["response"][:], DEV_QUERIES, exclude_inputs=True)
+    was_training = model.training
+    encoder = Encoder(model, tokenizer)  # in evaluation mode
+    model.train(was_training)
+
+    def rank() -> dict[str, Any]:
+        was_training, threads = model.training, torch.get_num_threads()
+        torch.set_num_threads(context.threads)
+        model.eval()
+        ranking = summarize(score_candidates(encoder, queries), "dev")
+        torch.set_num_threads(threads)
+        model.train(was_training)
+        return ranking
+
+    return rank
+
+
 class _FoldPlan(BatchPlan):
     """The batches of some rows of a task."""
 
@@ -229,8 +252,8 @@ def _cross_validate(
     folds, held_out = _folds(thread_numbers(pairs)), {}
     for fold in range(FOLDS):
         held = pairs.select(np.flatnonzero(folds == fold))
-        if len(set(held["response"])) >= 2:
-            held_out[fold] = _ranker(context, model, tokenizer, held)
+        if len(set(held["response"])) >= 3:  # the true one, the input and another one
+            held_out[fold] = _fold_ranker(context, model, tokenizer, held)
     if not held_out:
         raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
     with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies

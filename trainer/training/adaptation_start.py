@@ -59,7 +59,7 @@ def prepare_start(
         base_ranking: as in `Start`.
     """
     some = pairs.select(range(0, len(pairs), -(-len(pairs) // CANDIDATE_PAIRS)))
-    queries = build_queries(some["input"][:], some["response"][:], QUERIES)
+    queries = build_queries(some["input"][:], some["response"][:], QUERIES, exclude_inputs=True)
     base, share = Interpolation(model), model.config.lexical_share
     rankings = {(False, share): rank for share, rank in _rank_shares(model, tokenizer, queries).items()}
     if adjust_token_weights(model, columns):

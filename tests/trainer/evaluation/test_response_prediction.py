@@ -167,3 +167,24 @@ def test_a_model_without_response_vectors_is_refused() -> None:
 
     with pytest.raises(InputError, match="task response_prediction: no response head"):
         score_candidates(Bare(), build_queries(*conversations(100, 100)))
+
+
+def test_an_input_is_no_candidate_of_its_own_query_on_request():
+    """In a thread, an input is the response of the pair before it."""
+    texts = [f"message {number}" for number in range(31)]
+    inputs, responses = [*texts[:-1], "new"], [*texts[1:], "message 7"]
+    free = build_queries(inputs, responses)
+    queries = build_queries(inputs, responses, exclude_inputs=True)
+    assert free.candidates.shape == (31, 30) and queries.candidates.shape == (31, 29)
+    for text, response, row in zip(inputs, responses, queries.candidates, strict=True):
+        candidates = [queries.responses[position] for position in row]
+        assert candidates[0] == response and text not in candidates and len(set(candidates)) == 29
+    left_out = [
+        set(queries.responses) - {queries.responses[position] for position in row} for row in queries.candidates
+    ]
+    assert left_out[3] == {"message 3"} and len({*left_out[0], *left_out[-1]}) == 2  # no input among the responses
+
+
+def test_an_input_that_is_its_own_response_stays():
+    queries = build_queries(["a", "b", "c"], ["a", "d", "e"], exclude_inputs=True)
+    assert [queries.responses[row[0]] for row in queries.candidates] == ["a", "d", "e"]

@@ -13,9 +13,11 @@ import torch
 from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import build
 from trainer.command_line import build_arguments
 from trainer.data.datasets import RunData
+from trainer.evaluation.response_prediction import build_queries, score_candidates
 from trainer.training import adaptation
 from trainer.training.adaptation import (
     TASK,
@@ -232,16 +234,13 @@ class Evaluator:
 
     BEST, held = 4.5, []
 
-    def __init__(self, model: torch.nn.Module, tokenizer: Any, data: Any, skip: Any, threads: int) -> None:
-        self.model, self.pairs = model, data["pairs"]["validation"]
-        self.held.append(self.pairs["input"][:])
-        assert not skip and threads == 3
+    def __init__(self, model: torch.nn.Module, pairs: Dataset) -> None:
+        self.model, self.pairs = model, pairs
+        self.held.append(pairs["input"][:])
 
-    def evaluate(self, split: str, queries: int, evaluators: list[str]) -> dict[str, Any]:
-        assert (split, queries, evaluators) == ("dev", 2000, [TASK])
+    def rank(self) -> dict[str, Any]:
         distance = abs(self.model.weight.item() - 7 - self.BEST)
-        ranking = {"p_at_1": 1 - distance / 10, "p_at_3": 1 - distance / 20, "queries": len(self.pairs)}
-        return {"response_prediction": ranking}
+        return {"p_at_1": 1 - distance / 10, "p_at_3": 1 - distance / 20, "queries": len(self.pairs)}
 
 
 class Loop:
@@ -266,7 +265,11 @@ class Loop:
 @pytest.fixture
 def small_steps(monkeypatch) -> Callable[..., tuple[Any, Start, Choice]]:
     """Cross-validation of a model of one weight, 7 at first: (model, start, choice)."""
-    monkeypatch.setattr(adaptation, "ModelEvaluator", Evaluator)
+
+    def ranker(context: Any, model: Any, tokenizer: Any, pairs: Dataset) -> Callable[[], dict[str, Any]]:
+        return Evaluator(model, pairs).rank
+
+    monkeypatch.setattr(adaptation, "_fold_ranker", ranker)
     monkeypatch.setattr(adaptation, "TrainingLoop", Loop)
     monkeypatch.setattr(adaptation, "TrainableModel", lambda model, *_: model)
 
@@ -354,6 +357,22 @@ def test_folds_start_from_the_adjusted_weights(small_steps, monkeypatch):
     model, start, choice = small_steps(make_pairs(20), adjustment=3.0)
     assert (choice.steps, choice.factor) == (6, 0.75) and choice.adapted["p_at_1"] == pytest.approx(1.0)
     assert model.weight.item() == 10 and start.base_ranking["p_at_1"] == pytest.approx(0.25)
+
+
+def test_no_input_of_a_fold_is_a_candidate_of_its_own_query(tiny_tokenizer):
+    """A model that gives equal vectors to equal texts prefers the input's own text, the response of the pair before."""
+    model = build("dan_lexical")
+    model.config.lexical_share = 1.0
+    words = sorted(word for word in tiny_tokenizer.get_vocab() if word.isalpha() and len(word) > 2)[:21]
+    pairs = Dataset.from_dict({"input": words[:-1], "response": words[1:]})
+    assert len(words) == 21
+    context = RunContext(arguments(), SimpleNamespace(), Path(), threads=1)
+    model.train()
+    ranking = adaptation._fold_ranker(context, model, tiny_tokenizer, pairs)()
+    assert model.training and ranking["candidates"] == 19 and ranking["queries"] == 20
+    queries = build_queries(pairs["input"][:], pairs["response"][:], exclude_inputs=True)
+    scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
+    assert ranking["p_at_3"] == pytest.approx(np.mean([sum(row >= row[0]) <= 3 for row in scores]))
 
 
 def test_the_order_of_the_pairs_depends_on_the_seed(small_steps):
