@@ -28,7 +28,7 @@ from trainer.data.datasets import RunData
 from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
 from trainer.evaluation.response_prediction import RANKS, build_queries, score_candidates, summarize
 from trainer.tasks import Task
-from trainer.training.adaptation_start import Start, prepare_start
+from trainer.training.adaptation_start import Start, mean_reciprocal_rank, prepare_start
 from trainer.training.batching import BatchPlan
 from trainer.training.context import Progress, RunContext
 from trainer.training.interpolation import Interpolation
@@ -44,6 +44,7 @@ SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
+MRR = "mean_reciprocal_rank"
 MANY_QUERIES = 1_000  # on dev; enough to choose the share of the lexical channel once more
 
 logger = logging.getLogger(__name__)
@@ -132,7 +133,12 @@ class Adaptation:
 
 
 def _is_better(adapted: Mapping[str, Any], other: Mapping[str, Any], base: Mapping[str, Any]) -> bool:
-    return mean_precision(adapted) > mean_precision(other) and adapted["p_at_1"] >= base["p_at_1"]
+    return _quality(adapted) > _quality(other) and adapted["p_at_1"] >= base["p_at_1"]
+
+
+def _quality(ranking: Mapping[str, Any]) -> float:
+    """What is chosen by: in cross-validation the mean reciprocal rank, which varies least with the queries."""
+    return ranking[MRR] if MRR in ranking else mean_precision(ranking)
 
 
 @contextmanager
@@ -217,7 +223,8 @@ def _fold_ranker(
         was_training, threads = model.training, torch.get_num_threads()
         torch.set_num_threads(context.threads)
         model.eval()
-        ranking = summarize(score_candidates(encoder, queries), "dev")
+        scores = score_candidates(encoder, queries)
+        ranking = summarize(scores, "dev") | {MRR: mean_reciprocal_rank(scores)}
         torch.set_num_threads(threads)
         model.train(was_training)
         return ranking
@@ -266,15 +273,15 @@ def _cross_validate(
             for point, ranking in _train_fold(context, model, rank, tasks, plan, start.interpolation, not folds_of):
                 folds_of.setdefault(point, []).append(ranking)
     averages = {point: _average(each) for point, each in folds_of.items()}
-    (steps, factor), best = max(averages.items(), key=lambda item: mean_precision(item[1]))
+    (steps, factor), best = max(averages.items(), key=lambda item: _quality(item[1]))
     if not _is_better(best, start_ranking, base_ranking):
         steps, factor, best = 1, 0.0, start_ranking
     return start, Choice(steps, factor, int((folds >= 0).sum()), best)
 
 
 def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """P@N over the queries of all folds; for those N that all folds have."""
-    names = [f"p_at_{n}" for n in RANKS if all(f"p_at_{n}" in each for each in rankings)]
+    """P@N, for those N that all folds have, and mean reciprocal rank over the queries of all folds."""
+    names = [name for name in (*(f"p_at_{n}" for n in RANKS), MRR) if all(name in each for each in rankings)]
     queries = [each["queries"] for each in rankings]
     return {name: float(np.average([each[name] for each in rankings], weights=queries)) for name in names}
 

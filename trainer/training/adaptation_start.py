@@ -87,7 +87,7 @@ def _rank_shares(
     size = model.config.embedding_size
     dense = _score(queries, inputs[:, :size], responses[:, :size])
     lexical = _score(queries, inputs[:, size:], responses[:, size:])  # zeros without a channel
-    return {share: _mean_reciprocal_rank((1 - share) * dense + share * lexical) for share in shares}
+    return {share: mean_reciprocal_rank((1 - share) * dense + share * lexical) for share in shares}
 
 
 def _score(queries: ResponseQueries, inputs: np.ndarray, responses: np.ndarray) -> np.ndarray:
@@ -95,5 +95,6 @@ def _score(queries: ResponseQueries, inputs: np.ndarray, responses: np.ndarray) 
     return np.stack([responses[row] @ vector for row, vector in zip(queries.candidates, inputs, strict=True)])
 
 
-def _mean_reciprocal_rank(scores: np.ndarray) -> float:
+def mean_reciprocal_rank(scores: np.ndarray) -> float:
+    """The mean of 1 / rank of the true response, of scores (queries, candidates) with it in column 0."""
     return float(np.mean(1 / true_ranks(scores, np.zeros(len(scores), np.int64))))

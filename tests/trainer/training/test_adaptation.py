@@ -213,6 +213,14 @@ def test_many_dev_queries_choose_the_share_once_more(queries, share):
     assert part["p_at_1"] == (0.5 if queries == 1000 else 0.4)
 
 
+def test_cross_validation_chooses_by_the_mean_reciprocal_rank():
+    base, better = ranking(0.2, 0.5) | {adaptation.MRR: 0.3}, ranking(0.2, 0.4) | {adaptation.MRR: 0.31}
+    assert adaptation._is_better(better, base, base) and not adaptation._is_better(base, better, base)
+    assert not adaptation._is_better(better | {"p_at_1": 0.19}, base, base)
+    folds = [better | {"queries": 10}, base | {"queries": 30}]
+    assert _average(folds)[adaptation.MRR] == pytest.approx(0.3025)
+
+
 def test_cross_validation_averages_over_the_queries_of_all_folds():
     folds = [{"p_at_1": 0.5, "p_at_3": 1.0, "queries": 10}, {"p_at_1": 0.2, "queries": 30}]
     assert _average(folds) == {"p_at_1": pytest.approx(0.275)}
@@ -372,7 +380,9 @@ def test_no_input_of_a_fold_is_a_candidate_of_its_own_query(tiny_tokenizer):
     assert model.training and ranking["candidates"] == 19 and ranking["queries"] == 20
     queries = build_queries(pairs["input"][:], pairs["response"][:], exclude_inputs=True)
     scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
-    assert ranking["p_at_3"] == pytest.approx(np.mean([sum(row >= row[0]) <= 3 for row in scores]))
+    ranks = [sum(row >= row[0]) for row in scores]
+    assert ranking["p_at_3"] == pytest.approx(np.mean([rank <= 3 for rank in ranks]))
+    assert ranking[adaptation.MRR] == pytest.approx(np.mean([1 / rank for rank in ranks]))
 
 
 def test_the_order_of_the_pairs_depends_on_the_seed(small_steps):
