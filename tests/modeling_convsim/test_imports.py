@@ -96,7 +96,7 @@ except AttributeError as error:
 """
 # Imports the libraries once, then runs each program in a fork, and at last imports every module of the project.
 IMPORTS = """
-import json, os, pkgutil, sys, tempfile, traceback
+import atexit, json, os, pkgutil, sys, tempfile, traceback
 from importlib import import_module
 
 connections = []
@@ -119,6 +119,7 @@ def run(program):
                 exec(program, {"__name__": "__main__"})
             except BaseException:
                 traceback.print_exc()
+            atexit._run_exitfuncs()  # or the semaphores of a pool are reported as leaked
             sys.stdout.flush()
             os._exit(0)
         os.wait()
