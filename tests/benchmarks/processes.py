@@ -32,7 +32,7 @@ def call(
         arguments: its arguments.
         fork: fork this process with all modules that it has imported, which saves seconds, instead of starting a new
             interpreter, whose memory holds only what the function needs.
-        watch: called with the process's id every `watch_every` seconds while it runs.
+        watch: called with the process's id when it has started, and every `watch_every` seconds while it runs.
         watch_every: seconds between two calls of `watch`.
 
     Raises:
@@ -41,9 +41,11 @@ def call(
     with tempfile.TemporaryFile("w+") as output:
         start = _start_fork if fork else _start_interpreter
         pid, wait = start([function, json.dumps(arguments)], output.fileno())
-        while (code := wait(watch_every if watch else None)) is None:
+        code = None
+        while code is None:
             if watch:
                 watch(pid)
+            code = wait(watch_every if watch else None)
         output.seek(0)
         lines = output.read().splitlines()
     marked = [line for line in lines if line.startswith(MARK)]

@@ -42,19 +42,15 @@ class Interpolation:
         for factor in self.factors:
             self._load(model, trained, factor)
             outcomes.append((evaluate(), factor))
-        _assign(model, trained)
+        self._load(model, trained, 1.0)
         return outcomes
 
+    @torch.no_grad()
     def _load(self, model: ConvSimForMultitask, trained: Mapping[str, Tensor], factor: float) -> None:
-        _assign(model, {name: torch.lerp(self._base[name].to(value), value, factor) for name, value in trained.items()})
+        for name, value in model.state_dict().items():
+            torch.lerp(self._base[name].to(value), trained[name], factor, out=value)
 
 
 def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
     """The weights, with those of the lexical channel, which no step changes."""
     return {name: value.detach().clone() for name, value in model.state_dict().items()}
-
-
-@torch.no_grad()
-def _assign(model: ConvSimForMultitask, weights: Mapping[str, Tensor]) -> None:
-    for name, value in model.state_dict().items():
-        value.copy_(weights[name])
