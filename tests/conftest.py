@@ -52,7 +52,7 @@ def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     return PreTrainedTokenizerFast(
         tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]", model_max_length=64,
-        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        split_special_tokens=True, model_input_names=["input_ids", "token_type_ids", "attention_mask"],
     )  # fmt: skip
 
 

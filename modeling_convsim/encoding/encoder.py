@@ -23,6 +23,7 @@ from transformers import (
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.encoding.hub_models import download_model, parse_model_id
@@ -79,15 +80,8 @@ class Encoder:
         self.model = model.eval()
         use_onednn(model)
         self.tokenizer = tokenizer
-        # A copy, because truncation is a setting of the object.
-        self._backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
-        self._backend.no_padding()
-        if tokenizer.model_max_length < LARGE_INTEGER:  # otherwise it was saved without a limit
-            self._backend.enable_truncation(tokenizer.model_max_length, direction=tokenizer.truncation_side)
-        else:
-            self._backend.no_truncation()
-        # The batched call that adds special tokens is slower even if there are none to add.
-        self._adds_tokens = tokenizer.num_special_tokens_to_add() > 0
+        has_limit = tokenizer.model_max_length < LARGE_INTEGER  # otherwise it was saved without one
+        self._batch_tokenizer = BatchTokenizer(tokenizer, tokenizer.model_max_length if has_limit else None)
 
     @classmethod
     def from_pretrained(
@@ -348,12 +342,11 @@ class Encoder:
         try:
             if not all(isinstance(text, str) for text in texts):  # the tokenizer takes a tuple as a pair of texts
                 raise TypeError
-            encodings = self._backend.encode_batch_fast(texts, add_special_tokens=self._adds_tokens)
+            return self._batch_tokenizer(texts)
         except Exception as error:  # tokenizers raises bare Exceptions, too
             for position, text in enumerate(texts):
                 check_text(text, position)
             raise ValueError(f"the tokenizer cannot encode the texts ({error}): use a complete tokenizer") from error
-        return [encoding.ids for encoding in encodings]
 
     def _encode_batch(self, batch: list[list[int]], side: Side) -> np.ndarray:
         """Packs token ids and encodes them: (batch, embedding_size)."""

@@ -19,11 +19,10 @@ from tests.hub_copies import CONVERTED, IMAGE_BYTES, IMAGES, NLI, add_public_dat
 from tests.loopback_hub import READ_TOKEN, LoopbackHub
 
 RUNNER = """
-import contextlib, functools, io, json, os, sys
+import contextlib, io, json, os, sys
 import datasets
 from data_scripts import __main__ as program
 
-program.find_commands = functools.cache(program.find_commands)
 
 def load_run(sources):
     from types import SimpleNamespace

@@ -17,10 +17,11 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
 
 _CHUNK = 10_000
-_FORMAT = "2"  # part of the key: increase it when the contents of the files change
+_FORMAT = "3"  # part of the key: increase it when the contents of the files change
 _MANIFEST = "manifest.json"  # size and digest of every other file of an entry
 
 logger = logging.getLogger(__name__)
@@ -74,7 +75,7 @@ def token_columns(
     Raises:
         InputError: the cache cannot be written.
     """
-    rules = f"{tokenizer.backend_tokenizer.to_str()}/{max_tokens}/{_FORMAT}".encode()
+    rules = f"{tokenizer.backend_tokenizer.to_str()}/{tokenizer.split_special_tokens}/{max_tokens}/{_FORMAT}".encode()
     columns_of_ids = {}
     for column in columns:
         digest = xxhash.xxh3_128(rules)
@@ -133,9 +134,7 @@ def _build(
     show_progress: bool,
 ) -> None:
     temporary = temporary_name(folder)
-    backend = type(tokenizer.backend_tokenizer).from_str(tokenizer.backend_tokenizer.to_str())
-    backend.enable_truncation(max_tokens)
-    backend.no_padding()
+    tokenize = BatchTokenizer(tokenizer, max_tokens)
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
     end = 0  # number of tokens so far
     try:
@@ -156,7 +155,7 @@ def _build(
         ):
             offsets_file.write(np.zeros(1, np.int64).data)
             for texts in _chunks(dataset, column):
-                ids = [encoding.ids for encoding in backend.encode_batch_fast(texts, add_special_tokens=False)]
+                ids = tokenize(texts)
                 # Not with tofile, which does not notice when a full disk takes all but the last bytes.
                 ids_file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
                 offsets = end + np.cumsum(np.fromiter(map(len, ids), np.int64, count=len(ids)))

@@ -50,6 +50,12 @@ def test_vectors_are_in_the_order_of_the_texts_for_any_batch_size(encoder):
         np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
+def test_special_tokens_in_a_text_are_encoded_as_the_tokenizer_says(encoder):
+    """In a message, `[PAD]` is text."""
+    expected = reference(encoder, "[PAD] the [UNK] cat").numpy()
+    np.testing.assert_allclose(encoder.encode(["[PAD] the [UNK] cat"]), expected, atol=1e-6)
+
+
 @pytest.fixture
 def threads():
     """Sets the number of threads that torch may use, for one test."""

@@ -14,7 +14,7 @@ from tests.limits import file_size_limit
 from trainer.data import token_cache
 from trainer.data.token_cache import token_columns
 
-TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see"]
+TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see", "a [PAD] dog"]
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def dataset():
 
 def test_gathered_rows_are_the_tokenizers(dataset, tiny_tokenizer, tmp_path):
     column = token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]
-    rows = np.array([5, 0, 1, 1, 3])
+    rows = np.array([5, 0, 1, 1, 3, 6])
     ids, cu_seqlens = column.gather(rows)
     expected = [tiny_tokenizer(TEXTS[row])["input_ids"][:5] for row in rows]
     assert [ids[a:b].tolist() for a, b in itertools.pairwise(cu_seqlens)] == expected
@@ -42,7 +42,7 @@ def test_a_cached_column_is_not_tokenized_again(dataset, tiny_tokenizer, tmp_pat
     assert len(token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)["input"]) == len(TEXTS)
 
 
-@pytest.mark.parametrize("change", ["text", "tokenizer", "max_tokens"])
+@pytest.mark.parametrize("change", ["text", "tokenizer", "special tokens", "max_tokens"])
 def test_a_change_creates_a_new_entry(dataset, tiny_tokenizer, tmp_path, change):
     token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=5)
     max_tokens = 5
@@ -50,6 +50,9 @@ def test_a_change_creates_a_new_entry(dataset, tiny_tokenizer, tmp_path, change)
         dataset = Dataset.from_dict({"input": [*TEXTS[:-1], "we walk"]})
     elif change == "max_tokens":
         max_tokens = 4
+    elif change == "special tokens":
+        tiny_tokenizer = copy.deepcopy(tiny_tokenizer)
+        tiny_tokenizer.split_special_tokens = False
     else:
         tiny_tokenizer = tiny_tokenizer.train_new_from_iterator(TEXTS, vocab_size=20)
     token_columns(dataset, ["input"], tiny_tokenizer, tmp_path, max_tokens=max_tokens)
