@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -86,11 +87,17 @@ def load_format(name: str) -> ExportFormat:
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:
-    """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does."""
+    """Save the tokenizer's files; returns its `Tokenizer`, without padding, that truncates as the model's does.
+
+    If special tokens in a text are text (`split_special_tokens`, which transformers applies), it has none.
+    """
     from tokenizers import Tokenizer
 
     tokenizer.save_pretrained(folder)
-    backend = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
+    if tokenizer.split_special_tokens:
+        parts["added_tokens"] = [token for token in parts["added_tokens"] if not token["special"]]
+    backend = Tokenizer.from_str(json.dumps(parts))
     backend.no_padding()
     if (limit := token_limit(tokenizer)) is not None:
         backend.enable_truncation(limit, direction=tokenizer.truncation_side)

@@ -102,7 +102,7 @@ def test_onnxruntime_gives_the_models_vectors_on_every_side(exported):
     assert ("query_embedding" in found.sizes) == encoder.model.has_query_vectors
     for side, name in SIDES.items():
         assert name in found.sizes or side == "query"
-        for texts in (random_texts(150, seed=2), [""], ["zzz"], ["", ""], ["cat"], ["a the cat . zzz"] * 3):
+        for texts in (random_texts(150, seed=2), [""], ["zzz"], ["", ""], ["[PAD] cat [UNK]"], ["a the cat . zzz"] * 3):
             wanted = encoder.encode(texts, side)
             scale = max(1.0, np.linalg.norm(wanted, axis=1).max())
             assert np.abs(found.encode(texts, side) - wanted).max() / scale < 1e-4, (side, len(texts))
@@ -222,7 +222,7 @@ def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path:
 def test_sentence_transformers_reads_the_static_files_too(tiny_tokenizer, tmp_path: Path):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
     write_static(encoder, tmp_path, Precision("float32", "float32"))
-    texts = ["How old is the cat?", "we zzz walk zzz"]
+    texts = ["How old is the cat?", "we zzz walk zzz", "[PAD] we [PAD] walk"]
     found = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
     assert np.allclose(found, encoder.encode(texts), atol=1e-5)
 
