@@ -7,6 +7,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+TABLES = {".csv": "read_csv", ".tsv": "read_table", ".json": "read_json", ".jsonl": "read_json"}  # with pandas
+
 
 def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[str]:
     """Yields the texts of a file: its lines, those of standard input if it is "-", or a column of a Parquet file.
@@ -19,11 +21,18 @@ def read_texts(file: str, column: str = "text", remedy: str = "") -> Iterator[st
         remedy: End of the message if the column does not exist.
 
     Raises:
-        ValueError: The file is missing or damaged, contains no text, is not UTF-8 (the message names the line), lacks
-            the column, or holds a value that is not text (the message names the row).
+        ValueError: The file is missing or damaged, a table of another format, contains no text, is not UTF-8 (the
+            message names the line), lacks the column, or holds a value that is not text (the message names the row).
     """
     if file != "-" and not Path(file).is_file():
         raise ValueError(f"{file}: file not found")
+    suffix = Path(file).suffix.lower()
+    if suffix in TABLES:
+        lines = ", lines=True" if suffix == ".jsonl" else ""
+        raise ValueError(
+            f"{file}: expected one text per line or a .parquet file, but a {suffix} file is a table; convert it: "
+            f"pandas.{TABLES[suffix]}({file!r}{lines}).to_parquet({str(Path(file).with_suffix('.parquet'))!r})"
+        )
     texts = _parquet_texts(file, column, remedy) if file.endswith(".parquet") else _lines(file)
     first = next(texts, None)
     if first is None:

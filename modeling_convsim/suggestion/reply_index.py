@@ -286,7 +286,10 @@ class ReplyIndex:
         unknown = [text for text, row in named.items() if row is None]
         if unknown or not named:
             first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
-            raise ValueError(f"not in the index: {first}" if unknown else "the list of allowed replies is empty")
+            remedy = "remove them from the list of allowed replies, or build the index with them"
+            raise ValueError(
+                f"not in the index: {first}; {remedy}" if unknown else "the list of allowed replies is empty"
+            )
         rows = np.unique([row for row in named.values() if row is not None])
         texts, counts, companions = self.replies
         replies = Replies(

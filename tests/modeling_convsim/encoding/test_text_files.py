@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas
 import pyarrow
 import pytest
 from pyarrow import parquet
@@ -60,6 +61,21 @@ def test_files_without_texts_and_missing_files_are_refused(tmp_path: Path) -> No
             next(read_texts(str(tmp_path / name)))
     with pytest.raises(ValueError, match=r"missing\.txt: file not found"):
         next(read_texts(str(tmp_path / "missing.txt")))
+
+
+def test_a_table_is_refused_with_the_call_that_converts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its lines are no texts: they hold several columns, and a quoted text may have several lines."""
+    monkeypatch.chdir(tmp_path)
+    table = pandas.DataFrame({"text": ["one, two", "three\nfour"], "number": [1, 2]})
+    table.to_csv("a.csv", index=False)
+    table.to_csv("b.TSV", index=False, sep="\t")
+    table.to_json("c.json")
+    table.to_json("d.jsonl", orient="records", lines=True)
+    for file in ("a.csv", "b.TSV", "c.json", "d.jsonl"):
+        with pytest.raises(ValueError, match=rf"{file}: expected one text per line or a \.parquet file") as error:
+            next(read_texts(file))
+        eval(str(error.value).partition("convert it: ")[2])
+        assert list(read_texts(str(Path(file).with_suffix(".parquet")))) == list(table["text"])
 
 
 def test_lines_are_counted_in_files_of_any_size(tmp_path: Path) -> None:

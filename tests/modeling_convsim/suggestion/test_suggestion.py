@@ -244,7 +244,9 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     assert (restricted.calibration, restricted.duplicate_cosine) == (small.calibration, 0.7)
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
         many.only([allowed[0], *(f"zebra {number}" for number in range(7))])
-    with pytest.raises(ValueError, match=r"^not in the index: 'zebra 0', 'zebra 1', 'zebra 2', 'zebra 3', 'zebra 4'$"):
+    with pytest.raises(
+        ValueError, match=r"^not in the index: 'zebra 0', 'zebra 1', 'zebra 2', 'zebra 3', 'zebra 4'; remove"
+    ):
         many.only(f"zebra {number}" for number in range(5))
     with pytest.raises(ValueError, match="list of allowed replies is empty"):
         many.only([])
