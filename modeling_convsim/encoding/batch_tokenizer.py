@@ -1,6 +1,7 @@
 """Token ids of many texts."""
 
 from transformers import PreTrainedTokenizerFast
+from transformers.tokenization_utils_base import LARGE_INTEGER
 
 
 class BatchTokenizer:
@@ -31,3 +32,8 @@ class BatchTokenizer:
         """
         encodings = self._backend.encode_batch_fast(texts, add_special_tokens=self._adds_tokens)
         return [encoding.ids for encoding in encodings]
+
+
+def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
+    """Returns the number of tokens that a tokenizer truncates to; None if it was saved without a limit."""
+    return tokenizer.model_max_length if tokenizer.model_max_length < LARGE_INTEGER else None

@@ -20,10 +20,9 @@ from transformers import (
     PreTrainedConfig,
     PreTrainedTokenizerFast,
 )
-from transformers.tokenization_utils_base import LARGE_INTEGER
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
-from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
+from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
 from modeling_convsim.encoding.hub_models import download_model, parse_model_id
@@ -80,8 +79,7 @@ class Encoder:
         self.model = model.eval()
         use_onednn(model)
         self.tokenizer = tokenizer
-        has_limit = tokenizer.model_max_length < LARGE_INTEGER  # otherwise it was saved without one
-        self._batch_tokenizer = BatchTokenizer(tokenizer, tokenizer.model_max_length if has_limit else None)
+        self._batch_tokenizer = BatchTokenizer(tokenizer, token_limit(tokenizer))
 
     @classmethod
     def from_pretrained(

@@ -93,6 +93,8 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenize
     """
     from tokenizers import Tokenizer
 
+    from modeling_convsim.encoding.batch_tokenizer import token_limit
+
     tokenizer.save_pretrained(folder)
     parts = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     if tokenizer.split_special_tokens:
@@ -104,10 +106,3 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenize
     else:
         backend.no_truncation()
     return backend
-
-
-def token_limit(tokenizer: PreTrainedTokenizerFast) -> int | None:
-    """The number of tokens that the tokenizer truncates to, or None."""
-    from transformers.tokenization_utils_base import LARGE_INTEGER
-
-    return tokenizer.model_max_length if tokenizer.model_max_length < LARGE_INTEGER else None

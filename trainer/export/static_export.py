@@ -8,10 +8,11 @@ import numpy as np
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
 from trainer.export.comparison import CHECK_BATCHES
 from trainer.export.extra import import_extra
-from trainer.export.formats import OUTPUTS, ExportFormat, Precision, save_tokenizer, token_limit
+from trainer.export.formats import OUTPUTS, ExportFormat, Precision, save_tokenizer
 from trainer.export.onnx_graph import OnnxForm
 
 USAGE = """from model2vec import StaticModel
