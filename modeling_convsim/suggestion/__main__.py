@@ -256,14 +256,15 @@ def _suggest(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> None:
+    from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds
+
+    check_precision(options.precision)  # before the scores, which can take minutes
     for file in options.pairs:
         if not file.endswith(".parquet"):
             raise ValueError(f"{file}: expected a .parquet file with the columns input, response")
     inputs, expected = (
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )
-    from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds
-
     index = _load(options)
     scores, are_right = index.score_pairs(inputs, expected, options.candidates, show_progress=True)
     print("threshold  precision  coverage")

@@ -36,6 +36,12 @@ class Calibration:
         return cls(**{**values, "table": [ThresholdRow(**row) for row in values.get("table", [])]})
 
 
+def check_precision(precision: float) -> None:
+    """Raises ValueError unless a required precision is above 0 and at most 1."""
+    if not 0 < precision <= 1:
+        raise ValueError(f"the precision is {precision}, expected a number above 0, at most 1")
+
+
 def choose_threshold(
     scores: np.ndarray, is_right: np.ndarray, min_precision: float, candidates: int | None
 ) -> Calibration:
@@ -50,8 +56,7 @@ def choose_threshold(
     Raises:
         ValueError: No threshold has that precision; the message gives the highest possible one.
     """
-    if not 0 < min_precision <= 1:
-        raise ValueError(f"the precision is {min_precision}, expected a number above 0, at most 1")
+    check_precision(min_precision)
     if len(scores) < MIN_SUGGESTIONS:
         raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
     ranked, precision, is_possible = _rank_pairs(scores, is_right)

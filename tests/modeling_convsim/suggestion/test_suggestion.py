@@ -611,8 +611,9 @@ def test_wrong_command_gives_one_line_and_exit_code_2(name, folder, pairs, many,
     arguments, message = wrong_commands(folder, pairs, tmp_path)[name]
     capsys.readouterr()
     assert run(*arguments) == 2
-    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
-    assert len(errors) == 1 and message in errors[0]
+    captured = capsys.readouterr()
+    errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0] and not captured.out
     assert not (tmp_path / "i").exists()
 
 
