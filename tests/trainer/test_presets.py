@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -78,15 +79,17 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
     """Return the options of a preset that the test changes, with their values."""
     given = {name: value for name, value in dataclasses.asdict(arguments).items() if value or value == 0}
     changes = {name: value for name, value in TINY_RUN.items() if given.get(name)}
-    if arguments.initialize_from:
-        del changes["vocab_size"]  # the tokenizer is that of the trained model
+    if arguments.initialize_from or arguments.tokenizer:
+        changes.pop("vocab_size", None)  # the tokenizer is that of the trained model
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
         elif value in TEACHERS:
             changes[name] = model_of(TEACHER)
         elif is_model_of_a_run(value):
-            changes[name] = model_of(Path(value).parent.name)
+            changes[name] = model_of(preset_of(value))
+        elif isinstance(value, list) and value and all(map(is_model_of_a_run, value)):
+            changes[name] = [model_of(preset_of(each)) for each in value]
     if arguments.adapt:
         changes["max_steps"] = STEPS
     if arguments.initialize_from is None:
@@ -96,6 +99,11 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
 
 def is_model_of_a_run(value: object) -> bool:
     return isinstance(value, str) and value.startswith("runs/") and value.endswith("/model")
+
+
+def preset_of(model: str) -> str:
+    """Return the preset of a run's model: a run with a further seed is named after its preset and the seed."""
+    return re.sub(r"_\d+$", "", Path(model).parent.name)
 
 
 def tiny_model(arguments: Arguments) -> dict[str, Any]:

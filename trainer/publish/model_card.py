@@ -121,6 +121,7 @@ def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[s
         "heads": trained_heads(settings),
         "max_tokens": settings.get("max_tokens"),
         "teacher": (escape_text(teacher) if teacher in on_hub else "a local model") if teacher else None,
+        "score_teachers": len(settings.get("score_teachers") or ()),
         "token_teacher": escape_text(word_vectors) if word_vectors in on_hub else None,
     }
 

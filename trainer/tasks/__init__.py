@@ -14,7 +14,7 @@ from trainer.tasks.selection import sampling_weights, trained_tasks, validate_ta
 __all__ = ["TASKS", "Task", "TaskInputs", "register_task", "sampling_weights", "trained_tasks", "validate_tasks"]
 
 # Modules that several tasks use; every other module of this folder is a task.
-_SHARED = {"base", "contrastive", "encoding", "losses", "options", "selection"}
+_SHARED = {"base", "contrastive", "encoding", "losses", "options", "score_teachers", "selection"}
 
 for _module in pkgutil.iter_modules(__path__):
     if _module.name not in _SHARED:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from trainer.data.datasets import RunData
     from trainer.data.token_cache import TokenColumn
+    from trainer.tasks.score_teachers import ScoreTeachers
 
 TASKS: dict[str, type[Task]] = {}
 """Registered tasks: name, as in the option `tasks` -> class."""
@@ -36,11 +37,13 @@ class TaskInputs:
         data: the datasets of the run, without evaluation sentences.
         tokenizer: the tokenizer of the run.
         tokenize: tokenizes text columns of a dataset: (dataset, column names) -> column name -> token ids.
+        teachers: the models of `score_teachers`; None without that option.
     """
 
     data: RunData
     tokenizer: PreTrainedTokenizerFast
     tokenize: Callable[[Dataset, list[str]], dict[str, TokenColumn]]
+    teachers: ScoreTeachers | None = None
 
     def tokenize_texts(self, texts: Dataset) -> TokenColumn:
         """Return the token ids of the column `text`."""

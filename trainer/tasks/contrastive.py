@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from trainer.arguments import Arguments
 from trainer.tasks.base import Task, TaskInputs
-from trainer.tasks.options import MatryoshkaOptions, SimilarityOptions
+from trainer.tasks.options import InBatchOptions, SimilarityOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
     from trainer.data.positive_pairs import PositivePairs
     from trainer.data.token_cache import TokenColumn
+    from trainer.tasks.score_teachers import ScoreTeachers
 
 
 @dataclass
-class ContrastiveOptions(MatryoshkaOptions, SimilarityOptions):
+class ContrastiveOptions(InBatchOptions, SimilarityOptions):
     """Options of the tasks on semantically equivalent texts."""
 
 
@@ -45,10 +46,11 @@ class ContrastiveTask(Task):
         scale: float,
         mini_batch_size: int | None = None,
         matryoshka_dims: Sequence[int] = (),
+        teachers: ScoreTeachers | None = None,
     ) -> None:
         self.columns = [texts]
         self._texts, self._pairs, self._scale, self._mini_batch_size = texts, pairs, scale, mini_batch_size
-        self._matryoshka_dims = matryoshka_dims
+        self._matryoshka_dims, self._teachers = matryoshka_dims, teachers
 
     @staticmethod
     @abstractmethod
@@ -67,6 +69,7 @@ class ContrastiveTask(Task):
                 options.similarity_scale,
                 options.mini_batch_size,
                 options.matryoshka_dims,
+                inputs.teachers,
             )
         return tasks
 
@@ -101,20 +104,32 @@ class ContrastiveTask(Task):
 
         groups, negative_groups = batch.pop("groups"), batch.pop("negative_groups")
         count = len(groups)
-        vectors = embed_batch(model, batch, self._mini_batch_size)
-        first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
+
+        def gather_sides(vectors: Tensor) -> tuple[Tensor, ...]:
+            first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
+            return first, second, gather_uneven_rows(negatives), gather_rows(first), gather_rows(second)
+
+        def score_sides(u: Tensor, v: Tensor, hard: Tensor, all_u: Tensor, all_v: Tensor) -> tuple[Tensor, Tensor]:
+            u, v = self._scale * u, self._scale * v
+            return torch.cat([u @ all_v.T, u @ hard.T], dim=1), v @ all_u.T
+
+        sides = gather_sides(embed_batch(model, batch, self._mini_batch_size))
         start = count * rank()
-        targets = torch.arange(start, start + count, device=vectors.device)
+        targets = torch.arange(start, start + count, device=groups.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
         mask[torch.arange(count, device=mask.device), targets] = False
         mask_with_negatives = torch.cat([mask, groups[:, None] == gather_uneven_rows(negative_groups)], dim=1)
-        sides = (first, second, gather_uneven_rows(negatives), gather_rows(first), gather_rows(second))
+        teacher_forth, teacher_back, share = None, None, 0.0
+        if self._teachers is not None:
+            teacher_forth, teacher_back = score_sides(
+                *gather_sides(self._teachers.embed_batch(batch, self._mini_batch_size))
+            )
+            share = self._teachers.share
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
-            u, v, hard, all_u, all_v = (truncate(vectors, dims) for vectors in sides)
-            scores = torch.cat([self._scale * u @ all_v.T, self._scale * u @ hard.T], dim=1)
-            loss = in_batch_softmax(scores, targets, mask_with_negatives)
-            loss = (loss + in_batch_softmax(self._scale * v @ all_u.T, targets, mask)) / 2
-            return loss, accuracy(scores, targets)
+            forth, back = score_sides(*(truncate(vectors, dims) for vectors in sides))
+            loss = in_batch_softmax(forth, targets, mask_with_negatives, teacher_forth, share)
+            loss = (loss + in_batch_softmax(back, targets, mask, teacher_back, share)) / 2
+            return loss, accuracy(forth, targets)
 
         return sum_over_dims(score, self._matryoshka_dims)

@@ -1,14 +1,16 @@
 """Packed batches and the model's output for them; GradCache limits the memory to that of a mini-batch."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from modeling_convsim.modeling_heads import ConvSimMultitaskOutput
+from modeling_convsim.modeling_heads import ConvSimMultitaskOutput, scale_responses
 from trainer.data.token_cache import TokenColumn
 
 
@@ -39,6 +41,34 @@ def embed_batch(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int
     embeddings = encode_batch(model, batch, mini_batch_size).pooler_output
     assert embeddings is not None
     return embeddings
+
+
+@dataclass(frozen=True)
+class EncodedPairs:
+    """The vectors of inputs and responses, (batch, embedding_size), whose dot products are the scores of responses.
+
+    Attributes:
+        inputs: u, or u' of a model with an `input_network`.
+        responses: v', multiplied by the scale of the scores.
+        normalized_inputs: whether the lengths of the inputs are 1; otherwise they are learned.
+        normalized_responses: whether the lengths of the responses are all the same.
+    """
+
+    inputs: Tensor
+    responses: Tensor
+    normalized_inputs: bool
+    normalized_responses: bool
+
+
+def encode_pairs(model: nn.Module, batch: dict[str, Tensor], mini_batch_size: int | None) -> EncodedPairs:
+    """Return the vectors of a packed batch of conversation pairs, the inputs' and the responses'."""
+    output = encode_batch(model, batch, mini_batch_size)
+    inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
+    assert inputs is not None
+    unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
+    # u is always L2-normalized. u' and v' are with `normalize_response`; without it, their lengths are learned.
+    normalized = unwrapped.config.normalize_response
+    return EncodedPairs(inputs, scale_responses(output), normalized or output.query_embeds is None, normalized)
 
 
 def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:

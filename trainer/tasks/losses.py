@@ -44,17 +44,29 @@ def truncate(vectors: Tensor, dims: int | None, keep_length: bool = True) -> Ten
     return normalize(first) * torch.linalg.vector_norm(vectors, dim=1, keepdim=True) if keep_length else first
 
 
-def in_batch_softmax(scores: Tensor, targets: Tensor, mask: Tensor | None = None) -> Tensor:
+def in_batch_softmax(
+    scores: Tensor,
+    targets: Tensor,
+    mask: Tensor | None = None,
+    teacher_scores: Tensor | None = None,
+    teacher_share: float = 0.0,
+) -> Tensor:
     """InfoNCE, the mean negative log-likelihood of the true response (Yang et al., 2018, section 2.2).
+
+    A share of it may be replaced by the divergence from a teacher's scores (Hinton et al., 2015).
 
     Args:
         scores: (batch, candidates) score of each candidate response for each input.
         targets: (batch,) index of the true response.
-        mask: (batch, candidates) true for candidates to ignore.
+        mask: (batch, candidates) true for candidates to ignore. A teacher scores them, too.
+        teacher_scores: (batch, candidates) the teacher's score of each candidate.
+        teacher_share: the share of `score_divergence` in the loss, from 0 to 1.
     """
-    if mask is not None:
-        scores = scores.masked_fill(mask, float("-inf"))
-    return F.cross_entropy(scores.float(), targets)
+    masked = scores if mask is None else scores.masked_fill(mask, float("-inf"))
+    loss = F.cross_entropy(masked.float(), targets)
+    if teacher_scores is None:
+        return loss
+    return (1 - teacher_share) * loss + teacher_share * score_divergence(scores, teacher_scores)
 
 
 def neighbor_cross_entropy(scores: Tensor, is_neighbor: Tensor, is_candidate: Tensor) -> Tensor:
@@ -95,8 +107,18 @@ def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float
         first: index of the first text among the candidates; the other texts follow it.
     """
     diagonal = torch.ones_like(cosines, dtype=torch.bool).triu(first).tril(first)
-    log_probabilities = (scale * cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
-    target = (scale * teacher_cosines).float().masked_fill(diagonal, -1e4).log_softmax(dim=1)
+    scores, target = ((scale * values).float().masked_fill(diagonal, -1e4) for values in (cosines, teacher_cosines))
+    return score_divergence(scores, target)
+
+
+def score_divergence(scores: Tensor, teacher_scores: Tensor) -> Tensor:
+    """Mean over rows of the KL divergence of softmax(scores) from softmax(teacher_scores) (Hinton et al., 2015).
+
+    Args:
+        scores: (batch, candidates) score of each candidate.
+        teacher_scores: (batch, candidates) the teacher's.
+    """
+    log_probabilities, target = scores.float().log_softmax(dim=1), teacher_scores.float().log_softmax(dim=1)
     return F.kl_div(log_probabilities, target, reduction="batchmean", log_target=True)
 
 

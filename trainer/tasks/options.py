@@ -6,13 +6,21 @@ from trainer.arguments import Arguments, option
 
 
 @dataclass
-class MatryoshkaOptions(Arguments):
+class InBatchOptions(Arguments):
     """For tasks with in-batch negatives."""
 
     matryoshka_dims: list[int] = option(
         [],
         "train Matryoshka embeddings, which may be truncated to these numbers of dimensions: the loss of each size is "
         "added (Kusupati et al., 2022)",
+    )
+    score_teachers: list[str] = option(
+        [],
+        "folders or Hub ids of trained models of this project, with the run's tokenizer, whose mean scores of the "
+        "texts of a batch are reproduced: self-distillation (Furlanello et al., 2018)",
+    )
+    score_teacher_share: float = option(
+        0.8, "share of the loss that compares with the scores of score_teachers", above=0, maximum=1
     )
 
 

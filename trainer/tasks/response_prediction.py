@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import MatryoshkaOptions
+from trainer.tasks.options import InBatchOptions
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.token_cache import TokenColumn
+    from trainer.tasks.score_teachers import ScoreTeachers
 
 
 @dataclass
-class ResponsePredictionOptions(MatryoshkaOptions):
+class ResponsePredictionOptions(InBatchOptions):
     """Options of the task response_prediction."""
 
     pairs: list[str] = option(
@@ -56,11 +57,12 @@ class ResponsePrediction(Task):
         symmetric: bool = False,
         mini_batch_size: int | None = None,
         matryoshka_dims: Sequence[int] = (),
+        teachers: ScoreTeachers | None = None,
     ) -> None:
         self._inputs, self._responses = inputs, responses
         self.columns = [inputs, responses]
         self._mask, self._symmetric, self._mini_batch_size = mask_false_negatives, symmetric, mini_batch_size
-        self._matryoshka_dims = matryoshka_dims
+        self._matryoshka_dims, self._teachers = matryoshka_dims, teachers
 
     @classmethod
     def build(cls, options: ResponsePredictionOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -75,6 +77,7 @@ class ResponsePrediction(Task):
                 options.symmetric_loss,
                 options.mini_batch_size,
                 options.matryoshka_dims,
+                inputs.teachers,
             )
         return tasks
 
@@ -97,36 +100,36 @@ class ResponsePrediction(Task):
         """Return InfoNCE over the responses of all processes; `accuracy` is P@1 within the batch."""
         import torch
 
-        from modeling_convsim.modeling_heads import scale_responses
         from trainer.distributed import gather_rows, rank
-        from trainer.tasks.encoding import encode_batch
+        from trainer.tasks.encoding import encode_pairs
         from trainer.tasks.losses import accuracy, false_negatives, in_batch_softmax, sum_over_dims, truncate
 
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
-        output = encode_batch(model, batch, self._mini_batch_size)
-        inputs = output.pooler_output if output.query_embeds is None else output.query_embeds
-        assert inputs is not None
-        responses = scale_responses(output)  # (batch, embedding_size)
-        all_responses = gather_rows(responses)  # (processes x batch, embedding_size)
-        all_inputs = gather_rows(inputs) if self._symmetric else inputs
-        first = len(inputs) * rank()
-        targets = torch.arange(first, first + len(inputs), device=inputs.device)
+        pairs = encode_pairs(model, batch, self._mini_batch_size)
+        all_responses = gather_rows(pairs.responses)  # (processes x batch, embedding_size)
+        all_inputs = gather_rows(pairs.inputs) if self._symmetric else pairs.inputs
+        first = len(pairs.inputs) * rank()
+        targets = torch.arange(first, first + len(pairs.inputs), device=pairs.inputs.device)
         mask = None
         if input_keys is not None and response_keys is not None:
             all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
             mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
-        unwrapped: Any = getattr(model, "module", model)  # DistributedDataParallel's
-        # u is always L2-normalized. u' and v' are with `normalize_response`; without it, their lengths are learned.
-        normalized = unwrapped.config.normalize_response
-        normalized_inputs = normalized or output.query_embeds is None
+        teacher_forth, teacher_back, share = None, None, 0.0
+        if self._teachers is not None:
+            taught = self._teachers.encode_pairs(batch, self._mini_batch_size)
+            teacher_forth = taught.inputs @ gather_rows(taught.responses).T
+            teacher_back = taught.responses @ gather_rows(taught.inputs).T
+            share = self._teachers.share
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
-            u, all_u = (truncate(vectors, dims, normalized_inputs) for vectors in (inputs, all_inputs))
-            v, all_v = (truncate(vectors, dims, normalized) for vectors in (responses, all_responses))
+            u, all_u = (truncate(vectors, dims, pairs.normalized_inputs) for vectors in (pairs.inputs, all_inputs))
+            v, all_v = (
+                truncate(vectors, dims, pairs.normalized_responses) for vectors in (pairs.responses, all_responses)
+            )
             scores = u @ all_v.T  # (batch, processes x batch)
-            loss = in_batch_softmax(scores, targets, mask)
+            loss = in_batch_softmax(scores, targets, mask, teacher_forth, share)
             if self._symmetric:
-                loss = (loss + in_batch_softmax(v @ all_u.T, targets, mask)) / 2
+                loss = (loss + in_batch_softmax(v @ all_u.T, targets, mask, teacher_back, share)) / 2
             return loss, accuracy(scores, targets)
 
         return sum_over_dims(score, self._matryoshka_dims)

@@ -28,6 +28,9 @@ def validate_tasks(arguments: Arguments) -> None:
     if not trained_tasks(arguments):
         raise InputError("snli_share is 0, but the run trains on snli alone: raise it, or give another task a weight")
     _refuse_options_of_absent_tasks(arguments)
+    if not getattr(arguments, "score_teachers", None):
+        remedy = "name models in score_teachers"
+        refuse_ineffective(arguments, ["score_teacher_share"], "score_teachers: none", remedy)
 
 
 def _validate_weight(name: str, weight: object, arguments: Arguments) -> None:

@@ -13,8 +13,12 @@ from trainer.data.teacher import teacher_content
 BATCH = 10_000
 
 
-def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, teacher: str | None = None) -> dict[str, str]:
-    """Return the fingerprint of each dataset, split by split, of the tokenizer, and of the teacher if there is one.
+def fingerprint_inputs(
+    data: RunData, tokenizer: PreTrainedTokenizerFast, teachers: Mapping[str, str] | None = None
+) -> dict[str, str]:
+    """Return the fingerprint of each dataset, split by split, of the tokenizer, and of each teacher.
+
+    Teachers are given as name -> folder or Hub id.
 
     It depends on the rows that the run reads, not on names, dates or formats of files. Reading them takes a fraction of
     the time in which the token cache looks them up.
@@ -23,9 +27,7 @@ def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, teache
     for name, splits in data.evaluation.items():
         prints |= {f"{name} ({split})": _fingerprint_rows(rows) for split, rows in _leaves(splits)}
     prints["tokenizer"] = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
-    if teacher is not None:
-        prints["teacher"] = teacher_content(teacher)
-    return prints
+    return prints | {name: teacher_content(source) for name, source in (teachers or {}).items()}
 
 
 def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

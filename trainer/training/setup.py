@@ -10,6 +10,7 @@ from trainer.arguments import Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
+from trainer.tasks.score_teachers import ScoreTeachers, load_score_teachers
 
 
 def build_tasks(
@@ -25,7 +26,7 @@ def build_tasks(
     def tokenize(rows: Dataset, columns: list[str]) -> dict[str, TokenColumn]:
         return token_columns(rows, columns, tokenizer, cache_dir, arguments.max_tokens, show_progress)
 
-    inputs = TaskInputs(data, tokenizer, tokenize)
+    inputs = TaskInputs(data, tokenizer, tokenize, _load_teachers(arguments, tokenizer))
     tasks: dict[str, Task] = {}
     for name in trained_tasks(arguments):
         task = TASKS[name]
@@ -34,3 +35,9 @@ def build_tasks(
                 raise InputError(f"{kind}: no training split, which the task {name} needs")
         tasks |= task.build(arguments, inputs)
     return tasks
+
+
+def _load_teachers(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ScoreTeachers | None:
+    """Return the models of `score_teachers`, an option of tasks with in-batch negatives."""
+    sources = getattr(arguments, "score_teachers", [])
+    return load_score_teachers(sources, tokenizer, arguments.score_teacher_share) if sources else None  # type: ignore[attr-defined]

@@ -84,8 +84,7 @@ def _start(arguments: Arguments, interruption: Interruption, exit_stack: context
 def _train(context: RunContext) -> dict[str, Any]:
     data, tokenizer, tasks = _load_data(context)
     if is_first_on_machine():
-        teacher = getattr(context.arguments, "teacher", None)
-        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, teacher))
+        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, _teachers(context.arguments)))
     check_same_data(context.fingerprints)
     model = _build_model(context, data, tokenizer, tasks)
     begin = functools.partial(begin_run, context.folder, context.arguments)
@@ -119,6 +118,13 @@ def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, d
     with first_on_each_machine():
         tasks = build_tasks(arguments, data, tokenizer, is_main)
     return data, tokenizer, tasks
+
+
+def _teachers(arguments: Arguments) -> dict[str, str]:
+    """Return the teachers of the run's tasks: name -> folder or Hub id."""
+    teacher, score_teachers = getattr(arguments, "teacher", None), getattr(arguments, "score_teachers", [])
+    teachers = {f"score teacher {number}": source for number, source in enumerate(score_teachers, start=1)}
+    return teachers | ({"teacher": teacher} if teacher else {})
 
 
 def _build_model(

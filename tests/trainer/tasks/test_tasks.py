@@ -23,8 +23,11 @@ from trainer.tasks.losses import cosine_ranking
 from trainer.tasks.neighbors import NeighboringSentences
 from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
+TASKS = "response_prediction snli contrastive ranking distillation neighbors".split()
+TASKS += ["response_prediction_with_teachers", "contrastive_with_teachers"]
 ROWS = 23
 HEADS = {"vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8}
 
@@ -61,6 +64,10 @@ def neighbors() -> Neighbors:
 def build_task(name: str, mini_batch_size: int | None) -> Task:
     if name == "contrastive":
         return Captions(column(0), positive_pairs(), 20, mini_batch_size)
+    if name == "contrastive_with_teachers":
+        return Captions(column(0), positive_pairs(), 20, mini_batch_size, teachers=score_teachers())
+    if name == "response_prediction_with_teachers":
+        return ResponsePrediction(column(0), column(1), True, True, mini_batch_size, teachers=score_teachers())
     if name == "ranking":
         return Ranking(column(0), scored_pairs(), 20, mini_batch_size)
     if name == "neighbors":
@@ -74,8 +81,12 @@ def build_task(name: str, mini_batch_size: int | None) -> Task:
     return ResponsePrediction(column(0), column(1), True, True, mini_batch_size)
 
 
-def build_model(kind: str, dropout: float = 0.0) -> ConvSimForMultitask:
-    torch.manual_seed(0)
+def score_teachers() -> ScoreTeachers:
+    return ScoreTeachers([build_model("dan_input_network", seed=1), build_model("dan", seed=2)], share=0.7)
+
+
+def build_model(kind: str, dropout: float = 0.0, seed: int = 0) -> ConvSimForMultitask:
+    torch.manual_seed(seed)
     model: ConvSimForMultitask
     if kind.startswith("dan"):
         sizes = {"word_embedding_size": 8, "bigram_buckets": 32, "hidden_sizes": [8]}
@@ -109,7 +120,7 @@ def loss_and_gradients(model: nn.Module, task: Task) -> tuple[torch.Tensor, dict
 
 
 @pytest.mark.parametrize("kind", ["dan", "dan_input_network", "transformer"])
-@pytest.mark.parametrize("name", [*"response_prediction snli contrastive ranking distillation neighbors".split()])
+@pytest.mark.parametrize("name", TASKS)
 @pytest.mark.parametrize("mini_batch_size", [1, 5, 100])
 def test_gradient_caching_has_the_loss_and_gradient_of_the_whole_batch(kind, name, mini_batch_size):
     model = build_model(kind)

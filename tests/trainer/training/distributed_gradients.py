@@ -20,6 +20,7 @@ from trainer.tasks.distillation import Distillation
 from trainer.tasks.entailment import Entailment
 from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
 ROWS = 16
@@ -36,12 +37,23 @@ def build_task(name: str, mini_batch: int | None, longest: int) -> Task:
     no_texts: Any = None
     if name == "ranking":
         return Ranking(first, ScoredPairs(no_texts, np.arange(ROWS), order, generator.random(ROWS)), 2.0)
-    if name == "entailment":
+    teachers = ScoreTeachers([build_model(seed) for seed in (1, 2)], 0.6) if name.endswith("with_teachers") else None
+    if name.startswith("entailment"):
         # Three hard negatives in the first half of the batch, and seven in the second.
         negative = np.where(np.isin(np.arange(ROWS), [1, 4, 5, *range(8, 15)]), generator.permutation(ROWS), -1)
-        return Entailment(first, PositivePairs(no_texts, np.arange(ROWS), order, negative, first.keys), 2.0)
+        pairs = PositivePairs(no_texts, np.arange(ROWS), order, negative, first.keys)
+        return Entailment(first, pairs, 2.0, teachers=teachers)
     sizes = [6, 3] if name == "matryoshka" else []
-    return ResponsePrediction(first, second, True, symmetric=True, mini_batch_size=mini_batch, matryoshka_dims=sizes)
+    return ResponsePrediction(first, second, True, True, mini_batch, sizes, teachers)
+
+
+def build_model(seed: int) -> ConvSimDanForMultitask:
+    torch.manual_seed(seed)
+    config = ConvSimDanConfig(
+        vocab_size=60, word_embedding_size=12, bigram_buckets=64, hidden_sizes=[12], embedding_size=10,
+        response_hidden_sizes=[10], nli_hidden_size=8, normalize_response=True,
+    )  # fmt: skip
+    return ConvSimDanForMultitask(config).double()
 
 
 def column(generator: np.random.Generator, longest: int) -> TokenColumn:
@@ -63,12 +75,7 @@ def main() -> None:
     # short texts are exchanged as rows.
     longest = 9 if task_name == "snli" else 40
     task = build_task(task_name, mini_batch or None, longest)
-    torch.manual_seed(0)
-    config = ConvSimDanConfig(
-        vocab_size=60, word_embedding_size=12, bigram_buckets=64, hidden_sizes=[12], embedding_size=10,
-        response_hidden_sizes=[10], nli_hidden_size=8, normalize_response=True,
-    )  # fmt: skip
-    model = ConvSimDanForMultitask(config).double()
+    model = build_model(0)
     model.set_sparse_gradients(True)
     exclude_from_ddp(model, model.embedding_tables())
     wrapped = torch.nn.parallel.DistributedDataParallel(model, find_unused_parameters=True) if world > 1 else model

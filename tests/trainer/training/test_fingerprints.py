@@ -66,12 +66,12 @@ def test_another_name_or_type_of_a_column_changes_the_fingerprint(tiny_tokenizer
 def test_another_tokenizer_or_teacher_is_named(tiny_tokenizer, monkeypatch):
     monkeypatch.setattr(fingerprints, "teacher_content", lambda name: f"content of {name}")
     data, other = RunData(), tiny_tokenizer.train_new_from_iterator(["other words"], vocab_size=20)
-    before = fingerprint_inputs(data, tiny_tokenizer, "a")
+    before = fingerprint_inputs(data, tiny_tokenizer, {"teacher": "a"})
     assert before["teacher"] == "content of a"
-    assert find_changes(before, fingerprint_inputs(data, other, "a")) == ["tokenizer"]
-    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, "b")) == ["teacher"]
+    assert find_changes(before, fingerprint_inputs(data, other, {"teacher": "a"})) == ["tokenizer"]
+    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, {"teacher": "b"})) == ["teacher"]
     assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer)) == ["teacher"]
-    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, "a")) == []
+    assert find_changes(before, fingerprint_inputs(data, tiny_tokenizer, {"teacher": "a"})) == []
 
 
 def test_changed_evaluation_data_are_named_by_split(tiny_tokenizer):

@@ -1,5 +1,7 @@
 """Whole runs of each task: the data they read, the metrics they log, and that the loss falls."""
 
+import shutil
+
 import numpy as np
 import pytest
 import torch
@@ -53,6 +55,28 @@ def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pai
     assert losses[-1] < 0.7 * losses[0]
     monkeypatch.setattr("trainer.data.teacher.load_encoder", lambda _: pytest.fail("the teacher was loaded again"))
     assert run_trainer(distilled, "--overwrite", "true") == 0
+
+
+def test_a_student_of_two_teachers_learns_their_scores(run_trainer, refused, preset, positive_pairs, tmp_path):
+    weights = {"response_prediction": 1, "captions": 1, "snli": 1}
+    settings = {
+        "captions": positive_pairs["captions"],
+        "tasks": weights,
+        "max_steps": 40,
+        "eval_every": 40,
+        "stsb": None,
+    }
+    for seed in (1, 2):
+        assert run_trainer(preset(**settings, seed=seed, output_dir=str(tmp_path / f"teacher_{seed}"))) == 0
+    teachers = [str(tmp_path / f"teacher_{seed}" / "model") for seed in (1, 2)]
+    given = settings | {"score_teachers": teachers, "score_teacher_share": 1.0}
+    student = preset(**given, tokenizer=teachers[0], vocab_size=None, output_dir=str(tmp_path / "student"))
+    assert run_trainer(student) == 0
+    for task in ("response_prediction", "captions/captions"):
+        divergences = values_of(f"{task}/loss", tmp_path / "student")
+        assert 0 < divergences[-1] < 0.5 * divergences[0]
+    shutil.copytree(teachers[0], teachers[1], dirs_exist_ok=True)
+    assert "resume: score teacher 2 changed since" in refused(student, "--resume", "true")
 
 
 def test_an_image_with_a_caption_in_the_evaluation_data_is_removed(run_trainer, preset, positive_pairs, tmp_path):
