@@ -42,9 +42,8 @@ def initialize_embeddings(
 
         further = _further_texts(arguments, data, tokenizer, show_progress)
         vectors = cached_word_vectors(
-            columns + further, len(table), table.shape[1], Path(arguments.cache_dir), arguments.seed,
-            arguments.word_vector_passes,
-        )  # fmt: skip
+            columns + further, len(table), table.shape[1], Path(arguments.cache_dir), arguments.word_vector_passes
+        )
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
         vectors = _given_word_vectors(arguments, tokenizer, len(table))

@@ -153,7 +153,7 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
     )
 
     def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3, passes: int | None = None) -> tuple[int, ...]:
-        result = cached_word_vectors(columns, rows, size, tmp_path, 0, passes)
+        result = cached_word_vectors(columns, rows, size, tmp_path, passes)
         return (*result.shape, int(result[0, 0]))
 
     other = TokenColumn(column.ids, np.arange(0, 8 * 2000 + 1, 16), column.keys[:1000])
@@ -173,29 +173,26 @@ def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
     other = TokenColumn(column.ids[:800], column.offsets[:101], column.keys[:100])
     train, columns = skip_gram.train_word_vectors, []
     monkeypatch.setattr(skip_gram, "train_word_vectors", lambda read, *rest: columns.extend(read) or train(read, *rest))
-    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path, seed=0)
+    first = cached_word_vectors([column, other, column], VOCABULARY, 10, tmp_path)
     assert len(columns) == 2
     monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *_: pytest.fail("the vectors were trained again"))
-    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path, seed=0), first)
+    np.testing.assert_array_equal(cached_word_vectors([column, other], VOCABULARY, 10, tmp_path), first)
 
 
-def test_runs_of_different_seeds_start_from_different_vectors(column, tmp_path, monkeypatch):
+def test_vectors_trained_again_with_one_thread_are_the_same(column, tmp_path, monkeypatch):
     monkeypatch.setattr(skip_gram, "available_threads", lambda: 1)
-    first, other = (cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=seed) for seed in (0, 1))
-    assert (first != other).any()
-    for seed, vectors in enumerate((first, other)):
-        np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed), vectors)
-    np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path / "new", seed=1), other)
+    first, again = (cached_word_vectors([column], VOCABULARY, 10, tmp_path / name) for name in "ab")
+    np.testing.assert_array_equal(first, again)
 
 
 def test_damaged_vectors_are_trained_again(column, tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(skip_gram, "available_threads", lambda: 1)
-    vectors = cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=0)
+    vectors = cached_word_vectors([column], VOCABULARY, 10, tmp_path)
     (path,) = tmp_path.iterdir()
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
     path.write_bytes(content)
-    np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path, seed=0), vectors)
+    np.testing.assert_array_equal(cached_word_vectors([column], VOCABULARY, 10, tmp_path), vectors)
     assert f"{path}: damaged" in caplog.text and list(tmp_path.iterdir()) == [path]
 
 

@@ -12,6 +12,7 @@ from transformers import AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
 from tests.trainer.training.tiny_runs import read_metrics, read_results, write
+from trainer.data import skip_gram
 from trainer.evaluation.sts_matrix import has_route
 
 
@@ -78,6 +79,15 @@ def test_snli_share_is_the_share_of_the_training_pairs(run_trainer, preset, tmp_
     rows = read_metrics(tmp_path / "run")
     assert results["run"]["rows"] == {"pairs": 240} | ({"snli": 270 // 2} if share else {})
     assert ("snli" in results) == any("snli/loss" in row for row in rows) == bool(share)
+
+
+def test_runs_that_differ_in_their_seed_share_word_vectors(run_trainer, preset, tmp_path, monkeypatch):
+    train, trained = skip_gram.train_word_vectors, []
+    monkeypatch.setattr(skip_gram, "train_word_vectors", lambda *options: trained.append(1) or train(*options))
+    for seed in (0, 1):
+        changes = {"word_vectors": "skip_gram", "seed": seed, "max_steps": 1, "stsb": None}
+        assert run_trainer(preset(output_dir=str(tmp_path / f"run_{seed}"), **changes)) == 0
+    assert len(trained) == 1
 
 
 def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
