@@ -45,7 +45,8 @@ def measure_group(
     for preparation in _distinct([one.prepare for one in benchmarks if one.prepare]):
         run(material, preparation)
     contenders = _distinct([contender for one in benchmarks for contender in one.contenders])
-    measured = alternate(material, contenders, repeats, " ".join(names))
+    title = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    measured = alternate(material, contenders, repeats, title)
     runs = {contender.key: values for contender, values in zip(contenders, measured, strict=True)}
     for name, benchmark in zip(names, benchmarks, strict=True):
         yield name, build_entry(benchmark, runs, facts)
