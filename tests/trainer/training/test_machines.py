@@ -190,7 +190,7 @@ def test_the_first_process_of_each_machine_gives_the_fingerprints_of_its_data(mo
     monkeypatch.setattr(train, "check_same_data", refuse)
     with pytest.raises(InputError, match="other data"):
         train._train(RunContext(Arguments(), SimpleNamespace(), tmp_path))
-    assert compared == [{"read": "('data', 'tokenizer', None)"} if is_first else {}]
+    assert compared == [{"read": "('data', 'tokenizer', {})"} if is_first else {}]
 
 
 @pytest.mark.parametrize("sharded", [True, False])

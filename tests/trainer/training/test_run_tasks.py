@@ -74,7 +74,7 @@ def test_a_student_of_two_teachers_learns_their_scores(run_trainer, refused, pre
     assert run_trainer(student) == 0
     for task in ("response_prediction", "captions/captions"):
         divergences = values_of(f"{task}/loss", tmp_path / "student")
-        assert 0 < divergences[-1] < 0.5 * divergences[0]
+        assert 0 < divergences[-1] < 0.75 * divergences[0]
     shutil.copytree(teachers[0], teachers[1], dirs_exist_ok=True)
     assert "resume: score teacher 2 changed since" in refused(student, "--resume", "true")
 
