@@ -213,7 +213,7 @@ class Arguments:
         False,
         "adapt the model of initialize_from to a user's own conversations: training starts with token weights for "
         "these, batch size and max_steps follow from the number of pairs, and the result is start + a (trained - "
-        "start), with the a that is best on dev (fewer than 4,000 pairs: in 5-fold cross-validation); the model "
+        "start), with the a that is best on dev (fewer than 4,000 pairs: in 3-fold cross-validation); the model "
         "itself if that is best",
         group="optimization",
     )

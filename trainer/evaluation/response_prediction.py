@@ -16,7 +16,7 @@ from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, 
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
-SCORED_AT_ONCE = 256
+SCORED_AT_ONCE = 8  # so that the gathered vectors of their candidates stay in the cache of the CPU
 RANKS = (1, 3, 10)
 
 logger = logging.getLogger(__name__)

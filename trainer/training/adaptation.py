@@ -39,9 +39,9 @@ from trainer.training.schedule import Schedule
 from trainer.training.trainable_model import TrainableModel
 
 TASK = "response_prediction"
-FOLDS = 5
+FOLDS = 3
 SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
-FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 6
+FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
 MRR = "mean_reciprocal_rank"

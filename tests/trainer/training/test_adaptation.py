@@ -49,7 +49,7 @@ def arguments(**options: Any) -> Any:
 def test_batch_size_and_steps_follow_from_the_number_of_pairs(pairs, batch_size, steps):
     scaled = scale_schedule(arguments(), pairs)
     assert (scaled.batch_size, scaled.max_steps) == (batch_size, steps)
-    assert scaled.eval_every == -(-steps // 6)
+    assert scaled.eval_every == -(-steps // 4)
     assert steps * batch_size >= 1.5 * pairs
 
 
@@ -78,28 +78,28 @@ def test_folds_have_whole_threads_and_about_the_same_size():
     folds_of = [set(folds[np.random.default_rng(1).permutation(threads) == thread]) for thread in range(90)]
     assert all(len(each) == 1 for each in folds_of)
     sizes = np.bincount(folds)
-    assert len(sizes) == 5 and sizes.min() > 0.85 * len(threads) / 5
+    assert len(sizes) == 3 and sizes.min() > 0.85 * len(threads) / 3
 
 
 def test_a_long_thread_is_a_fold_with_fewer_others():
-    threads = np.concatenate([np.zeros(20, int), np.arange(1, 81)])
-    assert np.bincount(_folds(threads)).tolist() == [20] * 5
-    assert np.bincount(_folds(np.arange(60) % 5)).tolist() == [12] * 5  # as few threads as folds
+    threads = np.concatenate([np.zeros(20, int), np.arange(1, 41)])
+    assert np.bincount(_folds(threads)).tolist() == [20] * 3
+    assert np.bincount(_folds(np.arange(60) % 3)).tolist() == [20] * 3  # as few threads as folds
 
 
-@pytest.mark.parametrize(("long", "others", "is_held_out"), [(51, 204, False), (60, 199, True), (900, 2000, False)])
+@pytest.mark.parametrize(("long", "others", "is_held_out"), [(101, 202, False), (110, 199, True), (1500, 2000, False)])
 def test_a_thread_longer_than_a_fold_is_always_trained_on_if_the_others_are_enough(long, others, is_held_out):
     threads = np.concatenate([np.arange(1, others + 1), np.zeros(long, int)])
-    assert (long > (long + others) / 5) == (long != 51)
+    assert (long > (long + others) / 3) == (long != 101)
     folds = _folds(threads)
-    sizes = np.bincount(folds[folds >= 0], minlength=5)
-    assert ((folds == -1) == ((threads == 0) & (not is_held_out and long != 51))).all()
+    sizes = np.bincount(folds[folds >= 0], minlength=3)
+    assert ((folds == -1) == ((threads == 0) & (not is_held_out and long != 101))).all()
     assert sizes.sum() == (folds >= 0).sum() and sizes.max() - sizes.min() <= (long if (folds >= 0).all() else 1)
 
 
 def test_too_few_threads_are_refused():
-    with pytest.raises(InputError, match=r"the 60 pairs are in 4 threads, expected 5 or more.*--gap"):
-        _folds(np.arange(60) % 4)
+    with pytest.raises(InputError, match=r"the 60 pairs are in 2 threads, expected 3 or more.*--gap"):
+        _folds(np.arange(60) % 2)
 
 
 def test_a_fold_trains_on_the_rows_of_the_other_folds():
@@ -185,7 +185,7 @@ def test_cross_validation_has_chosen_the_factor(adapted, factor, p_at_1, change,
         part = adaptation.finish(SimpleNamespace(model=model), Progress(best_step=9))
     assert part == {
         "factor": factor if change else 0.0, "token_weights_adjusted": False, "lexical_share": 0.0,
-        "selected_on": "5-fold cross-validation", "queries": 1500, "base_p_at_1": 0.2, "p_at_1": p_at_1,
+        "selected_on": "3-fold cross-validation", "queries": 1500, "base_p_at_1": 0.2, "p_at_1": p_at_1,
     }  # fmt: skip
     assert ("adapted: P@1 0.3000, from 0.2000 of the base" in caplog.text) == (change > 0)
     assert ("start + 0.5 (trained - start), step 9)" in caplog.text) == (change == 10.5)
@@ -332,7 +332,7 @@ def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(sm
     monkeypatch.setattr(Evaluator, "BEST", 4.5)  # step 6 with a factor of 0.75
     pairs = make_pairs(20)
     model, start, choice = small_steps(pairs)
-    assert sorted(map(int, chain(*Evaluator.held))) == list(range(60)) and len(Evaluator.held) == 5
+    assert sorted(map(int, chain(*Evaluator.held))) == list(range(60)) and len(Evaluator.held) == 3
     for held, steps in zip(Evaluator.held, Loop.runs, strict=True):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
         assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
@@ -398,7 +398,7 @@ def test_a_fold_with_a_single_reply_is_left_out(small_steps):
     held = set(map(int, small_steps(pairs) and Evaluator.held[2]))
     replies = ["yes" if row in held else reply for row, reply in enumerate(pairs["response"])]
     small_steps(pairs.remove_columns("response").add_column("response", replies))
-    assert len(Evaluator.held) == len(Loop.runs) == 4 and not held & set(map(int, chain(*Evaluator.held)))
+    assert len(Evaluator.held) == len(Loop.runs) == 2 and not held & set(map(int, chain(*Evaluator.held)))
     with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
         small_steps(make_pairs(20, responses=1))
 
