@@ -116,9 +116,9 @@ class ResponsePrediction(Task):
             mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
         teacher_forth, teacher_back, share = None, None, 0.0
         if self._teachers is not None:
-            taught = self._teachers.encode_pairs(batch, self._mini_batch_size)
-            teacher_forth = taught.inputs @ gather_rows(taught.responses).T
-            teacher_back = taught.responses @ gather_rows(taught.inputs).T
+            teacher_u, teacher_v = self._teachers.encode_pairs(batch, self._mini_batch_size)
+            teacher_forth = teacher_u @ gather_rows(teacher_v).T
+            teacher_back = teacher_v @ gather_rows(teacher_u).T
             share = self._teachers.share
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.encoders.loading import load_encoder
-from trainer.tasks.encoding import EncodedPairs, embed_batch, encode_pairs
+from trainer.tasks.encoding import embed_batch, encode_pairs
 
 
 class ScoreTeachers:
@@ -28,12 +28,12 @@ class ScoreTeachers:
         self.share = share
 
     @torch.no_grad()
-    def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> EncodedPairs:
-        """Return what `trainer.tasks.encoding.encode_pairs` returns, (batch, sum of the models' embedding_size)."""
+    def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
+        """Return vectors of inputs and of responses, (batch, sum of the models' embedding_size), for dot products."""
         parts = [encode_pairs(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
         inputs = torch.cat([part.inputs for part in parts], dim=1)
         responses = torch.cat([part.responses for part in parts], dim=1) / len(parts)
-        return EncodedPairs(inputs, responses, normalized_inputs=False, normalized_responses=False)
+        return inputs, responses
 
     @torch.no_grad()
     def embed_batch(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:
