@@ -14,7 +14,16 @@ from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.scores import Score, read_scores, score_row, seed_row
-from trainer.publish.sources import MODEL_SOURCES, NOT_PUBLISHED, hub_id, hub_sources, public_name, sources_of
+from trainer.publish.sources import (
+    LOCAL,
+    LOCAL_MODEL,
+    MODEL_SOURCES,
+    NOT_PUBLISHED,
+    hub_id,
+    hub_sources,
+    public_name,
+    sources_of,
+)
 from trainer.publish.training_data import (
     data_row,
     dataset_kinds,
@@ -86,7 +95,7 @@ def published_settings(settings: Mapping[str, Any], on_hub: Collection[str]) -> 
         if isinstance(value, list):
             return [shown(key, item) for item in value]
         names_folder = isinstance(value, str) and (key in sources or "/" in value) and value not in WORD_VECTORS
-        return public_name(value, on_hub) if names_folder else value
+        return public_name(value, on_hub, LOCAL_MODEL if key in MODEL_SOURCES else LOCAL) if names_folder else value
 
     return {key: shown(key, value) for key, value in settings.items() if key not in NOT_PUBLISHED}
 

@@ -11,6 +11,7 @@ from huggingface_hub.utils import validate_repo_id
 from data_scripts.read.hub_names import is_path
 
 LOCAL = "local dataset"
+LOCAL_MODEL = "local model"
 HUB_SOURCES = "hub_sources"  # key in results.json
 # Settings beside those of datasets that may name a folder.
 MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "word_vectors")
@@ -51,9 +52,9 @@ def hub_sources(results: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(results.get(HUB_SOURCES, ()))
 
 
-def public_name(source: str, on_hub: Collection[str]) -> str:
+def public_name(source: str, on_hub: Collection[str], local: str = LOCAL) -> str:
     """The Hub id of one of the sources `on_hub`; other sources are local, and their names stay private."""
-    return source if source in on_hub else LOCAL
+    return source if source in on_hub else local
 
 
 def example_id(run: Path) -> str:

@@ -193,9 +193,12 @@ def test_public_datasets_have_their_public_names(tmp_path: Path):
 
 
 def test_published_settings_say_nothing_of_where_folders_lie():
-    published = published_settings(SETTINGS | {"stsb": "jane", "extensions": ["bob.py"]}, RESULTS["hub_sources"])
+    settings = SETTINGS | {"stsb": "jane", "extensions": ["bob.py"], "tokenizer": "jane", "score_teachers": ["bob"]}
+    published = published_settings(settings, RESULTS["hub_sources"])
     assert published["pairs"] == ["someone/talk-pairs", "local dataset"] and published["snli"] == "stanfordnlp/snli"
     assert not [name for name in ("/home", "jane", "bob") if name in str(published)]
+    assert (published["stsb"], published["tokenizer"]) == ("local dataset", "local model")
+    assert published["score_teachers"] == ["local model"]
     assert published_settings({"word_vectors": "random"}, ())["word_vectors"] == "random"
 
 
