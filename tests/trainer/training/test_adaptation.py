@@ -370,19 +370,24 @@ def test_folds_start_from_the_adjusted_weights(small_steps, monkeypatch):
 def test_no_input_of_a_fold_is_a_candidate_of_its_own_query(tiny_tokenizer):
     """A model that gives equal vectors to equal texts prefers the input's own text, the response of the pair before."""
     model = build("dan_lexical")
-    model.config.lexical_share = 1.0
     words = sorted(word for word in tiny_tokenizer.get_vocab() if word.isalpha() and len(word) > 2)[:21]
     pairs = Dataset.from_dict({"input": words[:-1], "response": words[1:]})
     assert len(words) == 21
     context = RunContext(arguments(), SimpleNamespace(), Path(), threads=1)
     model.train()
-    ranking = adaptation._fold_ranker(context, model, tiny_tokenizer, pairs)()
-    assert model.training and ranking["candidates"] == 19 and ranking["queries"] == 20
+    rank = adaptation._fold_ranker(context, model, tiny_tokenizer, pairs)
     queries = build_queries(pairs["input"][:], pairs["response"][:], exclude_inputs=True)
-    scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
-    ranks = [sum(row >= row[0]) for row in scores]
-    assert ranking["p_at_3"] == pytest.approx(np.mean([rank <= 3 for rank in ranks]))
-    assert ranking[adaptation.MRR] == pytest.approx(np.mean([1 / rank for rank in ranks]))
+    rankings = []
+    for share in (1.0, 0.0):  # the model may change between two calls
+        model.config.lexical_share = share
+        rankings.append(rank())
+        assert model.training and rankings[-1]["candidates"] == 19 and rankings[-1]["queries"] == 20
+        scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
+        ranks = [sum(row >= row[0]) for row in scores]
+        assert rankings[-1]["p_at_3"] == pytest.approx(np.mean([place <= 3 for place in ranks]))
+        assert rankings[-1][adaptation.MRR] == pytest.approx(np.mean([1 / place for place in ranks]))
+        model.train()
+    assert rankings[0] != rankings[1]
 
 
 def test_the_order_of_the_pairs_depends_on_the_seed(small_steps):
