@@ -1,5 +1,6 @@
 """Word vectors from a file or a saved model, which initialize the encoder's word embeddings."""
 
+import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -25,8 +26,12 @@ def is_sentence_transformer(source: str) -> bool:
     folder = Path(source)
     if not (folder / "modules.json").is_file():
         return is_hub_name(source, (*TEXT_FORMS, ".bin", *UNPACK))
-    config = folder / "config.json"  # models of convsim have both files; their word embeddings are read
-    return not (config.is_file() and '"convsim_' in config.read_text(encoding="utf-8", errors="replace"))
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):  # a folder without one; or what sentence-transformers refuses
+        return True
+    # Models of convsim have both files; their word embeddings are read.
+    return not (isinstance(config, dict) and str(config.get("model_type")).startswith("convsim_"))
 
 
 def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:

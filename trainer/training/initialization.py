@@ -46,9 +46,7 @@ def initialize_embeddings(
         )
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
-        vectors = _given_word_vectors(arguments, tokenizer, len(table))
-        _require_width(arguments, model, vectors.shape[1], table.shape[1])
-        _set_word_embeddings(model, vectors)
+        _set_word_embeddings(model, _given_word_vectors(arguments, model, tokenizer, *table.shape))
     if arguments.token_weights == "sif":
         weights = torch.from_numpy(sif_weights(columns, len(table))).to(table.dtype).unsqueeze(1)
         model.encoder.scale_tokens(weights)
@@ -56,16 +54,23 @@ def initialize_embeddings(
         model.lexical_channel.weights.copy_(torch.from_numpy(rarity_weights(columns, len(table))))
 
 
-def _given_word_vectors(arguments: Arguments, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:
-    """Return the vectors (vocab_size, size) of a file or a model; zeros for tokens without one."""
+def _given_word_vectors(
+    arguments: Arguments, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, vocab_size: int, width: int
+) -> np.ndarray:
+    """Return the vectors (vocab_size, width) of a file or a model; zeros for tokens without one."""
     # gensim and sentence-transformers take a second to import.
     from trainer.data.teacher import embed_tokens
     from trainer.data.word_vectors import is_sentence_transformer, read_word_vectors
+    from trainer.encoders.loading import load_encoder
 
     source = arguments.word_vectors
     if is_sentence_transformer(source):
+        # Embedding all tokens takes minutes.
+        _require_width(arguments, model, load_encoder(source).encode(["a"]).shape[1], width)
         return embed_tokens(source, tokenizer, vocab_size, Path(arguments.cache_dir))
-    return read_word_vectors(Path(source), tokenizer, vocab_size)
+    vectors = read_word_vectors(Path(source), tokenizer, vocab_size)
+    _require_width(arguments, model, vectors.shape[1], width)
+    return vectors
 
 
 def _further_texts(

@@ -340,8 +340,22 @@ def test_folders_of_sentence_transformers_are_told_from_those_of_convsim_and_fro
         (tmp_path / name / "modules.json").write_text("[]")
         if config:
             (tmp_path / name / "config.json").write_text(json.dumps({"model_type": config}))
+    (tmp_path / "bert" / "config.json").write_text('{"model_type": "bert", "_name_or_path": "convsim_teacher"}')
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "modules.json").write_text("[]")
+    (tmp_path / "broken" / "config.json").write_text('{"model_type": "convsim_dan"')
     (tmp_path / "run" / "model").mkdir(parents=True)
-    sources = ["static", "bert", "ours", "run", "run/model", "owner/name", "owner/name@main", "owner/glove.txt"]
+    sources = [
+        "static",
+        "bert",
+        "ours",
+        "broken",
+        "run",
+        "run/model",
+        "owner/name",
+        "owner/name@main",
+        "owner/glove.txt",
+    ]
     sources += ["owner/vectors.vec.gz", "owner/vectors.bin", "./owner/name", "static/none", "glove"]
-    expected = {"static", "bert", "owner/name", "owner/name@main"}
+    expected = {"static", "bert", "broken", "owner/name", "owner/name@main"}
     assert {source for source in sources if is_sentence_transformer(source)} == expected

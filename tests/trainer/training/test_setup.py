@@ -10,6 +10,7 @@ from data_scripts.tools.tokenizer import train_tokenizer
 from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
 from trainer.data import skip_gram
+from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
 from trainer.tasks import TASKS, sampling_weights
 from trainer.training import setup
@@ -117,6 +118,15 @@ def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, 
     path.write_text("cat 3 0 0\n")
     with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
         initialized(model_type, tmp_path, monkeypatch, word_vectors=str(path))
+
+
+def test_a_sentence_transformer_of_another_size_is_refused_before_it_embeds_the_tokens(tmp_path, monkeypatch):
+    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
+    teacher = StaticEmbedding(tokenizer.backend_tokenizer, embedding_dim=3)
+    SentenceTransformer(modules=[teacher], device="cpu").save(str(tmp_path / "teacher"))
+    monkeypatch.setattr(teacher_module, "embed_tokens", lambda *arguments: pytest.fail("embedded the tokens"))
+    with pytest.raises(InputError, match=r"has vectors of 3 dimensions, but .* have 4: set word_embedding_size to 3"):
+        initialized("dan", tmp_path, monkeypatch, word_vectors=str(tmp_path / "teacher"))
 
 
 @pytest.mark.parametrize("show_progress", [True, False])
