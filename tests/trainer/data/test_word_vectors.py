@@ -345,17 +345,7 @@ def test_folders_of_sentence_transformers_are_told_from_those_of_convsim_and_fro
     (tmp_path / "broken" / "modules.json").write_text("[]")
     (tmp_path / "broken" / "config.json").write_text('{"model_type": "convsim_dan"')
     (tmp_path / "run" / "model").mkdir(parents=True)
-    sources = [
-        "static",
-        "bert",
-        "ours",
-        "broken",
-        "run",
-        "run/model",
-        "owner/name",
-        "owner/name@main",
-        "owner/glove.txt",
-    ]
-    sources += ["owner/vectors.vec.gz", "owner/vectors.bin", "./owner/name", "static/none", "glove"]
+    sources = ["static", "bert", "ours", "broken", "run", "run/model", "owner/name", "owner/name@main"]
+    sources += ["owner/glove.txt", "owner/vectors.vec.gz", "owner/vectors.bin", "./owner/name", "static/none", "glove"]
     expected = {"static", "bert", "broken", "owner/name", "owner/name@main"}
     assert {source for source in sources if is_sentence_transformer(source)} == expected

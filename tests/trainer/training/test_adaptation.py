@@ -384,8 +384,8 @@ def test_no_input_of_a_fold_is_a_candidate_of_its_own_query(tiny_tokenizer):
         assert model.training and rankings[-1]["candidates"] == 19 and rankings[-1]["queries"] == 20
         scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
         ranks = [sum(row >= row[0]) for row in scores]
-        assert rankings[-1]["p_at_3"] == pytest.approx(np.mean([place <= 3 for place in ranks]))
-        assert rankings[-1][adaptation.MRR] == pytest.approx(np.mean([1 / place for place in ranks]))
+        assert rankings[-1]["p_at_3"] == pytest.approx(np.mean([position <= 3 for position in ranks]))
+        assert rankings[-1][adaptation.MRR] == pytest.approx(np.mean([1 / position for position in ranks]))
         model.train()
     assert rankings[0] != rankings[1]
 
