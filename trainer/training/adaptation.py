@@ -285,11 +285,21 @@ def _cross_validate(
             plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
             for point, ranking in _train_fold(context, model, rank, tasks, plan, start.interpolation, not folds_of):
                 folds_of.setdefault(point, []).append(ranking)
-    averages = {point: _average(each) for point, each in folds_of.items()}
-    (steps, factor), best = max(averages.items(), key=lambda item: _quality(item[1]))
-    if not _is_better(best, start_ranking, base_ranking):
-        steps, factor, best = 1, 0.0, start_ranking
+    rankings = {point: _average(each) for point, each in folds_of.items()}
+    (steps, factor), best = _choose(rankings, start_ranking, base_ranking)
     return start, Choice(steps, factor, int((folds >= 0).sum()), best)
+
+
+def _choose(
+    rankings: Mapping[tuple[int, float], Mapping[str, float]],
+    start_ranking: Mapping[str, float],
+    base_ranking: Mapping[str, float],
+) -> tuple[tuple[int, float], Mapping[str, float]]:
+    """The best (step, factor) among those that are better than the base, and its ranking; the start if none is."""
+    rankings = {(1, 0.0): start_ranking, **rankings}
+    better = [point for point, ranking in rankings.items() if _is_better(ranking, base_ranking, base_ranking)]
+    point = max(better, key=lambda point: _quality(rankings[point]), default=(1, 0.0))
+    return point, rankings[point]
 
 
 def _average(rankings: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -24,6 +24,7 @@ from trainer.training.adaptation import (
     Adaptation,
     Choice,
     _average,
+    _choose,
     _cross_validate,
     _FoldPlan,
     _folds,
@@ -219,6 +220,20 @@ def test_cross_validation_chooses_by_the_mean_reciprocal_rank():
     assert not adaptation._is_better(better | {"p_at_1": 0.19}, base, base)
     folds = [better | {"queries": 10}, base | {"queries": 30}]
     assert _average(folds)[adaptation.MRR] == pytest.approx(0.3025)
+
+
+@pytest.mark.parametrize(
+    ("base_p_at_1", "start_mrr", "chosen"),
+    [(0.2, 0.31, (10, 1.0)), (0.21, 0.31, (20, 0.5)), (0.22, 0.31, (1, 0.0)), (0.2, 0.36, (1, 0.0))],
+)
+def test_the_best_step_that_is_not_below_the_base_in_p_at_1_is_chosen(base_p_at_1, start_mrr, chosen):
+    def ranks(p_at_1: float, mrr: float) -> dict[str, float]:
+        return {"p_at_1": p_at_1, adaptation.MRR: mrr}
+
+    points = {(10, 1.0): ranks(0.2, 0.35), (10, 0.5): ranks(0.21, 0.32), (20, 0.5): ranks(0.21, 0.33)}
+    start = ranks(0.25 if start_mrr > 0.35 else 0.2, start_mrr)
+    point, best = _choose(points, start, ranks(base_p_at_1, 0.3))
+    assert point == chosen and best == points.get(chosen, start)
 
 
 def test_cross_validation_averages_over_the_queries_of_all_folds():
