@@ -129,7 +129,11 @@ INEFFECTIVE = [
     ("word_vectors: random\n", "texts: [here]\n", "texts has no effect with word_vectors: random: set word_vectors to"),
     ("epochs: 1\n", "max_steps: 10\n", "max_steps has no effect with epochs: drop epochs, or drop it"),
     ("push_to_hub: false\n", "hub_model_id: me/it\n", "hub_model_id has no effect with push_to_hub: false"),
-    ("", "teacher: a/model\n", "teacher has no effect with tasks: response_prediction: give distillation a sampling"),
+    (
+        "",
+        "teacher: a/model\n",
+        "teacher has no effect with tasks: response_prediction: give one of distillation, response_distillation",
+    ),
     ("", "captions: [here]\n", "captions has no effect with tasks: response_prediction"),
     ("", "snli_share: 0.5\n", "snli_share has no effect with tasks: response_prediction: give snli a sampling weight"),
     (

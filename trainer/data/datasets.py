@@ -203,19 +203,17 @@ def training_texts(data: RunData) -> Texts:
 
 
 def _load_sources(kind: DatasetKind, sources: list[str]) -> dict[str, Any]:
-    """Return the splits of each source: `KIND/SOURCE`, or `KIND` for the single source of a joined kind.
-
-    SOURCE is the last part of the source's name, without a revision.
-    """
+    """Return the splits of each source: `KIND/SOURCE` by its `source_name`, or `KIND` for one of a joined kind."""
     if kind.is_joined and len(sources) == 1:
         return {kind.name: kind.load(sources[0])}
-    names = [_short_name(source) for source in sources]
+    names = [source_name(source) for source in sources]
     if repeated := [name for name in names if names.count(name) > 1]:
         raise InputError(f"{kind.name} has two datasets named {repeated[0]}: rename one of the folders")
     return {f"{kind.name}/{name}": kind.load(source) for name, source in zip(names, sources, strict=True)}
 
 
-def _short_name(source: str) -> str:
+def source_name(source: str) -> str:
+    """Return the name of a source among several: the last part of its own, without a revision."""
     source = source.rstrip("/")
     if is_path(source):
         return source.rpartition("/")[2]

@@ -1,7 +1,9 @@
 """Cached embeddings by a teacher: of training texts, for the task distillation, and of tokens, as word vectors."""
 
+import functools
 import hashlib
 import logging
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +11,7 @@ import torch
 import xxhash
 from datasets import Dataset
 from huggingface_hub import hf_hub_download
+from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
@@ -18,60 +21,104 @@ from trainer.data.datasets import RunData, training_text_columns
 from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 
-CHUNK = 20_000  # number of texts per cache file
+CHUNK = 2_000  # number of texts per cache file
 
 logger = logging.getLogger(__name__)
 
 
-def texts_to_distill(data: RunData, count: int) -> Dataset:
-    """Select about `count` distinct training texts (column `text`), evenly spaced in each training dataset.
+def sample_rows(data: RunData, count: int, names: Collection[str] | None = None) -> dict[str, Dataset]:
+    """Sample rows without empty texts, with about `count` texts, from several training datasets.
 
-    Datasets are weighted by the square root of their size, so that the large ones do not displace the others.
+    Datasets are weighted by the square root of their size, so that the large ones do not displace the others. The rows
+    of a dataset are in the order of a hash of their texts: a smaller sample is the beginning of a larger one, whatever
+    other rows there are. So the samples of different tasks and runs have most texts in common, and the teacher encodes
+    them once.
+
+    Args:
+        data: the datasets of a run.
+        count: the number of texts.
+        names: the names of the datasets in `data.training`; all of them by default.
+
+    Returns:
+        Name in `data.training` -> its rows, with the columns of text alone.
     """
-    roots = {name: len(rows) ** 0.5 for name, rows in data.training.items()}
-    texts: dict[str, None] = {}
-    for name, columns in training_text_columns(data).items():
-        rows = data.training[name]
-        size = max(1, round(count * roots[name] / sum(roots.values()) / len(columns)))
-        sample = rows.select(np.unique(np.linspace(0, len(rows) - 1, min(size, len(rows)), dtype=np.int64)))
-        texts.update(dict.fromkeys(text for column in columns for text in sample[column] if text))
-    return Dataset.from_dict({"text": list(texts)})
+    columns = {name: own for name, own in training_text_columns(data).items() if names is None or name in names}
+    roots = {name: len(data.training[name]) ** 0.5 for name in columns}
+    samples = {}
+    for name, own in columns.items():
+        rows = data.training[name].select_columns(own)
+        texts = list(zip(*(rows[column] for column in own), strict=True))
+        complete = np.array([row for row, each in enumerate(texts) if all(each)], dtype=np.int64)
+        hashes = np.array([xxhash.xxh3_64_intdigest("\t".join(texts[row]).encode()) for row in complete], np.uint64)
+        size = max(1, round(count * roots[name] / sum(roots.values()) / len(own)))
+        samples[name] = rows.select(complete[np.argsort(hashes, kind="stable")[:size]])
+    return samples
 
 
-def teacher_vectors(teacher: str, texts: Dataset, cache_dir: Path) -> np.ndarray:
+def encode_columns(teacher: str, samples: Mapping[str, Dataset], cache_dir: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return the embeddings of the columns of `sample_rows`: name -> column -> as `teacher_vectors`."""
+    encoder = _CachedTeacher(teacher, cache_dir)
+    texts = {name: {column: rows[column][:] for column in rows.column_names} for name, rows in samples.items()}
+    with tqdm(unit=" texts", unit_scale=True, desc=f"teacher {Path(teacher).name}", leave=False) as bar:
+        bar.total = sum(len(column) for columns in texts.values() for column in columns.values())
+        return {
+            name: {column: encoder.encode(each, bar) for column, each in columns.items()}
+            for name, columns in texts.items()
+        }
+
+
+def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.ndarray:
     """Return L2-normalized embeddings (texts, dimensions), float16, computed once and cached.
 
     Args:
         teacher: a folder or the Hub id of a SentenceTransformer, or of a ConvSim model.
-        texts: column `text`.
-        cache_dir: the cache; its key has the teacher's content, its precision and the texts. After an interruption,
-            encoding resumes after the last `CHUNK`.
+        texts: the texts.
+        cache_dir: the cache, with a file for each `CHUNK` of texts; its key has the teacher's content, its precision
+            and the texts. After an interruption, encoding resumes after the last file.
 
     Raises:
         InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
     """
-    dtype = _dtype()
-    digest = xxhash.xxh3_128(f"{teacher_content(teacher)}/{dtype}/{CHUNK}".encode())
-    digest_texts(digest, texts["text"][:])
-    folder = cache_dir / f"teacher-{digest.hexdigest()}"
-    encoder = None
-    parts = []
-    for start in range(0, len(texts), CHUNK):
-        path = folder / f"{start}.npz"
-        vectors = read_array(path)
-        if vectors is None:
-            encoder = encoder or _load(teacher, dtype)
-            logger.info("teacher %s: texts %d to %d of %d", teacher, start, min(start + CHUNK, len(texts)), len(texts))
-            vectors = encoder.encode(texts[start : start + CHUNK]["text"])
-            if not np.isfinite(vectors).all():
-                raise InputError(
-                    f"{teacher}: the teacher's embeddings have values that are not finite; use another teacher"
-                )
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-            vectors = vectors.astype(np.float16)
-            write_array(path, vectors)
-        parts.append(vectors)
-    return np.concatenate(parts)
+    return _CachedTeacher(teacher, cache_dir).encode(texts)
+
+
+class _CachedTeacher:
+    """A teacher that is loaded once the cache lacks the embeddings of some texts."""
+
+    def __init__(self, source: str, cache_dir: Path) -> None:
+        self._source, self._dtype = source, _dtype()
+        digest = xxhash.xxh3_128(f"{teacher_content(source)}/{self._dtype}".encode())
+        self._folder = cache_dir / f"teacher-{digest.hexdigest()}"
+
+    def encode(self, texts: Sequence[str], progress: tqdm | None = None) -> np.ndarray:
+        """Return the embeddings of some texts, as `teacher_vectors`."""
+        parts = []
+        for start in range(0, len(texts), CHUNK):
+            parts.append(self._encode_chunk(list(texts[start : start + CHUNK])))
+            if progress is not None:
+                progress.update(len(parts[-1]))
+        return np.concatenate(parts)
+
+    @functools.cached_property
+    def _encoder(self) -> SentenceEncoder:
+        return _load(self._source, self._dtype)
+
+    def _encode_chunk(self, texts: list[str]) -> np.ndarray:
+        digest = xxhash.xxh3_128()
+        digest_texts(digest, texts)
+        path = self._folder / f"{digest.hexdigest()}.npz"
+        cached = read_array(path)
+        if cached is not None:
+            return cached
+        vectors = self._encoder.encode(texts)
+        if not np.isfinite(vectors).all():
+            raise InputError(
+                f"{self._source}: the teacher's embeddings have values that are not finite; use another teacher"
+            )
+        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        vectors = vectors.astype(np.float16)
+        write_array(path, vectors)
+        return vectors
 
 
 def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: int, cache_dir: Path) -> np.ndarray:
@@ -98,7 +145,7 @@ def embed_tokens(teacher: str, tokenizer: PreTrainedTokenizerFast, vocab_size: i
         for token, token_id in sorted(tokenizer.get_vocab().items(), key=lambda item: item[1])
         if token_id not in special
     }
-    embeddings = teacher_vectors(teacher, Dataset.from_dict({"text": list(texts.values())}), cache_dir)
+    embeddings = teacher_vectors(teacher, list(texts.values()), cache_dir)
     centered = embeddings.astype(np.float32) - embeddings.mean(axis=0, dtype=np.float32)
     vectors = np.zeros((vocab_size, centered.shape[1]), dtype=np.float32)
     vectors[list(texts)] = centered / np.maximum(np.linalg.norm(centered, axis=1, keepdims=True), 1e-12)

@@ -28,9 +28,9 @@ from trainer.publish.training_data import (
     data_row,
     dataset_kinds,
     find_licenses,
+    has_teacher,
     task_lines,
     trained_heads,
-    trained_tasks,
     training_sources,
 )
 
@@ -123,7 +123,7 @@ def _metadata(
 def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[str, Any]:
     """The template's values for the description of the model and its limitations."""
     languages = _languages(settings)
-    teacher = settings.get("teacher") if "distillation" in trained_tasks(settings) else None
+    teacher = settings.get("teacher") if has_teacher(settings) else None
     word_vectors = settings.get("word_vectors")  # on the Hub, they are those of a SentenceTransformer
     return {
         "language": "in English" if languages == ["en"] else f"(language: {', '.join(languages)})",

@@ -20,6 +20,11 @@ def trained_tasks(settings: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(task for task, weight in weights if weight))
 
 
+def has_teacher(settings: Mapping[str, Any]) -> bool:
+    """Return whether a trained task reproduces what the option `teacher` computes."""
+    return any(TASKS[task].required_option == "teacher" for task in trained_tasks(settings) if task in TASKS)
+
+
 def trained_heads(settings: Mapping[str, Any]) -> set[str]:
     """The evaluators that measure what the trained tasks train, such as `snli`."""
     known = [TASKS[task] for task in trained_tasks(settings) if task in TASKS]

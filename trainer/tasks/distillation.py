@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import SimilarityOptions
+from trainer.tasks.options import SimilarityOptions, TeacherOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class DistillationOptions(SimilarityOptions):
+class DistillationOptions(SimilarityOptions, TeacherOptions):
     """Options of the task distillation."""
 
-    teacher: str | None = option(None, "folder or Hub id of the teacher, a SentenceTransformer")
     teacher_texts: int = option(200_000, "maximum number of training texts that the teacher encodes", minimum=2)
 
 
@@ -51,12 +50,21 @@ class Distillation(Task):
     @classmethod
     def build(cls, options: DistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build the task on a sample of all training texts."""
-        from trainer.data.teacher import teacher_vectors, texts_to_distill
+        import numpy as np
+        from datasets import Dataset
+
+        from trainer.data.teacher import encode_columns, sample_rows
 
         assert options.teacher is not None  # it is the required option
-        texts = texts_to_distill(inputs.data, options.teacher_texts)
-        vectors = teacher_vectors(options.teacher, texts, Path(options.cache_dir))
-        task = cls(inputs.tokenize_texts(texts), vectors, options.similarity_scale, options.mini_batch_size)
+        samples = sample_rows(inputs.data, options.teacher_texts)
+        encoded = encode_columns(options.teacher, samples, Path(options.cache_dir))
+        columns = [(name, column) for name, vectors in encoded.items() for column in vectors]
+        first: dict[str, int] = {}  # text -> its first row
+        for row, text in enumerate(text for name, column in columns for text in samples[name][column]):
+            first.setdefault(text, row)
+        vectors = np.concatenate([encoded[name][column] for name, column in columns])[list(first.values())]
+        texts = inputs.tokenize_texts(Dataset.from_dict({"text": list(first)}))
+        task = cls(texts, vectors, options.similarity_scale, options.mini_batch_size)
         return {cls.name: task}
 
     def __len__(self) -> int:

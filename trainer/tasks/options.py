@@ -36,6 +36,24 @@ class SimilarityOptions(Arguments):
 
 
 @dataclass
+class TeacherOptions(Arguments):
+    """For tasks that reproduce the similarities of a SentenceTransformer."""
+
+    teacher: str | None = option(None, "folder or Hub id of the teacher, a SentenceTransformer")
+
+
+@dataclass
+class PairOptions(Arguments):
+    """For tasks on conversation pairs."""
+
+    pairs: list[str] = option(
+        [],
+        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
+        "them",
+    )
+
+
+@dataclass
 class NliOptions(Arguments):
     """For tasks on natural language inference."""
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import InBatchOptions
+from trainer.tasks.options import InBatchOptions, PairOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -19,14 +19,9 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ResponsePredictionOptions(InBatchOptions):
+class ResponsePredictionOptions(InBatchOptions, PairOptions):
     """Options of the task response_prediction."""
 
-    pairs: list[str] = option(
-        [],
-        "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
-        "them",
-    )
     mask_false_negatives: bool = option(
         False,
         "mask false negatives: in-batch negatives equal to the true response, or other responses to the same input",

@@ -12,10 +12,10 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
-from trainer.data.teacher import embed_tokens, teacher_vectors, texts_to_distill
+from trainer.data.teacher import embed_tokens, encode_columns, sample_rows, teacher_vectors
 from trainer.encoders.loading import SentenceTransformerEncoder
 
-TEXTS = Dataset.from_dict({"text": ["a", "bb", "ccc", "dddd", "eeeee"]})
+TEXTS = ["a", "bb", "ccc", "dddd", "eeeee"]
 
 
 class Teacher:
@@ -42,23 +42,59 @@ def expected(value: float) -> np.ndarray:
     return vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
 
 
-def test_texts_are_spread_evenly_over_datasets_weighted_by_the_root_of_their_sizes():
-    pairs = {side: [f"{side} {row}" for row in range(100)] for side in ("input", "response")}
+def run_data(pairs: int) -> RunData:
+    texts = {side: [f"{side} {row}" for row in range(pairs)] for side in ("input", "response")}
     captions = [f"caption {row}" for row in range(25)]
-    data = RunData({"pairs": Dataset.from_dict(pairs), "captions/c": Dataset.from_dict({"caption": captions})})
-    # Roots 10 and 5 of 15: two thirds of 30 texts from the pairs, half of them from each column.
-    places = [0, 11, 22, 33, 44, 55, 66, 77, 88, 99]
-    expected = [f"{side} {row}" for side in ("input", "response") for row in places]
-    expected += [f"caption {int(row)}" for row in np.linspace(0, 24, 10)]
-    assert texts_to_distill(data, 30)["text"][:] == expected
-    assert len(texts_to_distill(data, 1)) == 3  # at least one text of each column
-    assert len(texts_to_distill(data, 1000)) == 225
+    threads = Dataset.from_dict(texts | {"thread": ["t"] * pairs})
+    return RunData({"pairs": threads, "captions/c": Dataset.from_dict({"group": [0] * 25, "caption": captions})})
 
 
-def test_empty_and_repeated_texts_are_not_distilled():
+def test_rows_are_sampled_from_datasets_weighted_by_the_root_of_their_sizes():
+    # Roots 10 and 5 of 15: two thirds of 30 texts from the pairs, each of which has two.
+    sizes = {count: [len(rows) for rows in sample_rows(run_data(100), count).values()] for count in (1, 30, 1000)}
+    assert sizes == {1: [1, 1], 30: [10, 10], 1000: [100, 25]}
+    sample = sample_rows(run_data(100), 1000)
+    assert {name: rows.column_names for name, rows in sample.items()} == {
+        "pairs": ["input", "response"], "captions/c": ["caption"],
+    }  # fmt: skip
+    assert sorted(sample["captions/c"]["caption"]) == sorted(f"caption {row}" for row in range(25))
+    of_kind = sample_rows(run_data(100), 30, ["pairs"])
+    assert {name: len(rows) for name, rows in of_kind.items()} == {"pairs": 15}
+    assert [row["input"][5:] == row["response"][8:] for row in of_kind["pairs"]] == [True] * 15
+
+
+def test_a_smaller_sample_is_the_beginning_of_a_larger_one_whatever_other_rows_there_are():
+    large, small = (sample_rows(run_data(100), count, ["pairs"])["pairs"]["input"][:] for count in (120, 40))
+    assert small == large[:20] and small != sorted(small)
+    fewer = sample_rows(run_data(80), 160, ["pairs"])["pairs"]["input"][:]
+    assert [text for text in fewer if text in large] == [text for text in large if text in fewer]
+    assert len(set(fewer) & set(large)) > 40
+
+
+def test_rows_with_an_empty_text_are_not_sampled():
     pairs = {"input": ["a", "", "b", "a"], "response": ["b", "c", "", "A"]}
-    data = RunData({"pairs": Dataset.from_dict(pairs)})
-    assert texts_to_distill(data, 100)["text"][:] == ["a", "b", "c", "A"]
+    rows = sample_rows(RunData({"pairs": Dataset.from_dict(pairs)}), 100)["pairs"]
+    assert sorted(zip(rows["input"], rows["response"], strict=True)) == [("a", "A"), ("a", "b")]
+
+
+def test_columns_are_encoded_by_a_teacher_that_is_loaded_once(folder, tmp_path, monkeypatch):
+    calls, loads = counted(monkeypatch), []
+    monkeypatch.setattr(teacher_module, "load_encoder", lambda source: loads.append(source) or Teacher(source))
+    samples = {
+        "pairs": Dataset.from_dict({"input": ["a", "bb"], "response": ["ccc", "dddd"]}),
+        "captions/c": Dataset.from_dict({"caption": ["eeeee"]}),
+    }
+    vectors = encode_columns(str(folder), samples, tmp_path / "cache")
+    assert loads == [str(folder)] and calls == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
+    assert {name: list(columns) for name, columns in vectors.items()} == {
+        "pairs": ["input", "response"], "captions/c": ["caption"],
+    }  # fmt: skip
+    parts = [vectors["pairs"]["input"], vectors["pairs"]["response"], vectors["captions/c"]["caption"]]
+    np.testing.assert_allclose(np.concatenate(parts), expected(2), atol=1e-3)
+    # A larger sample has the texts of a smaller one first: only the others are encoded.
+    larger = {"pairs": Dataset.from_dict({"input": ["a", "bb", "f"], "response": ["ccc", "dddd", "g"]})}
+    encode_columns(str(folder), larger, tmp_path / "cache")
+    assert calls[3:] == [["f"], ["g"]]
 
 
 def test_vectors_are_stored_in_half_precision_and_a_zero_vector_stays_zero(folder, tmp_path, monkeypatch):
@@ -78,7 +114,7 @@ def test_texts_are_encoded_in_parts_and_an_interrupted_run_goes_on_after_the_las
     calls, cache = counted(monkeypatch), tmp_path / "cache"
     vectors = teacher_vectors(str(folder), TEXTS, cache)
     assert calls == [["a", "bb"], ["ccc", "dddd"], ["eeeee"]]
-    next(cache.rglob("4.npz")).unlink()
+    max(cache.rglob("*.npz"), key=lambda path: path.stat().st_mtime_ns).unlink()
     np.testing.assert_array_equal(teacher_vectors(str(folder), TEXTS, cache), vectors)
     assert calls[3:] == [["eeeee"]]
 
@@ -94,17 +130,17 @@ def test_the_precision_the_size_of_parts_and_the_names_of_files_are_part_of_the_
     with monkeypatch.context() as patch:
         patch.setattr(teacher_module, "CHUNK", 4)
         assert len(teacher_vectors(str(folder), TEXTS, cache)) == 5
-    assert len(calls) == 8
+    assert calls[6:] == [["a", "bb", "ccc", "dddd"]]  # the other part has the same text as before
     (folder / "a.json").write_text("{}")
     teacher_vectors(str(folder), TEXTS, cache)
     (folder / "a.json").rename(folder / "b.json")
     teacher_vectors(str(folder), TEXTS, cache)
-    assert len(calls) == 14
+    assert len(calls) == 13
     for name in (".gitattributes", "card.md", ".cache/x"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("not part of the model")
     teacher_vectors(str(folder), TEXTS, cache)
-    assert len(calls) == 14
+    assert len(calls) == 13
 
 
 @pytest.mark.parametrize(("is_fast", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
@@ -164,7 +200,7 @@ def test_a_teacher_on_the_hub_is_known_by_its_commit(folder, tmp_path, monkeypat
 
 
 def test_texts_that_are_divided_differently_are_different_texts(folder, tmp_path):
-    first, second = (Dataset.from_dict({"text": texts}) for texts in (["a\x00", "bbb"], ["a", "\x00bbb"]))
+    first, second = ["a\x00", "bbb"], ["a", "\x00bbb"]
     assert (teacher_vectors(str(folder), first, tmp_path) != teacher_vectors(str(folder), second, tmp_path)).any()
 
 
@@ -172,7 +208,8 @@ def test_texts_that_are_divided_differently_are_different_texts(folder, tmp_path
 def test_a_damaged_part_is_computed_again(folder, tmp_path, caplog, damage):
     cache = tmp_path / "cache"
     vectors = teacher_vectors(str(folder), TEXTS, cache)
-    path = next(cache.rglob("2.npz"))
+    path = next(cache.rglob("*.npz"))
+    names = sorted(each.name for each in path.parent.iterdir())
     content = path.read_bytes()
     for place in range(0, len(content), 7) if damage == "flip" else [0]:
         flipped = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
@@ -182,7 +219,7 @@ def test_a_damaged_part_is_computed_again(folder, tmp_path, caplog, damage):
     caplog.clear()
     with caplog.at_level(logging.INFO):
         teacher_vectors(str(folder), TEXTS, cache)
-    assert sorted(each.name for each in path.parent.iterdir()) == ["0.npz", "2.npz", "4.npz"]
+    assert sorted(each.name for each in path.parent.iterdir()) == names and len(names) == 3
 
 
 def test_a_teacher_without_finite_vectors_and_one_that_is_missing_are_refused(folder, tmp_path, monkeypatch):

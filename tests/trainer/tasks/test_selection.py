@@ -102,7 +102,9 @@ def test_a_task_declares_only_what_is_special_about_it():
         "response_prediction": "response_prediction", "snli": "snli",
     }  # fmt: skip
     # The teacher's texts are those of the other datasets.
-    assert {name for name, task in TASKS.items() if task.adds_texts is not True} == {"distillation"}
+    assert {name for name, task in TASKS.items() if task.adds_texts is not True} == {
+        "distillation", "response_distillation",
+    }  # fmt: skip
     assert {name for name, task in TASKS.items() if task.reads_all_datasets} == {"distillation"}
     assert TASKS["distillation"].adds_texts is False
 
@@ -110,5 +112,5 @@ def test_a_task_declares_only_what_is_special_about_it():
 def test_the_registry_has_every_task():
     assert sorted(TASKS) == [
         *("captions", "distillation", "entailment", "neighbors"),
-        *("paraphrases", "ranking", "response_prediction", "snli"),
+        *("paraphrases", "ranking", "response_distillation", "response_prediction", "snli"),
     ]

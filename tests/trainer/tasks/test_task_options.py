@@ -143,16 +143,21 @@ def test_neighboring_sentences_read_the_scale_and_the_number_of_negatives():
     assert outcome_rows(explicit) == 60 * (1 + 2 + 4)
 
 
-def test_distillation_encodes_the_texts_that_the_options_ask_for(monkeypatch, tmp_path):
-    texts = Dataset.from_dict({"text": FIRST})
-    vectors = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float16)
+def test_distillation_encodes_the_sample_that_the_options_ask_for_and_each_text_once(monkeypatch, tmp_path):
+    samples = {"pairs": PAIRS.select(range(20)), "captions/c": CAPTIONS.select_columns(["caption"])}
+    texts = [*FIRST[:20], *SECOND[:20], *FIRST]
+    vectors = np.random.default_rng(0).normal(size=(70, 5)).astype(np.float16)
+    encoded = {"pairs": {"input": vectors[:20], "response": vectors[20:40]}, "captions/c": {"caption": vectors[40:]}}
     asked = []
-    monkeypatch.setattr("trainer.data.teacher.texts_to_distill", lambda data, count: asked.append(count) or texts)
-    monkeypatch.setattr("trainer.data.teacher.teacher_vectors", lambda *arguments: asked.append(arguments) or vectors)
+    monkeypatch.setattr("trainer.data.teacher.sample_rows", lambda data, count: asked.append(count) or samples)
+    monkeypatch.setattr("trainer.data.teacher.encode_columns", lambda *arguments: asked.append(arguments) or encoded)
     options = {"teacher": "one", "teacher_texts": 12, "cache_dir": str(tmp_path), "similarity_scale": 3.0}
     tasks = build(Distillation, {}, **options)
-    assert asked == [12, ("one", texts, tmp_path)]
-    assert outcome(tasks["distillation"]) == outcome(Distillation(token_column(FIRST), vectors, 3.0, 8))
+    assert asked == [12, ("one", samples, tmp_path)]
+    rows = [row for row, text in enumerate(texts) if text not in texts[:row]]
+    assert len(rows) < 70
+    explicit = Distillation(token_column([texts[row] for row in rows]), vectors[rows], 3.0, 8)
+    assert len(tasks["distillation"]) == len(rows) and outcome(tasks["distillation"]) == outcome(explicit)
 
 
 def test_every_task_declares_what_the_run_reads():
@@ -162,7 +167,7 @@ def test_every_task_declares_what_the_run_reads():
     assert {name: task.evaluator for name, task in TASKS.items() if task.evaluator} == {
         "response_prediction": "response_prediction", "snli": "snli",
     }  # fmt: skip
-    assert [name for name, task in TASKS.items() if not task.adds_texts] == ["distillation"]
+    assert [name for name, task in TASKS.items() if not task.adds_texts] == ["distillation", "response_distillation"]
     assert [name for name, task in TASKS.items() if task.reads_all_datasets] == ["distillation"]
     assert [name for name, task in TASKS.items() if task.is_disabled(task.Options(**no_snli(task)))] == ["snli"]
 

@@ -22,11 +22,12 @@ from trainer.tasks.distillation import Distillation
 from trainer.tasks.losses import cosine_ranking
 from trainer.tasks.neighbors import NeighboringSentences
 from trainer.tasks.ranking import Ranking
+from trainer.tasks.response_distillation import ResponseDistillation
 from trainer.tasks.response_prediction import ResponsePrediction
 from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
-TASKS = "response_prediction snli contrastive ranking distillation neighbors".split()
+TASKS = "response_prediction snli contrastive ranking distillation response_distillation neighbors".split()
 TASKS += ["response_prediction_with_teachers", "contrastive_with_teachers"]
 ROWS = 23
 HEADS = {"vocab_size": 60, "embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 8}
@@ -76,9 +77,17 @@ def build_task(name: str, mini_batch_size: int | None) -> Task:
         vectors = np.random.default_rng(6).normal(size=(ROWS, 7))
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)
         return Distillation(column(0), vectors.astype(np.float16), 20, mini_batch_size)
+    if name == "response_distillation":
+        return ResponseDistillation(column(0), column(1), *teacher_vectors(), 9.0, mini_batch_size)
     if name == "snli":
         return Snli(column(0), column(1), np.random.default_rng(2).integers(0, 3, ROWS), mini_batch_size)
     return ResponsePrediction(column(0), column(1), True, True, mini_batch_size)
+
+
+def teacher_vectors() -> np.ndarray:
+    """A teacher's embeddings of inputs and of responses, (2, rows, dimension)."""
+    vectors = np.random.default_rng(6).normal(size=(2, ROWS, 7))
+    return (vectors / np.linalg.norm(vectors, axis=2, keepdims=True)).astype(np.float16)
 
 
 def score_teachers() -> ScoreTeachers:

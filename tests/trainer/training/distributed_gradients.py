@@ -19,6 +19,7 @@ from trainer.tasks import Task
 from trainer.tasks.distillation import Distillation
 from trainer.tasks.entailment import Entailment
 from trainer.tasks.ranking import Ranking
+from trainer.tasks.response_distillation import ResponseDistillation
 from trainer.tasks.response_prediction import ResponsePrediction
 from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
@@ -33,6 +34,8 @@ def build_task(name: str, mini_batch: int | None, longest: int) -> Task:
         return Snli(first, second, generator.integers(0, 3, ROWS))
     if name == "distillation":
         return Distillation(first, generator.normal(size=(ROWS, 5)), 2.0)
+    if name == "response_distillation":
+        return ResponseDistillation(first, second, *generator.normal(size=(2, ROWS, 5)), 2.0, mini_batch)
     order = generator.permutation(ROWS)
     no_texts: Any = None
     if name == "ranking":

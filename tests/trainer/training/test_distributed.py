@@ -78,7 +78,8 @@ def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resum
     ("task", "mini_batch"),
     [
         ("response_prediction", 0), ("response_prediction", 3), ("matryoshka", 3), ("snli", 0), ("entailment", 0),
-        ("ranking", 0), ("distillation", 0), ("response_prediction_with_teachers", 3), ("entailment_with_teachers", 0),
+        ("ranking", 0), ("distillation", 0), ("response_distillation", 3),
+        ("response_prediction_with_teachers", 3), ("entailment_with_teachers", 0),
     ],
 )  # fmt: skip
 def test_two_processes_have_the_gradients_of_one(tmp_path, task, mini_batch):
