@@ -47,7 +47,7 @@ def sample_rows(data: RunData, count: int, names: Collection[str] | None = None)
     samples = {}
     for name, own in columns.items():
         rows = data.training[name].select_columns(own)
-        texts = list(zip(*(rows[column] for column in own), strict=True))
+        texts = list(zip(*(rows[column][:] for column in own), strict=True))
         complete = np.array([row for row, each in enumerate(texts) if all(each)], dtype=np.int64)
         hashes = np.array([xxhash.xxh3_64_intdigest("\t".join(texts[row]).encode()) for row in complete], np.uint64)
         size = max(1, round(count * roots[name] / sum(roots.values()) / len(own)))

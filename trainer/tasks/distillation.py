@@ -60,7 +60,7 @@ class Distillation(Task):
         encoded = encode_columns(options.teacher, samples, Path(options.cache_dir))
         columns = [(name, column) for name, vectors in encoded.items() for column in vectors]
         first: dict[str, int] = {}  # text -> its first row
-        for row, text in enumerate(text for name, column in columns for text in samples[name][column]):
+        for row, text in enumerate(text for name, column in columns for text in samples[name][column][:]):
             first.setdefault(text, row)
         vectors = np.concatenate([encoded[name][column] for name, column in columns])[list(first.values())]
         texts = inputs.tokenize_texts(Dataset.from_dict({"text": list(first)}))
