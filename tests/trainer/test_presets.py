@@ -84,6 +84,8 @@ def tiny_options(arguments: Arguments, datasets: dict[str, str], model_of: Calla
     for name, value in given.items():
         if name in DATASET_KINDS:
             changes[name] = [datasets[name]] if isinstance(value, list) else datasets[name]
+        elif name == "distilled_pairs":
+            changes[name] = [datasets["pairs"]]
         elif value in TEACHERS:
             changes[name] = model_of(TEACHER)
         elif is_model_of_a_run(value):
