@@ -17,7 +17,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.cached_arrays import digest_texts, read_array, write_array
-from trainer.data.datasets import RunData, training_text_columns
+from trainer.data.datasets import HASHED_TOGETHER, RunData, training_text_columns
 from trainer.encoders.loading import SentenceTransformerEncoder, installed_copy, load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 
@@ -47,20 +47,33 @@ def sample_rows(data: RunData, count: int, names: Collection[str] | None = None)
     samples = {}
     for name, own in columns.items():
         rows = data.training[name].select_columns(own)
-        texts = list(zip(*(rows[column][:] for column in own), strict=True))
-        complete = np.array([row for row, each in enumerate(texts) if all(each)], dtype=np.int64)
-        hashes = np.array([xxhash.xxh3_64_intdigest("\t".join(texts[row]).encode()) for row in complete], np.uint64)
+        complete, hashes = _hash_complete_rows(rows)
+        if not len(complete):
+            continue
         size = max(1, round(count * roots[name] / sum(roots.values()) / len(own)))
         samples[name] = rows.select(complete[np.argsort(hashes, kind="stable")[:size]])
     return samples
+
+
+def _hash_complete_rows(rows: Dataset) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of the rows without empty texts, int64, and hashes of their texts, uint64."""
+    complete, hashes = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
+    start = 0
+    for table in rows.with_format("arrow").iter(HASHED_TOGETHER):
+        texts = list(zip(*(column.to_pylist() for column in table.columns), strict=True))
+        selected = [row for row, each in enumerate(texts) if all(each)]
+        complete.append(start + np.array(selected, np.int64))
+        digests = [xxhash.xxh3_64_intdigest("\t".join(texts[row]).encode()) for row in selected]
+        hashes.append(np.array(digests, np.uint64))
+        start += len(texts)
+    return np.concatenate(complete), np.concatenate(hashes)
 
 
 def encode_columns(teacher: str, samples: Mapping[str, Dataset], cache_dir: Path) -> dict[str, dict[str, np.ndarray]]:
     """Return the embeddings of the columns of `sample_rows`: name -> column -> as `teacher_vectors`."""
     encoder = _CachedTeacher(teacher, cache_dir)
     texts = {name: {column: rows[column][:] for column in rows.column_names} for name, rows in samples.items()}
-    with tqdm(unit=" texts", unit_scale=True, desc=f"teacher {Path(teacher).name}", leave=False) as bar:
-        bar.total = sum(len(column) for columns in texts.values() for column in columns.values())
+    with _progress(teacher, sum(len(column) for columns in texts.values() for column in columns.values())) as bar:
         return {
             name: {column: encoder.encode(each, bar) for column, each in columns.items()}
             for name, columns in texts.items()
@@ -79,7 +92,12 @@ def teacher_vectors(teacher: str, texts: Sequence[str], cache_dir: Path) -> np.n
     Raises:
         InputError: the teacher cannot be loaded, or its embeddings have values that are not finite.
     """
-    return _CachedTeacher(teacher, cache_dir).encode(texts)
+    with _progress(teacher, len(texts)) as bar:
+        return _CachedTeacher(teacher, cache_dir).encode(texts, bar)
+
+
+def _progress(teacher: str, texts: int) -> tqdm:
+    return tqdm(total=texts, desc=f"teacher {Path(teacher).name}", unit=" texts", unit_scale=True, leave=False)
 
 
 class _CachedTeacher:
@@ -90,13 +108,12 @@ class _CachedTeacher:
         digest = xxhash.xxh3_128(f"{teacher_content(source)}/{self._dtype}".encode())
         self._folder = cache_dir / f"teacher-{digest.hexdigest()}"
 
-    def encode(self, texts: Sequence[str], progress: tqdm | None = None) -> np.ndarray:
+    def encode(self, texts: Sequence[str], progress: tqdm) -> np.ndarray:
         """Return the embeddings of some texts, as `teacher_vectors`."""
         parts = []
         for start in range(0, len(texts), CHUNK):
             parts.append(self._encode_chunk(list(texts[start : start + CHUNK])))
-            if progress is not None:
-                progress.update(len(parts[-1]))
+            progress.update(len(parts[-1]))
         return np.concatenate(parts)
 
     @functools.cached_property

@@ -71,9 +71,18 @@ def test_a_smaller_sample_is_the_beginning_of_a_larger_one_whatever_other_rows_t
     assert len(set(fewer) & set(large)) > 40
 
 
+def test_the_rows_of_a_sample_do_not_depend_on_how_many_are_hashed_together(monkeypatch):
+    expected = sample_rows(run_data(100), 40)["pairs"]["input"][:]
+    monkeypatch.setattr(teacher_module, "HASHED_TOGETHER", 7)
+    assert sample_rows(run_data(100), 40)["pairs"]["input"][:] == expected
+
+
 def test_rows_with_an_empty_text_are_not_sampled():
     pairs = {"input": ["a", "", "b", "a"], "response": ["b", "c", "", "A"]}
-    rows = sample_rows(RunData({"pairs": Dataset.from_dict(pairs)}), 100)["pairs"]
+    empty = Dataset.from_dict({"input": ["", "a"], "response": ["b", ""]})
+    samples = sample_rows(RunData({"pairs/one": Dataset.from_dict(pairs), "pairs/two": empty}), 100)
+    assert list(samples) == ["pairs/one"]
+    rows = samples["pairs/one"]
     assert sorted(zip(rows["input"], rows["response"], strict=True)) == [("a", "A"), ("a", "b")]
 
 
