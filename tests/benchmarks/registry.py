@@ -99,7 +99,7 @@ PREPARE_DOMAINS = Contender("domains", "adapting.prepare")
 def _adapt(pairs: int) -> dict[str, Benchmark]:
     """The benchmarks of adapting on a number of pairs; the issue's bars."""
     group, what = f"adapt_{pairs}", f"adapting to {pairs:,} pairs of a domain"
-    ours, base, bm25, tfidf, minilm, tuned, static = (
+    ours, base, bm25, tfidf, minilm, tuned, static, distilled = (
         Contender(name, f"adapting.{function}", {"pairs": pairs, **options})
         for name, function, options in (
             ("ours", "ours", {}),
@@ -109,9 +109,10 @@ def _adapt(pairs: int) -> dict[str, Benchmark]:
             ("all-MiniLM-L6-v2", "minilm", {}),
             ("all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers", "tuned_minilm", {}),
             ("StaticEmbedding, trained from scratch in sentence-transformers", "static_embedding", {}),
+            ("all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer", "model2vec", {}),
         )
     )
-    beside = (base, bm25, tfidf, minilm, tuned, static)
+    beside = (base, bm25, tfidf, minilm, tuned, static, distilled)
     mean = f"{what}: mean of P@1 over {len(DOMAINS)} domains"
 
     def benchmark(
@@ -129,6 +130,7 @@ def _adapt(pairs: int) -> dict[str, Benchmark]:
         f"{group}_minilm": benchmark(mean, "P@1", 1, minilm),
         f"{group}_tuned": benchmark(f"{mean}, at most .02 below the peer's", "P@1 within .02", 1, tuned),
         f"{group}_static": benchmark(mean, "P@1", 1, static),
+        f"{group}_model2vec": benchmark(mean, "P@1", 1, distilled),
         f"{group}_seconds": benchmark(f"{what}: time, with evaluation", "seconds", 0.05, tuned, "lower"),
     }
 
