@@ -26,8 +26,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
+    "transformer": ("transformer", {"hidden_sizes": []}),
     "transformer_residual": ("transformer", BEST),
-    "transformer_residual_words": ("transformer", {"residual": True}),
+    "transformer_residual_words": ("transformer", {"residual": True, "hidden_sizes": []}),
 }
 KINDS = [*ENCODERS, "dan_best", "transformer_residual"]  # the parameters of most tests
 PARTS = ["encoder", "multitask", "classifier"]  # the classes of each kind

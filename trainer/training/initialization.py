@@ -116,9 +116,9 @@ def _set_word_embeddings(model: ConvSimForMultitask, vectors: np.ndarray) -> Non
 def transformer_from_dan(
     model_config: dict[str, Any], dan: ConvSimForMultitask, source: str
 ) -> ConvSimTransformerForMultitask:
-    """Build a residual Transformer with the word embeddings, token weights and heads of a trained DAN.
+    """Build a residual Transformer with the word embeddings, token weights, DNN and heads of a trained DAN.
 
-    The layers of the Transformer are new, and those of the DAN are left out: training starts at the DAN's averages.
+    Its attention layers are new, and contribute nothing at first: training starts at the DAN's embeddings.
 
     Args:
         model_config: fields of the Transformer's config. It takes those that both configs have from the DAN.
@@ -128,13 +128,13 @@ def transformer_from_dan(
     Raises:
         InputError: the DAN is not one of residual sums of words, or `model_config` contradicts it or is invalid.
     """
-    if not dan.config.residual or dan.config.bigram_buckets:
+    if not dan.config.residual or dan.config.bigram_buckets or dan.config.activation != "tanh":
         raise InputError(
-            f"initialize_from: {source} is a DAN that has bigrams or is not residual; a Transformer starts from a DAN "
-            "with residual: true and bigram_buckets: 0, such as best_dan"
+            f"initialize_from: {source} is a DAN that has bigrams, has another activation than tanh or is not "
+            "residual; a Transformer starts from a DAN with residual: true and bigram_buckets: 0, such as best_dan"
         )
     shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}
-    shared |= {"residual": True, "learned_token_weights": dan.config.learned_token_weights}
+    shared |= {name: getattr(dan.config, name) for name in ("residual", "learned_token_weights", "hidden_sizes")}
     for name, value in shared.items():
         if model_config.get(name, value) != value:
             raise InputError(
@@ -145,8 +145,8 @@ def transformer_from_dan(
         model = ConvSimTransformerForMultitask(ConvSimTransformerConfig(**shared | model_config))
     except StrictDataclassError as error:
         raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
-    layers = "encoder.layers."  # of the DAN: a Transformer's have other names and shapes
-    weights = {name: value for name, value in dan.state_dict().items() if not name.startswith(layers)}
+    # A Transformer's layers are those of attention.
+    weights = {name.replace("encoder.layers.", "encoder.dnn_layers."): value for name, value in dan.state_dict().items()}
     damaged = [name for name, value in weights.items() if not value.isfinite().all()]
     if damaged:
         raise InputError(f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite")

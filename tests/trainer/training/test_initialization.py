@@ -42,12 +42,11 @@ def start(folder, tokenizer, **model_config):
 
 
 @torch.no_grad()
-def test_a_transformer_starts_at_the_averages_and_heads_of_a_dan(tiny_tokenizer, tmp_path):
+def test_a_transformer_starts_at_the_embeddings_and_heads_of_a_dan(tiny_tokenizer, tmp_path):
     dan = save_dan(tmp_path, tiny_tokenizer)
     model = start(tmp_path, tiny_tokenizer, hidden_dropout=0.25).eval()
     assert (model.config.model_type, model.config.hidden_dropout) == ("convsim_transformer", 0.25)
-    dan.encoder.layers[-1].weight.zero_()
-    dan.encoder.layers[-1].bias.zero_()
+    assert dan.encoder.layers[-1].weight.any()
     batch = pack(SENTENCES)
     pairs = batch | {f"response_{name}": value for name, value in batch.items()}
     pairs |= {f"hypothesis_{name}": value for name, value in pack(SENTENCES[::-1]).items()}
@@ -62,9 +61,10 @@ def test_a_transformer_starts_at_the_averages_and_heads_of_a_dan(tiny_tokenizer,
         (
             {"bigram_buckets": 4},
             {},
-            "has bigrams or is not residual; a Transformer starts from a DAN with residual: true",
+            "has bigrams, has another activation than tanh or is not residual; a Transformer starts from a DAN with",
         ),
-        ({"residual": False}, {}, "has bigrams or is not residual"),
+        ({"residual": False}, {}, "or is not residual"),
+        ({"activation": "relu"}, {}, "has another activation than tanh"),
         (
             {},
             {"embedding_size": 12},
