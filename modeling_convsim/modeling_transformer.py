@@ -45,7 +45,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
             training starts at the averages. Not in the paper.
         learned_token_weights: Multiply every word embedding in the average by a learned weight of its token; requires
             `residual`. Not in the paper.
-        hidden_sizes: Units of the hidden layers (tanh) of a DNN, as in a residual DAN: the embedding is x + DNN(x), where
+        hidden_sizes: Units of the hidden layers (tanh) of a DNN, as in a residual DAN: the embedding is x + DNN(x), and
             x is average + projection(Transformer's mean). Its last layer is initialized to zero. None by default;
             requires `residual`. Not in the paper.
         token_dropout: Probability, in [0, 1), that the Transformer reads zeros in place of a word embedding during

@@ -146,7 +146,8 @@ def transformer_from_dan(
     except StrictDataclassError as error:
         raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
     # A Transformer's layers are those of attention.
-    weights = {name.replace("encoder.layers.", "encoder.dnn_layers."): value for name, value in dan.state_dict().items()}
+    renamed = ("encoder.layers.", "encoder.dnn_layers.")
+    weights = {name.replace(*renamed): value for name, value in dan.state_dict().items()}
     damaged = [name for name, value in weights.items() if not value.isfinite().all()]
     if damaged:
         raise InputError(f"initialize_from: the weights {', '.join(damaged)} of {source} are not finite")
