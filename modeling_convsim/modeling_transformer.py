@@ -203,7 +203,7 @@ class ConvSimTransformerLayer(GradientCheckpointingLayer):
 class ConvSimTransformerModel(ConvSimEncoder):
     """Token embeddings plus timing signal, attention layers, a layer norm, the mean over tokens, and a linear layer.
 
-    With `residual`, the average of the word embeddings is added to its output.
+    With `residual`, the average of the word embeddings is added to its output, and the DNN of `hidden_sizes` follows.
     """
 
     config: ConvSimTransformerConfig

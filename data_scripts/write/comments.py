@@ -6,19 +6,13 @@ window of Zstandard (2 GiB in Pushshift's dumps).
 
 import hashlib
 import json
-import multiprocessing
-import os
-import signal
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
-from multiprocessing.context import SpawnContext, SpawnProcess
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -37,6 +31,7 @@ from data_scripts.write.checksums import replace_checksums
 from data_scripts.write.files import remove_temporary_files
 from data_scripts.write.locks import lock_inside, locked
 from data_scripts.write.parquet import BatchWriter, parquet_writer
+from data_scripts.write.worker_processes import WorkerContext, count_bytes, start_worker
 
 MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB
@@ -294,10 +289,10 @@ def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, total: int, filters: Filters
 ) -> dict[Path, BrokenLines | None]:
     """Convert the dumps in `todo`, whose total size is `total`; returns the lines that were left out, by dump."""
-    context = _Context()
+    context = WorkerContext()
     read = context.Value("q", 0)
     with (
-        ProcessPoolExecutor(min(workers, len(todo)), context, _start_worker, (read,)) as executor,
+        ProcessPoolExecutor(min(workers, len(todo)), context, start_worker, (read,)) as executor,
         tqdm(total=total, delay=1, unit="B", unit_scale=True, desc=f"{len(todo)} dumps") as bar,
     ):
         try:
@@ -349,45 +344,8 @@ def _collect(
     return left_out
 
 
-class _Process(SpawnProcess):
-    """A process that Ctrl+C does not reach while it starts, when it would print a traceback; later it is ignored."""
-
-    def start(self) -> None:
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            super().start()
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-
-
-class _Context(SpawnContext):
-    Process = _Process
-
-
-_bytes_read: Any  # of all workers together
-
-
-def _start_worker(counter: Any) -> None:
-    global _bytes_read
-    _bytes_read = counter
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the parent ends them
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
-
-
-def _exit_with_parent() -> None:
-    """Exit when the parent does: otherwise, after a kill, a worker would write into the files of the next run."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
 def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> tuple[BrokenLines, str]:
-    def progress(count: int) -> None:
-        with _bytes_read.get_lock():
-            _bytes_read.value += count
-
-    return _convert_dump(dump, output, filters, progress)
+    return _convert_dump(dump, output, filters, count_bytes)
 
 
 def _convert_dump(

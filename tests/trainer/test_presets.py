@@ -109,11 +109,11 @@ def preset_of(model: str) -> str:
 
 
 def tiny_model(arguments: Arguments) -> dict[str, Any]:
-    """Return the sizes that replace those of the preset's encoder; a size of 0, which disables a part, stays 0."""
+    """Return the sizes that replace those of the preset's encoder; a part that is off (0 or []) stays off."""
     config = ENCODERS[arguments.model_type].config_class
     fields = {field.name for field in dataclasses.fields(config)} & set(TINY_MODEL)
     values = config().to_dict() | arguments.model_config
-    return {name: TINY_MODEL[name] for name in fields if values[name]}  # what is off (0 or []) stays off
+    return {name: TINY_MODEL[name] for name in fields if values[name]}
 
 
 def as_words(options: dict[str, Any]) -> list[str]:

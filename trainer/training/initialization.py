@@ -131,7 +131,8 @@ def transformer_from_dan(
     if not dan.config.residual or dan.config.bigram_buckets or dan.config.activation != "tanh":
         raise InputError(
             f"initialize_from: {source} is a DAN that has bigrams, has another activation than tanh or is not "
-            "residual; a Transformer starts from a DAN with residual: true and bigram_buckets: 0, such as best_dan"
+            "residual; a Transformer starts from a DAN with residual: true, bigram_buckets: 0 and activation: tanh, "
+            "such as best_dan"
         )
     shared = {name: getattr(dan.config, name) for name in ConvSimConfig.__annotations__ if name in dan.config.to_dict()}
     shared |= {name: getattr(dan.config, name) for name in ("residual", "learned_token_weights", "hidden_sizes")}
@@ -145,7 +146,7 @@ def transformer_from_dan(
         model = ConvSimTransformerForMultitask(ConvSimTransformerConfig(**shared | model_config))
     except StrictDataclassError as error:
         raise InputError(f"model_config: {str(error).splitlines()[-1].strip()}") from None
-    # A Transformer's layers are those of attention.
+    # In a Transformer, `layers` are those with attention.
     renamed = ("encoder.layers.", "encoder.dnn_layers.")
     weights = {name.replace(*renamed): value for name, value in dan.state_dict().items()}
     damaged = [name for name, value in weights.items() if not value.isfinite().all()]

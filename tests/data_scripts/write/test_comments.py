@@ -6,7 +6,6 @@ import signal
 import time
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
@@ -41,13 +40,3 @@ def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_wait
     with pytest.raises(BrokenProcessPool):
         collect(["killed", "b", "c", "d"], tmp_path)
     assert collect(["a", "b"], tmp_path).keys() == {Path("a"), Path("b")}
-
-
-def test_an_interrupt_does_not_reach_a_process_that_starts(monkeypatch):
-    masks = list[set[signal.Signals]]()
-    monkeypatch.setattr(
-        SpawnProcess, "start", lambda process: masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-    )
-    comments._Context().Process(target=len).start()
-    masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, []))
-    assert [signal.SIGINT in mask for mask in masks] == [True, False]  # a process inherits the first one
