@@ -20,7 +20,7 @@ from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
 from trainer.data.dev_split import complete_dev_split
 from trainer.distributed import first_on_each_machine, is_first_on_machine, rank, share, share_weights, wait_for_all
-from trainer.hardware import start_accelerator, start_processes
+from trainer.hardware import keep_freed_memory, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.adaptation import plan_adaptation, split_pairs
 from trainer.training.batching import BatchPlan
@@ -97,6 +97,8 @@ def _train(context: RunContext) -> dict[str, Any]:
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip, context.threads)
+    if context.accelerator.device.type == "cpu":
+        keep_freed_memory()
     progress = TrainingLoop(context, trainable, tasks, plan, interpolation).run(evaluator, begin)
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage, adaptation)
 

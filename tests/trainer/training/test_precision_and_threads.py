@@ -1,5 +1,8 @@
 """The precision of a run's computations and of its saved model, and its number of threads."""
 
+import platform
+import subprocess
+import sys
 import time
 from contextlib import nullcontext
 
@@ -11,6 +14,7 @@ from transformers import AutoModel
 from data_scripts.errors import InputError
 from tests.trainer.training.tiny_runs import read_results
 from trainer import hardware
+from trainer.training import train
 from trainer.training.loop import TrainingLoop
 
 
@@ -108,3 +112,35 @@ def test_measuring_threads_changes_no_weight(run_trainer, preset, tmp_path):
     torch.set_num_threads(before)
     for name, value in weights[0].items():
         torch.testing.assert_close(weights[1][name], value, rtol=1e-3, atol=1e-4)
+
+
+PAGE_FAULTS = """
+import resource, sys
+import torch
+from trainer.hardware import keep_freed_memory
+
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+faults = []
+for _ in range(10):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    torch.ones(40, 1024, 256)  # 40 MiB
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(sum(faults[2:]))
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="mallopt is a function of glibc")
+def test_freed_memory_is_used_again_without_page_faults():
+    faults = {
+        choice: int(subprocess.check_output([sys.executable, "-c", PAGE_FAULTS, choice], text=True))
+        for choice in ("keep", "return")
+    }
+    assert 10 * faults["keep"] < faults["return"]
+
+
+def test_training_on_a_cpu_keeps_freed_memory(run_trainer, preset, monkeypatch):
+    calls = []
+    monkeypatch.setattr(train, "keep_freed_memory", lambda: calls.append(True))
+    assert run_trainer(preset(device="cpu", max_steps=1)) == 0
+    assert calls == [True]
