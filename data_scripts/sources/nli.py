@@ -2,9 +2,9 @@
 
 SOURCE is a file, a folder or a dataset on the Hub. Of a folder, all .parquet files are read, or else all .jsonl, .csv
 and .tsv files; the name of a file contains its split (train, dev, test; dev_matched and dev_mismatched are separate).
-Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label. Labels: entailment, neutral,
-contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are joined. Rows without a gold
-label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
+Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label; those of SICK are known too.
+Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are
+joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
 
 Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 COMMANDS = ("nli", "snli")
 
 COLUMN_NAMES: ColumnNames = {
-    "premise": ("premise", "sentence1", "context", "premise1 premise2 premise3 premise4"),
-    "hypothesis": ("hypothesis", "sentence2"),
-    "label": ("gold_label", "label"),
+    "premise": ("premise", "sentence1", "context", "sentence_A", "premise1 premise2 premise3 premise4"),
+    "hypothesis": ("hypothesis", "sentence2", "sentence_B"),
+    "label": ("gold_label", "label", "entailment_label", "entailment_judgment"),
 }
 NO_LABEL = ("-", "-1", "")  # in official files and on the Hub, if the annotators did not agree
 # ANLI has first letters; copies on the Hub and XNLI have numbers; SciTail has "entails".

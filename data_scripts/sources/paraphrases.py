@@ -2,9 +2,9 @@
 
 SOURCE is a file, a folder or a dataset on the Hub. Columns: sentence1 and sentence2, or anchor and positive, text and
 simplified, english and non_english, a and b, or one of question, text, caption, title, body and post with a 1 and a 2
-after it; and, optionally, score, label or is_duplicate, a number, which becomes the score. The score of unrated pairs
-is None. A column negative adds the pair of the first sentence and the negative: its score is 0, and that of the
-paraphrases is 1. Pairs with an empty sentence are left out and counted.
+after it; and, optionally, score, label or is_duplicate, a number, which becomes the score. Those of SICK are known
+too. The score of unrated pairs is None. A column negative adds the pair of the first sentence and the negative:
+its score is 0, and that of the paraphrases is 1. Pairs with an empty sentence are left out and counted.
 
 Examples: python -m data_scripts paraphrases tatoeba.tsv.xz -o data/tatoeba
           python -m data_scripts paraphrases sentence-transformers/quora-duplicates:pair -o data/quora
@@ -38,10 +38,18 @@ COMMANDS = ("paraphrases",)
 
 _NUMBERED = ("question", "text", "caption", "title", "body", "post")
 COLUMN_NAMES: ColumnNames = {
-    "sentence1": ("sentence1", "anchor", *(f"{name}1" for name in _NUMBERED), "english", "text", "a"),
-    "sentence2": ("sentence2", "positive", *(f"{name}2" for name in _NUMBERED), "non_english", "simplified", "b"),
+    "sentence1": ("sentence1", "anchor", *(f"{name}1" for name in _NUMBERED), "english", "text", "a", "sentence_A"),
+    "sentence2": (
+        "sentence2",
+        "positive",
+        *(f"{name}2" for name in _NUMBERED),
+        "non_english",
+        "simplified",
+        "b",
+        "sentence_B",
+    ),
     "negative": ("negative",),
-    "score": ("score", "label", "is_duplicate"),
+    "score": ("score", "label", "is_duplicate", "relatedness_score"),
 }
 OPTIONAL = ("negative", "score")
 LARGEST = 3.4028234663852886e38  # of float32, the type of the scores

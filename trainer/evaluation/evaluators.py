@@ -79,7 +79,8 @@ def evaluate_encoder(
             inputs = EvaluationInputs(data[evaluator.dataset], splits, queries, similarity, intervals, matrices)
             results[name] = evaluator.evaluate(encoder, inputs)
         elif evaluators is not None:
-            raise InputError(f"task {name}: there is no {split} split of {evaluator.dataset} to evaluate on")
+            missing = "dev or test" if split == "both" else split
+            raise InputError(f"task {name}: there is no {missing} split of {evaluator.dataset} to evaluate on")
     return results
 
 

@@ -280,6 +280,10 @@ TABLES = {
     "words.csv": 'sentence1,sentence2,label\n"A ""cat.",An animal.,Entailment\nA cat.,"A dog.",contradiction\n',
     "official.txt": 'gold_label\tsentence1\tsentence2\nentailment\tA "cat.\tAn animal.\n'
     "contradiction\tA cat.\tA dog.\n",
+    "SICK.txt": "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    '1\tA "cat.\tAn animal.\tENTAILMENT\t4.5\n2\tA cat.\tA dog.\tCONTRADICTION\t2\n',
+    "SICK_2014.txt": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    '1\tA "cat.\tAn animal.\t4.5\tENTAILMENT\n2\tA cat.\tA dog.\t2\tCONTRADICTION\n',
 }
 
 

@@ -46,6 +46,14 @@ def test_a_rating_in_any_spelling_becomes_the_score(tmp_path: Path) -> None:
     assert scored == {"train": (2, 2), "validation": (2, 1), "test": (1, 1)}
 
 
+def test_the_columns_of_sick_are_known(tmp_path: Path) -> None:
+    file = tmp_path / "SICK.txt"
+    file.write_text(
+        "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n1\tOne.\t1.\tENTAILMENT\t4.5\n"
+    )
+    assert run(tmp_path, file) == {"train": [("One.", "1.", 4.5)]}
+
+
 def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     features = {"sentence1": Value("string"), "sentence2": Value("string"), "label": ClassLabel(names=["no", "yes"])}
     rows = {"sentence1": ["One."], "sentence2": ["1."], "label": [1]}

@@ -198,6 +198,8 @@ def test_a_missing_dataset_is_skipped_unless_its_evaluator_is_named(data: dict[s
     assert list(evaluate_encoder(FakeEncoder(), only, "dev")) == ["stsb"]
     with pytest.raises(InputError, match="task cqa: there is no dev split of cqa to evaluate on"):
         evaluate_encoder(FakeEncoder(), only, "dev", ["cqa"])
+    with pytest.raises(InputError, match="task cqa: there is no dev or test split of cqa to evaluate on"):
+        evaluate_encoder(FakeEncoder(), only, "both", ["cqa"])
 
 
 def test_sts_sets_are_evaluated_for_any_split(data: dict[str, Any]) -> None:
