@@ -121,12 +121,10 @@ from trainer.hardware import keep_freed_memory
 
 if sys.argv[1] == "keep":
     keep_freed_memory()
-faults = []
-for _ in range(10):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+for _ in range(40):
     torch.ones(40, 1024, 256)  # 40 MiB
-    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
-print(sum(faults[2:]))
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
 """
 
 
@@ -136,7 +134,8 @@ def test_freed_memory_is_used_again_without_page_faults():
         choice: int(subprocess.check_output([sys.executable, "-c", PAGE_FAULTS, choice], text=True))
         for choice in ("keep", "return")
     }
-    assert 10 * faults["keep"] < faults["return"]
+    # A few of the 40 arrays find no place between others and extend the heap.
+    assert 4 * faults["keep"] < faults["return"]
 
 
 def test_training_on_a_cpu_keeps_freed_memory(run_trainer, preset, monkeypatch):
