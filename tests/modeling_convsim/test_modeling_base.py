@@ -280,12 +280,14 @@ def test_dense_layers_of_the_response_head_compute_the_same_function(residual, n
     torch.manual_seed(1)
     config = ConvSimDanConfig(**DAN, embedding_size=12, response_residual=residual, normalize_response=normalize)
     head = ConvSimDanForMultitask(config).response_head
-    nn.init.normal_(head.layers[-1].weight)
-    x = torch.randn(6, 12)
+    for parameter in head.parameters():
+        nn.init.normal_(parameter)
+    head = head.half().float()
+    x = torch.cat([F.normalize(torch.randn(6, 12)), -torch.eye(12), torch.zeros(1, 12)])
     vectors = x
     for weight, bias, activation in head.as_dense_layers():
         vectors = {"relu": F.relu, "tanh": torch.tanh, "identity": nn.Identity()}[activation](
-            F.linear(vectors, weight, bias)
+            F.linear(vectors, weight.half().float(), bias.half().float())
         )
     assert head.normalized == normalize
     if normalize:
