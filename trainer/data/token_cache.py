@@ -6,6 +6,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,8 +20,10 @@ from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
+from trainer.hardware import available_threads
 
 _CHUNK = 10_000
+_TEXTS_PER_CALL = 1000
 _FORMAT = "3"  # part of the key: increase it when the contents of the files change
 _MANIFEST = "manifest.json"  # size and digest of every other file of an entry
 
@@ -149,13 +152,15 @@ def _build(
         )
         with (
             progress,
+            ThreadPoolExecutor(available_threads()) as pool,
             (temporary / f"ids.{dtype.name}").open("wb") as ids_file,
             _new_array(temporary / "offsets.npy", len(dataset) + 1) as offsets_file,
             _new_array(temporary / "keys.npy", len(dataset)) as keys_file,
         ):
             offsets_file.write(np.zeros(1, np.int64).data)
             for texts in _chunks(dataset, column):
-                ids = tokenize(texts)
+                parts = (texts[start : start + _TEXTS_PER_CALL] for start in range(0, len(texts), _TEXTS_PER_CALL))
+                ids = list(itertools.chain.from_iterable(pool.map(tokenize, parts)))
                 # Not with tofile, which does not notice when a full disk takes all but the last bytes.
                 ids_file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
                 offsets = end + np.cumsum(np.fromiter(map(len, ids), np.int64, count=len(ids)))

@@ -212,7 +212,7 @@ def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
         part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
     sentences = [f"Text, {number}" for number in range(0, 9000, 7)]
     against = write(
-        tmp_path / "questions", test={"question": sentences[:500]}, validation={"question": sentences[500:]}
+        tmp_path / "of=questions", test={"question": sentences[:500]}, validation={"question": sentences[500:]}
     )
     arguments = ["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]
     assert main(arguments) == 0

@@ -1,11 +1,15 @@
 """Token ids of `BatchTokenizer` against those of transformers."""
 
 import copy
+import random
 
 import pytest
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.tools.tokenizer import train_tokenizer
+from modeling_convsim.encoding import batch_tokenizer
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 
 TEXTS = ["", " ", "The CAT\tsees\r\nthe dog", "a\x00b", "naïve ﬁne İ", "[PAD] the [UNK] cat", "we eat . " * 50]
@@ -45,3 +49,119 @@ def test_settings_of_the_tokenizer_are_not_those_of_its_copy(tokenizer):
     tokenizer.backend_tokenizer.enable_truncation(2)
     assert BatchTokenizer(tokenizer, None)(TEXTS) == expected
     assert tokenizer.backend_tokenizer.padding and tokenizer.backend_tokenizer.truncation
+
+
+WORDS = [
+    "the",
+    "Cat",
+    "don't",
+    "unbelievably",
+    "[PAD]",
+    "[UNK]",
+    "##s",
+    "a" * 101,
+    "ΣΑΣ",
+    "naïve",
+    "ﬁne",
+    "İ",
+    "\u058c",
+    "中文",
+    "😀",
+]
+
+
+def random_texts(count: int) -> list[str]:
+    """Texts of words, ASCII characters and any others: about half are ASCII."""
+    draw = random.Random(3)
+    alphabet = [chr(code) for code in range(128)]
+    texts = []
+    for number in range(count):
+        words = WORDS if number % 2 else WORDS[:8]
+        parts = [draw.choice(words if draw.random() < 0.4 else alphabet) for _ in range(draw.randrange(30))]
+        if number % 4 == 3:
+            parts.append(chr(draw.randrange(0xE000, 0x110000)))
+        texts.append("".join(parts))
+    return texts
+
+
+@pytest.fixture(scope="module", params=["word", "bare_word", "wordpiece"])
+def trained(request: pytest.FixtureRequest) -> PreTrainedTokenizerFast:
+    sentences = ["The cat doesn't like unbelievably big dogs!", "A naïve cat, the ΣΑΣ; [pad] costs $5.00?", "a b c d"]
+    return train_tokenizer(sentences, request.param, 200, min_count=1)
+
+
+@pytest.mark.parametrize("max_tokens", [None, 1, 5])
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_the_faster_library_gives_the_same_ids(trained, max_tokens, side):
+    tokenizer, texts = copy.deepcopy(trained), random_texts(2000)
+    tokenizer.truncation_side = side
+    batch = BatchTokenizer(tokenizer, max_tokens)
+    assert batch._ascii is not None
+    assert 800 < sum(text.isascii() for text in texts) < 1200
+    assert batch(texts) == ids(tokenizer, texts, max_tokens)
+    assert batch(texts[::2]) == ids(tokenizer, texts[::2], max_tokens)  # ASCII alone
+    assert batch([]) == []
+
+
+def test_only_texts_of_ascii_go_to_the_faster_library(trained, monkeypatch):
+    batch, seen = BatchTokenizer(trained, None), []
+    monkeypatch.setattr(
+        batch, "_ascii", type("Fake", (), {"encode_all": lambda _, texts: seen.extend(texts) or [[7]] * len(texts)})()
+    )
+    assert [row == [7] for row in batch(["the cat", "naïve", "\x7f", "\x80", "ΣΑΣ"])] == [
+        True,
+        False,
+        True,
+        False,
+        False,
+    ]
+    assert all(text.isascii() for text in seen)
+
+
+def test_other_tokenizers_are_left_to_their_own_library(trained):
+    """Of these, kitoken would give other ids, or its ids are not known to be the same."""
+
+    def other(change) -> PreTrainedTokenizerFast:
+        tokenizer = copy.deepcopy(trained)
+        change(tokenizer.backend_tokenizer)
+        return tokenizer
+
+    def split(tokenizer) -> None:
+        tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+
+    def keep_case(tokenizer) -> None:
+        tokenizer.normalizer = normalizers.NFKC()
+
+    def add_token(tokenizer) -> None:
+        tokenizer.add_tokens([AddedToken("big dogs", normalized=False)])
+
+    def add_start(tokenizer) -> None:
+        tokenizer.post_processor = TemplateProcessing(single="[UNK] $A", special_tokens=[("[UNK]", 1)])
+
+    texts = ["The Cat's big dogs", "[PAD] the cat", "naïve"]
+    for change in (split, keep_case, add_token, add_start):
+        tokenizer = other(change)
+        assert BatchTokenizer(tokenizer, None)._ascii is None, change
+        assert BatchTokenizer(tokenizer, None)(texts) == ids(tokenizer, texts, None), change
+    special = copy.deepcopy(trained)
+    special.split_special_tokens = False
+    assert BatchTokenizer(special, None)._ascii is None
+    assert BatchTokenizer(special, None)(texts) == ids(special, texts, None)
+
+
+@pytest.mark.parametrize("fault", ["refuses", "differs"])
+def test_a_version_that_gives_other_ids_is_not_used(trained, monkeypatch, fault):
+    class Kitoken:
+        @staticmethod
+        def from_tokenizers(content: bytes) -> "Kitoken":
+            if fault == "refuses":
+                raise ValueError("invalid data")
+            return Kitoken()
+
+        def encode_all(self, texts: list[str]) -> list[list[int]]:
+            return [ids(trained, [text], None)[0] if "\t" not in text else [9] for text in texts]
+
+    monkeypatch.setattr(batch_tokenizer, "Kitoken", Kitoken)
+    batch = BatchTokenizer(trained, None)
+    assert batch._ascii is None
+    assert batch(["the\tcat"]) == ids(trained, ["the\tcat"], None)
