@@ -225,6 +225,7 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
         pad_token="[PAD]",
         unk_token="[UNK]",
         model_max_length=MAX_TOKENS,
+        split_special_tokens=True,  # as `data_scripts tokenizer` sets it
     )
 
 
