@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 from kitoken import Kitoken
-from tokenizers import Tokenizer
 from transformers import PreTrainedTokenizerFast
 from transformers.tokenization_utils_base import LARGE_INTEGER
 
@@ -41,7 +40,7 @@ class BatchTokenizer:
             max_tokens: Truncate texts to this many tokens; None keeps all.
         """
         definition = tokenizer.backend_tokenizer.to_str()
-        self._backend: Tokenizer = type(tokenizer.backend_tokenizer).from_str(definition)
+        self._backend = type(tokenizer.backend_tokenizer).from_str(definition)
         self._backend.encode_special_tokens = tokenizer.split_special_tokens  # it is not part of the string
         self._backend.no_padding()
         self._backend.no_truncation()
@@ -80,12 +79,12 @@ class BatchTokenizer:
         return [ids[self._kept] for ids in self._ascii.encode_all(texts)]
 
 
-def _ascii_tokenizer(definition: dict[str, Any], backend: Tokenizer) -> Kitoken | None:
+def _ascii_tokenizer(definition: dict[str, Any], backend: Any) -> Kitoken | None:
     """A tokenizer that gives the same ids to ASCII texts; None for other tokenizers than `data_scripts tokenizer` has.
 
     Args:
         definition: The content of tokenizer.json.
-        backend: The tokenizer, without truncation.
+        backend: The `tokenizers.Tokenizer`, without truncation.
     """
     model = definition["model"]
     if definition["normalizer"] != NORMALIZER or definition["pre_tokenizer"] not in PRE_TOKENIZERS:
