@@ -26,6 +26,14 @@ def test_timing_signal_agrees_with_the_formula(size):
     torch.testing.assert_close(signal.double(), expected, rtol=0, atol=1e-5)
 
 
+def test_defaults_are_the_papers():
+    config = ConvSimTransformerConfig()
+    assert (config.num_hidden_layers, config.num_attention_heads) == (6, 8)
+    assert (config.hidden_size, config.intermediate_size, config.embedding_size) == (512, 2048, 500)
+    assert (config.hidden_dropout, config.attention_dropout, config.layer_norm_eps) == (0.1, 0.1, 1e-6)
+    assert not config.residual and not config.learned_token_weights and not config.hidden_sizes
+
+
 def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> list[torch.Tensor]:
     """Hidden states (tokens, hidden_size) after the embeddings and after each layer, by torch's own layers."""
     config = model.config

@@ -43,6 +43,8 @@ def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_o
     for name, value in expected.items():
         torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
+    counts = re.findall(r"with (\d+) processes of \d+ pairs each, a process receives [\d.,]+ MB in a step", done.stdout)
+    assert counts == ["2", "8", "64"]  # once, by the main process
     waits = re.search(r"Seconds that each process waited for others between steps: ([\d.]+), ([\d.]+)", done.stdout)
     assert waits and float(waits[2]) > float(waits[1])  # the first process evaluates and saves alone
 
