@@ -39,6 +39,7 @@ class BatchTokenizer:
             tokenizer: A tokenizer.
             max_tokens: Truncate texts to this many tokens; None keeps all.
         """
+        self._source = tokenizer, max_tokens
         definition = tokenizer.backend_tokenizer.to_str()
         self._backend = type(tokenizer.backend_tokenizer).from_str(definition)
         self._backend.encode_special_tokens = tokenizer.split_special_tokens  # it is not part of the string
@@ -53,6 +54,10 @@ class BatchTokenizer:
         if max_tokens is not None:
             self._backend.enable_truncation(max_tokens, direction=tokenizer.truncation_side)
             self._kept = slice(max_tokens) if tokenizer.truncation_side == "right" else slice(-max_tokens, None)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles what it is made from: kitoken cannot be pickled, and tokenizers forgets `encode_special_tokens`."""
+        return BatchTokenizer, self._source
 
     def __call__(self, texts: list[str]) -> list[list[int]]:
         """Returns the token ids of each text.

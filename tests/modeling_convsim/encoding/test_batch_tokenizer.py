@@ -1,6 +1,7 @@
 """Token ids of `BatchTokenizer` against those of transformers."""
 
 import copy
+import pickle
 import random
 
 import pytest
@@ -101,6 +102,17 @@ def test_the_faster_library_gives_the_same_ids(trained, max_tokens, side):
     assert batch(texts) == ids(tokenizer, texts, max_tokens)
     assert batch(texts[::2]) == ids(tokenizer, texts[::2], max_tokens)  # ASCII alone
     assert batch([]) == []
+
+
+@pytest.mark.parametrize("copy_of", [copy.deepcopy, lambda batch: pickle.loads(pickle.dumps(batch))])
+@pytest.mark.parametrize("split", [False, True])
+def test_a_copy_gives_the_same_ids(trained, copy_of, split):
+    """`datasets.map` and worker processes pickle the encoder that a function uses."""
+    tokenizer, texts = copy.deepcopy(trained), random_texts(200)
+    tokenizer.split_special_tokens, tokenizer.truncation_side = split, "left"
+    batch = copy_of(BatchTokenizer(tokenizer, 5))
+    assert (batch._ascii is not None) == split
+    assert batch(texts) == ids(tokenizer, texts, 5)
 
 
 def test_only_texts_of_ascii_go_to_the_faster_library(trained, monkeypatch):
