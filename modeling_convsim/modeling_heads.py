@@ -53,8 +53,6 @@ class ResponseHead(nn.Module):
     def as_dense_layers(self) -> list[tuple[Tensor, Tensor, str]]:
         """Expresses the network as a chain of plain dense layers, for formats that support no other layers.
 
-        They compute the same for inputs of unit length and for zeros, in float16, too.
-
         Returns:
             Layers (weight (out, in), bias (out,), activation "tanh", "relu" or "identity"). Their output is to be
             L2-normalized if `normalized`.
@@ -67,21 +65,19 @@ class ResponseHead(nn.Module):
 
     @staticmethod
     def _carry_input(layers: list[tuple[Tensor, Tensor]]) -> list[tuple[Tensor, Tensor]]:
-        """Widens ReLU layers so that x, which is of unit length, reaches the last layer, too: relu(x + 1) - 1 = x.
+        """Widens ReLU layers so that x reaches the last layer along with DNN(x): relu(x) - relu(-x) = x.
 
-        The 1 that is subtracted is a unit of its own: float16 would round a bias that contains it.
+        relu(x + 1) - 1 would need half as many units, but bfloat16 rounds x + 1.
         """
         size = layers[0][0].shape[1]
-        carried = torch.eye(size + 1).to(layers[0][0])
-        ones = torch.ones(size + 1).to(carried)
-        zeros = torch.zeros_like(ones)
-        to_units = carried[:, :size]  # (size + 1, size): x, and nothing for the unit that is 1
-        from_units = torch.cat([carried[:size, :size], -ones[:size, None]], dim=1)  # (size, size + 1)
+        identity = torch.eye(size).to(layers[0][0])
+        zeros = torch.zeros(2 * size).to(identity)
+        carried = torch.eye(2 * size).to(identity)
         (first, first_bias), *middle, (last, last_bias) = layers
         return [
-            (torch.cat([to_units, first]), torch.cat([ones, first_bias])),
+            (torch.cat([identity, -identity, first]), torch.cat([zeros, first_bias])),
             *((torch.block_diag(carried, weight), torch.cat([zeros, bias])) for weight, bias in middle),
-            (torch.cat([from_units, last], dim=1), last_bias),
+            (torch.cat([identity, -identity, last], dim=1), last_bias),
         ]
 
 

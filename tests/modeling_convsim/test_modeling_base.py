@@ -280,19 +280,28 @@ def test_dense_layers_of_the_response_head_compute_the_same_function(residual, n
     torch.manual_seed(1)
     config = ConvSimDanConfig(**DAN, embedding_size=12, response_residual=residual, normalize_response=normalize)
     head = ConvSimDanForMultitask(config).response_head
-    for parameter in head.parameters():
-        nn.init.normal_(parameter)
-    head = head.half().float()
-    x = torch.cat([F.normalize(torch.randn(6, 12)), -torch.eye(12), torch.zeros(1, 12)])
+    nn.init.normal_(head.layers[-1].weight)
+    x = torch.randn(6, 12)
     vectors = x
     for weight, bias, activation in head.as_dense_layers():
         vectors = {"relu": F.relu, "tanh": torch.tanh, "identity": nn.Identity()}[activation](
-            F.linear(vectors, weight.half().float(), bias.half().float())
+            F.linear(vectors, weight, bias)
         )
     assert head.normalized == normalize
     if normalize:
         vectors = F.normalize(vectors, dim=1)
     torch.testing.assert_close(vectors, head(x), rtol=1e-5, atol=1e-5)
+
+
+def test_dense_layers_carry_the_input_exactly_in_bfloat16():
+    config = ConvSimDanConfig(**DAN, embedding_size=12, response_residual=True, normalize_response=False)
+    head = ConvSimDanForMultitask(config).response_head  # its DNN gives zeros before training
+    x = vectors = torch.randn(6, 12).bfloat16()
+    for weight, bias, activation in head.as_dense_layers():
+        vectors = {"relu": F.relu, "identity": nn.Identity()}[activation](
+            F.linear(vectors, weight.bfloat16(), bias.bfloat16())
+        )
+    assert torch.equal(vectors, x)
 
 
 def test_nli_head_features_and_hidden_layer():

@@ -5,7 +5,7 @@ import pickle
 import random
 
 import pytest
-from tokenizers import AddedToken, normalizers, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
@@ -117,16 +117,15 @@ def test_a_copy_gives_the_same_ids(trained, copy_of, split):
 
 def test_only_texts_of_ascii_go_to_the_faster_library(trained, monkeypatch):
     batch, seen = BatchTokenizer(trained, None), []
-    monkeypatch.setattr(
-        batch, "_ascii", type("Fake", (), {"encode_all": lambda _, texts: seen.extend(texts) or [[7]] * len(texts)})()
-    )
-    assert [row == [7] for row in batch(["the cat", "naïve", "\x7f", "\x80", "ΣΑΣ"])] == [
-        True,
-        False,
-        True,
-        False,
-        False,
-    ]
+
+    class Fake:
+        def encode_all(self, texts: list[str]) -> list[list[int]]:
+            seen.extend(texts)
+            return [[7]] * len(texts)
+
+    monkeypatch.setattr(batch, "_ascii", Fake())
+    ids_of = dict(zip(texts := ["the cat", "naïve", "\x7f", "\x80", "ΣΑΣ"], batch(texts), strict=True))
+    assert [text for text in texts if ids_of[text] == [7]] == ["the cat", "\x7f"]
     assert all(text.isascii() for text in seen)
 
 
@@ -159,6 +158,20 @@ def test_other_tokenizers_are_left_to_their_own_library(trained):
     special.split_special_tokens = False
     assert BatchTokenizer(special, None)._ascii is None
     assert BatchTokenizer(special, None)(texts) == ids(special, texts, None)
+
+
+@pytest.mark.parametrize("model", [models.WordLevel, models.WordPiece])
+def test_a_vocabulary_without_unk_fails_at_an_unknown_word_only(trained, model):
+    backend = Tokenizer(model({"[PAD]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
+    backend.normalizer = trained.backend_tokenizer.normalizer
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", split_special_tokens=True
+    )
+    batch = BatchTokenizer(tokenizer, None)
+    assert batch(["The cat"]) == [[1, 2]]
+    with pytest.raises(Exception, match=r"Missing \[UNK\] token"):
+        batch(["the dog"])
 
 
 @pytest.mark.parametrize("fault", ["refuses", "differs"])
