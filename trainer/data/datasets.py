@@ -1,4 +1,7 @@
-"""The training and evaluation datasets of a run; every evaluation sentence is removed from the training data."""
+"""The training and evaluation datasets of a run.
+
+Every evaluation sentence is removed from the training data, and so are conversation pairs that an earlier source has.
+"""
 
 import logging
 from collections import Counter
@@ -45,7 +48,7 @@ class DatasetKind:
             each one is a separate training dataset, as it always is where this is false.
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
             Conversations have none: their splits separate threads, and only a pair that another source has in its
-            validation or test split is removed.
+            validation or test split, or an earlier source in its training split, is removed.
         group_column: a column of the prepared rows; if a row has an evaluation sentence, all rows of its group are
             removed.
         prepare: transforms the training rows of a source.
@@ -148,6 +151,9 @@ def register_dataset_kind(kind: DatasetKind) -> DatasetKind:
 def load_run_data(arguments: Arguments) -> RunData:
     """Load the datasets of a run, and remove every training row with an evaluation sentence.
 
+    Several datasets of conversation pairs may overlap, such as those of one dump with different filters: each pair is
+    used once.
+
     Raises:
         InputError: a dataset is missing or unreadable, or lacks the training split.
     """
@@ -247,34 +253,46 @@ def _hash_rows(rows: Dataset, columns: Iterable[str]) -> np.ndarray:
     return np.concatenate(hashes)
 
 
-def _remove_held_out(
-    rows: Dataset, columns: list[str], held_out: Iterable[Mapping[str, np.ndarray]]
-) -> tuple[Dataset, Counter[str]]:
-    """Remove the rows that another source holds out; returns the others, and counts as `remove_leaked` does.
+def _find_held_out(hashes: np.ndarray, held_out: Iterable[Mapping[str, np.ndarray]]) -> tuple[np.ndarray, Counter[str]]:
+    """Find the training rows that another source holds out.
 
     Args:
-        rows: the training rows of a source.
-        columns: the columns of text; rows with equal texts are equal.
+        hashes: (rows,) of the training rows of a source.
         held_out: for each other source, the hashes of the rows of each of its splits.
+
+    Returns:
+        (rows,) whether a row is held out, and counts as those of `remove_leaked`.
     """
-    hashes, counts = _hash_rows(rows, columns), Counter[str]()
-    leaked = np.zeros(len(rows), bool)
+    counts = Counter[str]()
+    leaked = np.zeros(len(hashes), bool)
     for name, others in ((name, others) for splits in held_out for name, others in splits.items()):
         leaks = np.isin(hashes, others)
         counts[name] += int(leaks.sum())
         leaked |= leaks
     counts["removed"] = int(leaked.sum())
-    return rows.select(np.flatnonzero(~leaked)), counts
+    return leaked, counts
 
 
 def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray]]) -> None:
-    """Remove the training rows with an evaluation sentence or held out by another source; count them in the leakage."""
+    """Remove the training rows with an evaluation sentence or held out by another source; count them in the leakage.
+
+    Those that an earlier source has are removed, too.
+    """
     evaluation = _evaluation_sentences(data.evaluation)
+    earlier: dict[str, np.ndarray] = {}  # hashes of the rows that are left
     for name, columns in training_text_columns(data).items():
         rows, counts = data.training[name], Counter[str]()
         if name in held_out:
-            others = [splits for source, splits in held_out.items() if source != name]
-            rows, counts = _remove_held_out(rows, columns, others)
+            hashes = _hash_rows(rows, columns)
+            leaked, counts = _find_held_out(hashes, [splits for source, splits in held_out.items() if source != name])
+            repeated = np.zeros(len(rows), bool)
+            for source, others in earlier.items():
+                new = np.isin(hashes, others) & ~leaked & ~repeated
+                if new.any():
+                    logger.warning("%s: removed %d training pairs that %s has, too", name, new.sum(), source)
+                repeated |= new
+            kept = ~leaked & ~repeated
+            rows, earlier[name] = rows.select(np.flatnonzero(kept)), hashes[kept]
         group_column = DATASET_KINDS[name.partition("/")[0]].group_column
         data.training[name], leaks = remove_leaked(rows, columns, evaluation, group_column)
         counts.update(leaks)

@@ -49,7 +49,7 @@ class PairOptions(Arguments):
     pairs: list[str] = option(
         [],
         "folders or Hub ids of conversation pairs, in the format of `data_scripts reddit`; a batch has pairs of one of "
-        "them",
+        "them, and a pair that several have is used once, as one of the first",
     )
 
 

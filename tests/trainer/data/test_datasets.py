@@ -162,16 +162,19 @@ def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(
     }
 
 
+def _pairs(*rows: str) -> Dataset:
+    return Dataset.from_list([dict(zip(("input", "response"), row.split("|"), strict=True)) for row in rows])
+
+
 def test_a_pair_that_another_source_holds_out_is_no_training_pair(
     options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def pairs(*rows: str) -> Dataset:
-        return Dataset.from_list([dict(zip(("input", "response"), row.split("|"), strict=True)) for row in rows])
-
     sources = {
-        "a": DatasetDict(train=pairs("of a|1", "held by b|2", "HELD by c|3", "held by a|4"), test=pairs("held by a|4")),
-        "b": DatasetDict(train=pairs("of b|5", "held by a|4"), validation=pairs("Held by b|2", "of b|5")),
-        "c": DatasetDict(train=pairs("held by b|another", "held by |a4"), test=pairs("held by c|3")),
+        "a": DatasetDict(
+            train=_pairs("of a|1", "held by b|2", "HELD by c|3", "held by a|4"), test=_pairs("held by a|4")
+        ),
+        "b": DatasetDict(train=_pairs("of b|5", "held by a|4"), validation=_pairs("Held by b|2", "of b|5")),
+        "c": DatasetDict(train=_pairs("held by b|another", "held by |a4"), test=_pairs("held by c|3")),
     }
     monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=lambda source: sources[source]))
     monkeypatch.setattr("trainer.data.datasets.HASHED_TOGETHER", 3)
@@ -186,6 +189,30 @@ def test_a_pair_that_another_source_holds_out_is_no_training_pair(
     leaks = {name: {key: count for key, count in counts.items() if count} for name, counts in data.leakage.items()}
     assert leaks["pairs/a"] == {"pairs dev": 1, "pairs test": 1, "removed": 2}
     assert leaks["pairs/b"] == {"pairs test": 1, "removed": 1} and leaks["pairs/c"] == {}
+
+
+def test_a_pair_of_several_sources_is_used_once(
+    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    sources = {
+        "a": DatasetDict(train=_pairs("one|1", "two|2", "two|2")),  # repetitions within a source are its own
+        "b": DatasetDict(train=_pairs("TWO|2", "one|2", "held|0", "new|3"), test=_pairs("of the test|0")),
+        "c": DatasetDict(train=_pairs("new|3", "one|1", "held|0", "of c|4"), validation=_pairs("held|0")),
+    }
+    monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=lambda source: sources[source]))
+    options.pairs = ["a", "b", "c"]
+    data = load_run_data(options)
+    assert {name: rows["input"][:] for name, rows in data.named("pairs").items()} == {
+        "a": ["one", "two", "two"],
+        "b": ["one", "new"],
+        "c": ["held", "of c"],
+    }
+    assert data.leakage["pairs/b"]["removed"] == 1 and data.leakage["pairs/c"]["removed"] == 0
+    assert [record.getMessage() for record in caplog.records if "too" in record.getMessage()] == [
+        "pairs/b: removed 1 training pairs that pairs/a has, too",
+        "pairs/c: removed 1 training pairs that pairs/a has, too",
+        "pairs/c: removed 1 training pairs that pairs/b has, too",
+    ]
 
 
 def test_a_row_of_captions_is_one_caption_with_the_group_of_its_image() -> None:
