@@ -171,11 +171,12 @@ def load_run_data(arguments: Arguments) -> RunData:
                     data.training[name] = kind.prepare(splits["train"])
                 elif not kind.is_joined:
                     raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
-        if kind.text_columns and kind.is_joined and not kind.evaluation_columns:
-            held_out |= {name: _hash_held_out(kind, splits) for name, splits in parts.items() if len(parts) > 1}
+        compared = kind.text_columns if kind.text_columns and kind.is_joined and not kind.evaluation_columns else ()
+        if compared and len(parts) > 1:
+            held_out |= {name: _hash_held_out(kind, splits) for name, splits in parts.items()}
         if kind.is_joined:
             without = "train" if kind.text_columns is not None else None
-            data.evaluation[kind.name] = _join_splits(list(parts.values()), without)
+            data.evaluation[kind.name] = _join_splits(list(parts.values()), without, compared)
     _remove_leaked(data, held_out)
     for name, rows in data.training.items():
         data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
@@ -228,12 +229,30 @@ def source_name(source: str) -> str:
     return f"{name}:{config}" if config else name
 
 
-def _join_splits(parts: list[Any], without: str | None) -> Any:
-    """Concatenate the splits of several sources, except one of them; those of a single source are not changed."""
+def _join_splits(parts: list[Any], without: str | None, compared: tuple[str, ...]) -> Any:
+    """Concatenate the splits of several sources, except one of them; those of a single source are not changed.
+
+    If the texts of some columns are `compared`, the rows that an earlier source has in the split are left out.
+    """
     names = sorted({name for part in parts for name in part if name != without})
     if len(parts) == 1:
-        return type(parts[0])({name: parts[0][name] for name in parts[0] if name != without})
-    return DatasetDict({name: concatenate_datasets([part[name] for part in parts if name in part]) for name in names})
+        return type(parts[0])({name: parts[0][name] for name in names})
+    joined = {}
+    for name in names:
+        splits = [part[name] for part in parts if name in part]
+        joined[name] = concatenate_datasets(_distinct(splits, compared) if compared else splits)
+        if repeated := sum(map(len, splits)) - len(joined[name]):
+            logger.warning("%s split: left out %d pairs that an earlier dataset has, too", name, repeated)
+    return DatasetDict(joined)
+
+
+def _distinct(parts: list[Dataset], compared: tuple[str, ...]) -> list[Dataset]:
+    """Leave out of each part the rows whose texts in the `compared` columns are those of an earlier part."""
+    hashes = [_hash_rows(part, compared) for part in parts]
+    return [
+        part.select(np.flatnonzero(~np.isin(own, np.concatenate([np.empty(0, np.uint64), *hashes[:index]]))))
+        for index, (part, own) in enumerate(zip(parts, hashes, strict=True))
+    ]
 
 
 def _hash_held_out(kind: DatasetKind, splits: DatasetDict) -> dict[str, np.ndarray]:

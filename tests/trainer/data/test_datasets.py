@@ -197,7 +197,11 @@ def test_a_pair_of_several_sources_is_used_once(
     sources = {
         "a": DatasetDict(train=_pairs("one|1", "two|2", "two|2")),  # repetitions within a source are its own
         "b": DatasetDict(train=_pairs("TWO|2", "one|2", "held|0", "new|3"), test=_pairs("of the test|0")),
-        "c": DatasetDict(train=_pairs("new|3", "one|1", "held|0", "of c|4"), validation=_pairs("held|0")),
+        "c": DatasetDict(
+            train=_pairs("new|3", "one|1", "held|0", "of c|4"),
+            validation=_pairs("held|0"),
+            test=_pairs("OF THE TEST|0", "of the test|1", "last|2", "last|2"),
+        ),
     }
     monkeypatch.setitem(DATASET_KINDS, "pairs", replace(DATASET_KINDS["pairs"], load=lambda source: sources[source]))
     options.pairs = ["a", "b", "c"]
@@ -208,7 +212,10 @@ def test_a_pair_of_several_sources_is_used_once(
         "c": ["held", "of c"],
     }
     assert data.leakage["pairs/b"]["removed"] == 1 and data.leakage["pairs/c"]["removed"] == 0
+    assert data.evaluation["pairs"]["test"]["input"][:] == ["of the test", "of the test", "last", "last"]
+    assert data.evaluation["pairs"]["test"]["response"][:] == ["0", "1", "2", "2"]
     assert [record.getMessage() for record in caplog.records if "too" in record.getMessage()] == [
+        "test split: left out 1 pairs that an earlier dataset has, too",
         "pairs/b: removed 1 training pairs that pairs/a has, too",
         "pairs/c: removed 1 training pairs that pairs/a has, too",
         "pairs/c: removed 1 training pairs that pairs/b has, too",
