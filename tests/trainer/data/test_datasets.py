@@ -12,6 +12,7 @@ from trainer.data.datasets import (
     RunData,
     load_evaluation_data,
     load_run_data,
+    source_name,
     training_text_columns,
     training_texts,
 )
@@ -220,6 +221,17 @@ def test_a_pair_of_several_sources_is_used_once(
         "pairs/c: removed 1 training pairs that pairs/a has, too",
         "pairs/c: removed 1 training pairs that pairs/b has, too",
     ]
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [
+        ("data/reddit", "reddit"), ("/data/reddit/", "reddit"), ("owner/pairs", "pairs"), ("owner/pairs@v1", "pairs"),
+        ("owner/pairs:chat", "pairs:chat"), ("owner/pairs:chat@v1", "pairs:chat"),
+    ],
+)  # fmt: skip
+def test_a_source_among_several_is_named_by_the_last_part_of_its_name(source: str, name: str) -> None:
+    assert source_name(source) == name
 
 
 def test_a_row_of_captions_is_one_caption_with_the_group_of_its_image() -> None:
