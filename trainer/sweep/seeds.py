@@ -19,6 +19,8 @@ from trainer.training.run_folder import MAY_CHANGE
 
 # One metric of each evaluation.
 METRICS = ("pearson", "p_at_1", "map", "accuracy")
+# A run may take the tokenizer that another one trained on the same texts.
+_OF_TOKENIZER = ("tokenizer", "tokenizer_kind", "vocab_size")
 
 
 def collect_test_scores(runs: list[Path]) -> dict[str, list[float]]:
@@ -44,10 +46,16 @@ def _check_only_seeds_differ(runs: list[Path], settings: list[dict[str, Any]]) -
     first = settings[0]
     for run, other in zip(runs[1:], settings[1:], strict=True):
         changed = [key for key in first | other if first.get(key) != other.get(key)]
-        if differing := [key for key in changed if key not in (*MAY_CHANGE, "seed", "output_dir")]:
+        same = (*MAY_CHANGE, "seed", "output_dir", *(_OF_TOKENIZER if _have_same_tokenizer(run, runs[0]) else ()))
+        if differing := [key for key in changed if key not in same]:
             raise InputError(f"{run}: differs from {runs[0]} in {', '.join(differing)}; expected another seed only")
     if len({each.get("seed", Arguments().seed) for each in settings}) < len(runs):
         raise InputError("two of the runs have the same seed")
+
+
+def _have_same_tokenizer(*runs: Path) -> bool:
+    files = [run / "model" / "tokenizer.json" for run in runs]
+    return all(file.is_file() for file in files) and len({file.read_bytes() for file in files}) == 1
 
 
 def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:

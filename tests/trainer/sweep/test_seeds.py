@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from data_scripts.errors import InputError
 from trainer.sweep import seeds
 
 
@@ -55,6 +56,23 @@ def test_runs_with_other_differences_than_the_seed_are_refused(tmp_path, capsys,
     error = capsys.readouterr().err
     assert error.startswith("error: ")
     assert re.search(message, error)
+
+
+@pytest.mark.parametrize(("tokenizer", "is_same"), [("{}", True), ("{ }", False), (None, False)])
+def test_a_run_with_the_tokenizer_of_another_differs_in_the_seed_alone(tmp_path, tokenizer, is_same):
+    runs = [
+        finished(tmp_path / "a", 0, 0.7, tokenizer_kind="wordpiece", vocab_size=9),
+        finished(tmp_path / "b", 1, 0.7, tokenizer="a/model"),
+    ]
+    for run, content in zip(runs, ("{}", tokenizer), strict=True):
+        (run / "model").mkdir()
+        if content is not None:
+            (run / "model" / "tokenizer.json").write_text(content)
+    if is_same:
+        assert seeds.collect_test_scores(runs)["stsb.test.all.pearson"] == [0.7, 0.7]
+    else:
+        with pytest.raises(InputError, match=r"differs from .* in tokenizer_kind, vocab_size, tokenizer;"):
+            seeds.collect_test_scores(runs)
 
 
 def test_an_unfinished_run_is_refused(tmp_path, capsys):
