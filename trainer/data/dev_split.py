@@ -18,16 +18,18 @@ def complete_dev_split(data: RunData, fewest: int = FEWEST) -> None:
     """Move training pairs to a dev split that is too small.
 
     The dev split gets a tenth of the pairs, at least `ENOUGH`, and at most a fifth. Threads are chosen by a hash of
-    their names, and stay whole; without more than one thread, nothing is moved.
+    their names, and stay whole; without more than one thread, nothing is moved. Several datasets are split together,
+    and their threads of the same name are one thread.
 
     Args:
         data: the datasets of a run that trains on pairs; their splits are changed.
         fewest: a dev split with fewer pairs is too small.
     """
-    train, dev = data.training["pairs"], data.evaluation["pairs"].get("validation")
+    parts, dev = data.of_kind("pairs"), data.evaluation["pairs"].get("validation")
     present = len(dev) if dev else 0
     if present >= fewest:
         return
+    train = concatenate_datasets(list(parts.values()))
     total = len(train) + present
     wanted = min(max(total // 10, ENOUGH), total // 5)
     is_moved = _select_threads(train, wanted - present)
@@ -39,7 +41,9 @@ def complete_dev_split(data: RunData, fewest: int = FEWEST) -> None:
         "moved to it, in whole threads",
         present, len(moved), len(train),
     )  # fmt: skip
-    data.training["pairs"] = train.select(np.flatnonzero(~is_moved))
+    ends = np.cumsum([len(rows) for rows in parts.values()])
+    for (name, rows), is_moved_part in zip(parts.items(), np.split(is_moved, ends[:-1]), strict=True):
+        data.training[name] = rows.select(np.flatnonzero(~is_moved_part))
     completed = concatenate_datasets([dev, moved]) if dev else moved
     data.evaluation["pairs"] = DatasetDict({**data.evaluation["pairs"], "validation": completed})
 

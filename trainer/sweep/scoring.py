@@ -108,14 +108,16 @@ def _dev_pairs(arguments: Arguments) -> Mapping[str, list]:
     from trainer.data.dev_split import FEWEST, complete_dev_split
     from trainer.training.adaptation import silent, split_pairs
 
-    pairs = _dev_columns(load_pairs, *vars(arguments)["pairs"])
-    if pairs and len(pairs["input"]) >= FEWEST and not arguments.adapt:
-        return pairs
+    sources = vars(arguments)["pairs"]
+    if len(sources) == 1 and not arguments.adapt:
+        pairs = _dev_columns(load_pairs, *sources)
+        if pairs and len(pairs["input"]) >= FEWEST:
+            return pairs
     with silent("trainer.data"):  # the run has logged the same messages
         data = load_run_data(arguments)
         if arguments.adapt:
             split_pairs(data)
-        elif "pairs" in data.training:
+        elif data.of_kind("pairs"):
             complete_dev_split(data)
     return dict(data.evaluation["pairs"]["validation"][:])
 

@@ -111,7 +111,7 @@ def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, d
         data = load_run_data(arguments)
         if arguments.adapt:
             split_pairs(data)
-        elif "pairs" in data.training:
+        elif data.of_kind("pairs"):
             complete_dev_split(data)
     folder = tokenizer_folder(context.folder, arguments)
     tokenizer = build_tokenizer(arguments, data, folder) if is_main else None

@@ -51,6 +51,18 @@ def test_the_choice_depends_on_the_names_of_threads_not_on_their_order():
     assert set(parts(data)[1]["thread"]) == set(parts(shuffled)[1]["thread"])
 
 
+def test_several_datasets_are_split_together():
+    first, second = make_data([2] * 60).training["pairs"], make_data([3] * 40, 7)
+    second.training["pairs"] = second.training["pairs"].map(lambda row: {"input": f"other {row['input']}"})
+    data = RunData({"pairs/a": first, "pairs/b": second.training["pairs"]}, second.evaluation)
+    complete_dev_split(data)
+    a, b, dev = data.training["pairs/a"], data.training["pairs/b"], data.evaluation["pairs"]["validation"]
+    assert len(dev) == pytest.approx((120 + 120 + 7) // 5, abs=5) and len(a) + len(b) + len(dev) == 247
+    assert not (set(a["thread"]) | set(b["thread"])) & set(dev["thread"])
+    assert not any(text.startswith("other") for text in a["input"])
+    assert all(text.startswith("other") for text in b["input"]) and len(b) < 120 and len(a) < 120
+
+
 @pytest.mark.parametrize("pairs", [90, 500])
 def test_a_single_thread_is_not_divided(pairs):
     data = make_data([pairs])
