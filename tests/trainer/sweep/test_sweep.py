@@ -494,8 +494,27 @@ def test_ties_count_against_the_model_as_in_precision_at_n(tiny_preset, tmp_path
     assert first.mean() == precision_at_n(scores, np.zeros(6, dtype=int), [1])["p_at_1"]
 
 
+@pytest.fixture
+def scored(monkeypatch):
+    """The inputs that `score_items` scores, without a model."""
+    inputs = []
+    monkeypatch.setattr("modeling_convsim.encoding.encoder.Encoder.from_pretrained", lambda folder: None)
+    monkeypatch.setattr(
+        "trainer.evaluation.response_prediction.score_candidates",
+        lambda encoder, queries: inputs.extend(queries.inputs) or np.zeros((len(queries.inputs), 2)),
+    )
+    return inputs
+
+
+def _run_with_pairs(tiny_preset, tmp_path, *folders):
+    (run,) = expand_variations(tiny_preset, ["--pairs", *map(str, folders)], [], tmp_path)
+    run.folder.mkdir()
+    (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
+    return run
+
+
 @pytest.mark.parametrize("dev_threads", [0, 1])
-def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_path, monkeypatch, dev_threads):
+def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_path, scored, dev_threads):
     """As in a run, of which a few chats have a few dev pairs, or none."""
     folder = tmp_path / "few"
     folder.mkdir()
@@ -503,20 +522,21 @@ def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_p
     Dataset.from_list(rows[2 * dev_threads :]).to_parquet(folder / "train-00000-of-00001.parquet")
     if dev_threads:
         Dataset.from_list(rows[: 2 * dev_threads]).to_parquet(folder / "validation-00000-of-00001.parquet")
-    (run,) = expand_variations(tiny_preset, ["--pairs", str(folder)], [], tmp_path)
+    run = _run_with_pairs(tiny_preset, tmp_path, folder)
     data = load_run_data(run.arguments)
     complete_dev_split(data)
     expected = data.evaluation["pairs"]["validation"]
-    run.folder.mkdir()
-    (run.folder / "results.json").write_text('{"response_prediction": {"split": "dev"}}')
-    monkeypatch.setattr("modeling_convsim.encoding.encoder.Encoder.from_pretrained", lambda folder: None)
-    scored = []
-    monkeypatch.setattr(
-        "trainer.evaluation.response_prediction.score_candidates",
-        lambda encoder, queries: scored.extend(queries.inputs) or np.zeros((len(queries.inputs), 2)),
-    )
     score_items(run, torch.get_num_threads())
     assert scored == expected["input"][:] and len(scored) == 12
+
+
+def test_a_dev_pair_of_several_datasets_is_scored_once(tiny_preset, tmp_path, scored):
+    for name, numbers in (("a", range(100)), ("b", range(90, 150))):
+        (tmp_path / name).mkdir()
+        rows = [{"input": f"{n}?", "response": f"{n}!", "thread": f"t{n}", "source": "x"} for n in numbers]
+        Dataset.from_list(rows).to_parquet(tmp_path / name / "validation-00000-of-00001.parquet")
+    score_items(_run_with_pairs(tiny_preset, tmp_path, tmp_path / "a", tmp_path / "b"), torch.get_num_threads())
+    assert scored == [f"{n}?" for n in range(150)]
 
 
 def test_a_model_that_cannot_be_read_is_noted_in_the_table(preset, stand_in, tmp_path):
