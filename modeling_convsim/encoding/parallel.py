@@ -49,7 +49,8 @@ def single_threaded_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
     """A pool of threads in each of which torch uses one thread; in all other threads torch uses as many as before.
 
     `torch.set_num_threads` also changes the number of every thread that uses torch for the first time afterward, so
-    another thread, which computes nothing, sets that back.
+    another thread, which computes nothing, sets that back. All threads of the pool start before it is used, so that
+    none changes the number of a thread that starts later.
     """
     with ThreadPoolExecutor(1) as other:
 
@@ -60,6 +61,8 @@ def single_threaded_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
                 other.submit(torch.set_num_threads, default).result()
 
         with ThreadPoolExecutor(threads, initializer=initialize) as executor:
+            all_started = threading.Barrier(threads)
+            list(executor.map(lambda _: all_started.wait(), range(threads)))
             yield executor
 
 
