@@ -62,7 +62,11 @@ def single_threaded_pool(threads: int) -> Iterator[ThreadPoolExecutor]:
 
         with ThreadPoolExecutor(threads, initializer=initialize) as executor:
             all_started = threading.Barrier(threads)
-            list(executor.map(lambda _: all_started.wait(), range(threads)))
+            try:
+                list(executor.map(lambda _: all_started.wait(), range(threads)))
+            except BaseException:  # such as a thread that the system does not start: the others no longer wait for it
+                all_started.abort()
+                raise
             yield executor
 
 

@@ -171,12 +171,10 @@ def load_run_data(arguments: Arguments) -> RunData:
                     data.training[name] = kind.prepare(splits["train"])
                 elif not kind.is_joined:
                     raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
-        compared = kind.text_columns if kind.text_columns and kind.is_joined and not kind.evaluation_columns else ()
-        if compared and len(parts) > 1:
+        if kind.text_columns and kind.is_joined and not kind.evaluation_columns and len(parts) > 1:
             held_out |= {name: _hash_held_out(kind, splits) for name, splits in parts.items()}
         if kind.is_joined:
-            without = "train" if kind.text_columns is not None else None
-            data.evaluation[kind.name] = _join_splits(list(parts.values()), without, compared)
+            data.evaluation[kind.name] = _join_splits(kind, parts, held_out)
     _remove_leaked(data, held_out)
     for name, rows in data.training.items():
         data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
@@ -229,30 +227,35 @@ def source_name(source: str) -> str:
     return f"{name}:{config}" if config else name
 
 
-def _join_splits(parts: list[Any], without: str | None, compared: tuple[str, ...]) -> Any:
-    """Concatenate the splits of several sources, except one of them; those of a single source are not changed.
+def _join_splits(kind: DatasetKind, parts: Mapping[str, Any], held_out: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
+    """Concatenate the splits of several sources that are not trained on; those of a single source are not changed.
 
-    If the texts of some columns are `compared`, the rows that an earlier source has in the split are left out.
+    Args:
+        kind: the kind of all sources.
+        parts: the splits of each source.
+        held_out: the hashes of the rows of each of these splits; rows that an earlier source has in the split are left
+            out. Sources without hashes are concatenated as they are.
     """
-    names = sorted({name for part in parts for name in part if name != without})
+    without = "train" if kind.text_columns is not None else None
+    names = sorted({name for part in parts.values() for name in part if name != without})
     if len(parts) == 1:
-        return type(parts[0])({name: parts[0][name] for name in names})
+        (part,) = parts.values()
+        return type(part)({name: part[name] for name in names})
     joined = {}
     for name in names:
-        splits = [part[name] for part in parts if name in part]
-        joined[name] = concatenate_datasets(_distinct(splits, compared) if compared else splits)
-        if repeated := sum(map(len, splits)) - len(joined[name]):
+        splits, earlier, repeated = [], np.empty(0, np.uint64), 0
+        for source in (source for source, part in parts.items() if name in part):
+            rows = parts[source][name]
+            if source in held_out:
+                hashes = held_out[source][_evaluation_name(kind.name, name)]
+                is_repeated = np.isin(hashes, earlier)
+                rows, repeated = rows.select(np.flatnonzero(~is_repeated)), repeated + int(is_repeated.sum())
+                earlier = np.concatenate([earlier, hashes])
+            splits.append(rows)
+        if repeated:
             logger.warning("%s split: left out %d pairs that an earlier dataset has, too", name, repeated)
+        joined[name] = concatenate_datasets(splits)
     return DatasetDict(joined)
-
-
-def _distinct(parts: list[Dataset], compared: tuple[str, ...]) -> list[Dataset]:
-    """Leave out of each part the rows whose texts in the `compared` columns are those of an earlier part."""
-    hashes = [_hash_rows(part, compared) for part in parts]
-    return [
-        part.select(np.flatnonzero(~np.isin(own, np.concatenate([np.empty(0, np.uint64), *hashes[:index]]))))
-        for index, (part, own) in enumerate(zip(parts, hashes, strict=True))
-    ]
 
 
 def _hash_held_out(kind: DatasetKind, splits: DatasetDict) -> dict[str, np.ndarray]:

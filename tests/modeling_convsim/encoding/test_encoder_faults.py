@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from pathlib import Path
@@ -20,7 +21,7 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding import Encoder, hardware
 from modeling_convsim.encoding.__main__ import main
-from modeling_convsim.encoding.parallel import split_windows
+from modeling_convsim.encoding.parallel import single_threaded_pool, split_windows
 from modeling_convsim.encoding.text_errors import TextError
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.search import Int8Vectors, quantize
@@ -140,6 +141,22 @@ def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, two_thread
     list(parts)
     assert threads_of_a_new_thread() == torch.get_num_threads() == 2 and set(seen) == {1}
     assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+def test_a_thread_that_cannot_be_started_is_an_error(monkeypatch):
+    """And those that have started do not wait for it forever."""
+    start, started = threading.Thread.start, []
+
+    def start_all_but_the_second(thread: threading.Thread) -> None:
+        if thread.name.endswith("_1"):
+            raise RuntimeError("can't start new thread")
+        started.append(thread)
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", start_all_but_the_second)
+    with pytest.raises(RuntimeError, match="can't start new thread"), single_threaded_pool(3):
+        pass
+    assert not any(thread.is_alive() for thread in started)
 
 
 def test_int8_search_keeps_the_number_of_threads_of_the_process(two_threads):
