@@ -150,7 +150,11 @@ def look_up(record: Record, name: str) -> Any:
 
 
 def _plain(name: str) -> str:
-    """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal."""
+    """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal.
+
+    So is `createdAt.$date`: in MongoDB's JSON, dates and ids are objects of one field, `$date` or `$oid`.
+    """
+    name = re.sub(r"\.\$(date|oid)$", "", name)
     return re.sub(r"[\W_]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip().lower()
 
 

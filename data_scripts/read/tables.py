@@ -10,7 +10,7 @@ from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.read.records import DELIMITED, Record, Records, form_of
-from data_scripts.read.roles import BOTH, SAMPLE_ROWS, Guess, flat_columns, guess_roles, look_up, shape_of
+from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, guess_roles, look_up, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
@@ -83,7 +83,9 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
     names = {role: name for role, name in (defaults | log.columns).items() if name}
     if log.columns or names.keys() >= {"input", "response"}:
         return names
-    guess = guess_columns(records.columns, reopen())
+    rows = [record for _, record in islice(reopen().rows(set(records.columns)), SAMPLE_ROWS)]
+    names = {role: name for role, name in names.items() if not _are_objects(rows, name)}
+    guess = guess_roles(flat_columns(records.columns, rows), rows)
     if shape_of(names) is None and (ambiguous := guess.ambiguous):
         role, candidates = next(iter(ambiguous.items()))
         raise InputError(
@@ -103,10 +105,10 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
     return names
 
 
-def guess_columns(columns: list[str], records: Records) -> Guess:
-    """Guess the roles of columns from the first of the records."""
-    rows = [record for _, record in islice(records.rows(set(columns)), SAMPLE_ROWS)]
-    return guess_roles(flat_columns(columns, rows), rows)
+def _are_objects(rows: list[Record], name: str) -> bool:
+    """Whether all values of a column are objects, as those of `user` may be, whose fields are columns (`user.name`)."""
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return bool(values) and all(isinstance(value, dict) for value in values)
 
 
 def _inspect(log: ChatLog) -> str:

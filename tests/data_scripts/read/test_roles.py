@@ -1,4 +1,5 @@
 import json
+import shlex
 from collections import Counter
 from pathlib import Path
 
@@ -94,6 +95,19 @@ def test_roles_are_guessed_beside_columns_that_are_named_after_theirs(tmp_path):
     assert items == [Pair("a", "b", None, "c")] and not log.detected
     items, log = read(tmp_path / "c.jsonl", {"thread": 1, "from": "Ann", "text": "a"}, text="from")
     assert items[0] == Message("row 1", None, "1", None, None, "Ann", "c", None) and not log.detected
+
+
+def test_roles_are_guessed_from_the_fields_of_objects_whose_names_are_those_of_roles(tmp_path):
+    sent = {"$date": "2026-03-13T00:00:00Z"}
+    row = {"_id": {"$oid": "5f"}, "room": "a", "user": {"id": 7, "name": "Ann"}, "text": "b", "createdAt": sent}
+    items, log = read(tmp_path / "c.jsonl", row, row | {"_id": {"$oid": "60"}, "user": None})
+    columns = "id=_id.$oid thread=room speaker=user.name time=createdAt.$date"
+    assert items[0] == Message("5f", None, "a", "Ann", 1773360000, "b", "c", None)
+    assert shlex.split(log.detected["columns"]) == columns.split()
+    named = dict(column.split("=") for column in columns.split())
+    assert read(tmp_path / "c.jsonl", row, **named)[0] == items[:1] and items[1].speaker is None
+    items, log = read(tmp_path / "c.jsonl", row, row | {"text": {"b": "c"}, "user": "Ben"}, row | {"user": "Ben"})
+    assert [item.speaker for item in items] == ["Ben"] and log.broken.counts["wrong type"] == 2
 
 
 def test_a_guess_does_not_change_the_shape_that_names_give_nor_read_times_that_it_does_not_need(tmp_path):
