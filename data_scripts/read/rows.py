@@ -17,7 +17,7 @@ from data_scripts.read.hub_datasets import load_columns
 from data_scripts.read.hub_errors import hub_errors
 from data_scripts.read.hub_names import is_path
 from data_scripts.read.records import Records, Rows, check_records, form_of, read_records
-from data_scripts.read.text_files import split_from_name, text_lines
+from data_scripts.read.text_files import names_split, split_from_name, text_lines
 
 if TYPE_CHECKING:
     from datasets import Dataset, IterableDataset
@@ -28,7 +28,7 @@ HUB_HELP = (
     "files (such as data/2006/*.parquet), each with @REVISION after it if needed"
 )
 SOURCE_HELP = (
-    "a folder of .parquet, .jsonl, .csv or .tsv, or one such file (also .txt; text compressed or not); or " + HUB_HELP
+    "a folder of .parquet, .jsonl, .csv, .tsv or .txt, or one such file (text compressed or not); or " + HUB_HELP
 )
 ColumnNames = dict[str, tuple[str, ...]]
 
@@ -95,6 +95,8 @@ def _text_tables(source: str) -> list[Path]:
             check_records(path)
         return [path]
     files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
+    if path.is_dir() and not files and not any(path.rglob("*.parquet")):
+        files = sorted(file for file in path.glob("*") if form_of(file) == ".txt" and names_split(file.name))
     complete = any(file.name.startswith("snli_1.0_train.") for file in files)
     return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
 

@@ -40,6 +40,11 @@ def split_from_name(name: str) -> str:
     return _SPLIT_NAMES.get(match[1].lower(), "validation") + (match[2] or "").lower() if match else "train"
 
 
+def names_split(name: str) -> bool:
+    """Whether the name of a file contains a split."""
+    return _SPLIT.search(name) is not None
+
+
 def split_from_value(value: object) -> str | None:
     """The split that a value of a column names, such as val; None if it names none."""
     name = str(value).lower()

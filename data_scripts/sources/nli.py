@@ -1,7 +1,8 @@
 """Read natural language inference (SNLI, MultiNLI and others) as premise, hypothesis and label, and write Parquet.
 
 SOURCE is a file, a folder or a dataset on the Hub. Of a folder, all .parquet files are read, or else all .jsonl, .csv
-and .tsv files; the name of a file contains its split (train, dev, test; dev_matched and dev_mismatched are separate).
+and .tsv files, or else the .txt files (tab-separated) whose names contain a split. The name of a file contains its
+split (train, dev, test; dev_matched and dev_mismatched are separate).
 Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label; those of SICK are known too.
 Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are
 joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.

@@ -302,8 +302,12 @@ def test_the_four_premises_of_multi_premise_entailment_are_joined(tmp_path: Path
     header = "ID\tpremise1\tpremise2\tpremise3\tpremise4\thypothesis\tgold_label\n"
     premises = "\t".join(f"12.jpg#{i}/Premise {i}." for i in range(4))
     (tmp_path / "mpe_dev.txt").write_text(f"{header}1\t{premises}\tSo.\tneutral\n")
+    (tmp_path / "mpe_train.txt").write_text(f"{header}1\t{premises}\tHence.\tneutral\n")
+    (tmp_path / "README.txt").write_text("Multi-Premise Entailment\n")
     splits = load_nli(str(tmp_path / "mpe_dev.txt"))
     assert rows_of(splits["validation"]) == [("Premise 0. Premise 1. Premise 2. Premise 3.", "So.", "neutral")]
+    splits = load_nli(str(tmp_path))
+    assert {name: rows_of(rows)[0][1] for name, rows in splits.items()} == {"train": "Hence.", "validation": "So."}
 
 
 def test_labels_of_another_scheme_are_left_out_and_counted_by_name(
