@@ -7,7 +7,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser, run_stoppable, suggest
+from data_scripts.command_line import (
+    ArgumentParser,
+    exit_without_collection,
+    paused_collections,
+    run_stoppable,
+    suggest,
+)
 from data_scripts.commands import PROGRAM, Command, command_from_file, find_commands
 from data_scripts.errors import USER_ERRORS, user_message
 
@@ -44,7 +50,9 @@ def _run(arguments: list[str]) -> int:
             if name not in commands:
                 _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
             command = commands[name]
-        args = command.parser(name).parse_args(arguments[1:])
+        with paused_collections():  # of the command's modules
+            parser = command.parser(name)
+        args = parser.parse_args(arguments[1:])
         args.run(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
@@ -53,4 +61,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_without_collection(main(sys.argv[1:]))

@@ -1,8 +1,7 @@
 """Train the papers' word-vector baselines: launches `trainer.report.word2vec_command`."""
 
-import sys
-
+from data_scripts.command_line import exit_without_collection
 from trainer.report.word2vec_command import main
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_without_collection(main())

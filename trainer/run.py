@@ -3,6 +3,7 @@
 import logging
 import sys
 
+from data_scripts.command_line import exit_without_collection, paused_collections
 from data_scripts.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
@@ -23,7 +24,8 @@ def main() -> None:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
-        from trainer.training.train import train  # imports torch, which --help does not need
+        with paused_collections():
+            from trainer.training.train import train  # imports torch, which --help does not need
 
         train(arguments)
     except USER_ERRORS as error:
@@ -36,3 +38,4 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    exit_without_collection(0)

@@ -2,7 +2,8 @@
 
 import sys
 
+from data_scripts.command_line import exit_without_collection
 from trainer.sweep.seeds import main
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    exit_without_collection(main(sys.argv[1:]))

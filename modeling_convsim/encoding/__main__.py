@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, get_args
 
-from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, exit_without_collection, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import count_texts, read_texts
 
@@ -113,4 +113,4 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_without_collection(main())

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, exit_without_collection, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import read_texts
 from modeling_convsim.suggestion.extra import import_extra
@@ -293,4 +293,4 @@ def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    exit_without_collection(main())

@@ -1,9 +1,16 @@
-"""Signals end a command with one line, and its outputs as they were; both packages have the same function."""
+"""How commands start and end; both packages have the same functions.
 
+Signals end a command with one line, and its outputs as they were.
+"""
+
+import gc
 import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -64,3 +71,38 @@ def test_worker_processes_end_with_the_command(run_stoppable):
     assert run_stoppable(command) == 143
     worker.join(10)
     assert worker.exitcode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_collections_pause_and_are_then_as_before(is_enabled):
+    assert gc.isenabled()
+    try:
+        if not is_enabled:
+            gc.disable()
+        with pytest.raises(ImportError), command_line.paused_collections():
+            assert not gc.isenabled()
+            raise ImportError
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
+def test_a_command_ends_with_its_exit_code_and_without_a_collection(package):
+    code = f"""
+import atexit, sys
+sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]  # which imports no models
+from {package}.command_line import exit_without_collection
+
+class Cycle:
+    def __init__(self): self.itself = self
+    def __del__(self): print("collected")
+
+atexit.register(print, "last")
+Cycle()
+print("first")
+exit_without_collection(3)
+"""
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last"], "")

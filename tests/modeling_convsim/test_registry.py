@@ -1,5 +1,6 @@
 """The registry of encoders: those in the folder, and one defined in a file elsewhere."""
 
+import gc
 import json
 from pathlib import Path
 
@@ -18,6 +19,24 @@ def test_every_modeling_file_is_registered():
     paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
     names = {path.stem.removeprefix("modeling_") for path in paths} - {"base", "heads", "layouts", "lexical"}
     assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_collections_pause_while_the_models_are_imported_and_are_then_as_before(monkeypatch, is_enabled):
+    def fail(*_: str) -> None:
+        assert not gc.isenabled()
+        raise ImportError
+
+    monkeypatch.setattr(modeling_convsim, "import_module", fail)
+    assert gc.isenabled()
+    try:
+        if not is_enabled:
+            gc.disable()
+        with pytest.raises(ImportError):
+            modeling_convsim._register_models()
+        assert gc.isenabled() == is_enabled
+    finally:
+        gc.enable()
 
 
 @pytest.mark.parametrize("name", ENCODERS)
