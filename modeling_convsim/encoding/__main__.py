@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from modeling_convsim.command_line import ArgumentParser, disk_path, exit_without_collection, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
-from modeling_convsim.encoding.text_files import count_texts, read_texts
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -24,12 +24,14 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
         epilog="example: python -m modeling_convsim.encoding runs/quickstart/model questions.txt -o questions.npy",
     )
     parser.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
-    parser.add_argument("file", help="texts: one per line, UTF-8; - for standard input; or a .parquet file")
+    parser.add_argument("file", help=f"texts: one per line, UTF-8; - for standard input; or a table ({TABLE_SUFFIXES})")
     _add_input_and_output(parser)
     _add_hardware(parser)
     options = parser.parse_args(arguments)
-    if options.column and not options.file.endswith(".parquet"):
-        parser.error(f"--column {options.column}: {options.file} has no columns; omit --column or use a .parquet file")
+    if options.column and not is_table(options.file):
+        parser.error(
+            f"--column {options.column}: {options.file} has no columns; omit --column or use a table ({TABLE_SUFFIXES})"
+        )
     if options.output.suffix not in (".npy", ".parquet"):
         parser.error(f"--output {options.output}: expected a name that ends in .npy or .parquet")
     if not options.output.parent.is_dir():
@@ -39,7 +41,7 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("input and output")
-    group.add_argument("--column", help="column of a .parquet file with the texts (default: text)")
+    group.add_argument("--column", help="column of a table with the texts (default: text)")
     group.add_argument(
         "-o",
         "--output",

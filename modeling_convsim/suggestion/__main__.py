@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from modeling_convsim.command_line import ArgumentParser, disk_path, exit_without_collection, run_stoppable
 from modeling_convsim.encoding.options import Dtype
-from modeling_convsim.encoding.text_files import read_texts
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.options import DIVERSITY, IndexSide
 
@@ -20,7 +20,7 @@ RUN = "  python -m modeling_convsim.suggestion"
 EXAMPLES = {
     "build": f"""{RUN} build runs/quickstart/model data/sample/train*.parquet -o runs/replies
 {RUN} build runs/quickstart/model replies.txt -o runs/replies
-{RUN} build runs/quickstart/model faq.parquet --side input --column question --answers answer -o runs/faq""",
+{RUN} build runs/quickstart/model faq.csv --side input --column question --answers answer -o runs/faq""",
     "suggest": f"""{RUN} suggest runs/replies "Is the shop open on Friday?" --k 3
 {RUN} suggest runs/replies --allowed approved.txt < messages.txt""",
     "calibrate": f"{RUN} calibrate runs/replies data/sample/test*.parquet --precision 0.8",
@@ -50,15 +50,17 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 
 
 def _refuse_ignored_columns(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    texts = [file for file in options.files if not file.endswith(".parquet")]
+    texts = [file for file in options.files if not is_table(file)]
     if options.column and len(texts) == len(options.files):
-        parser.error(f"--column {options.column}: {texts[0]} has no columns; omit --column or use .parquet files")
+        parser.error(
+            f"--column {options.column}: {texts[0]} has no columns; omit --column or use tables ({TABLE_SUFFIXES})"
+        )
     if options.answers and texts:
-        parser.error(f"--answers {options.answers}: {texts[0]} has no columns, expected .parquet files")
+        parser.error(f"--answers {options.answers}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
     if options.answers and options.side != "input":
         parser.error(f"--answers {options.answers} needs --side input: only questions have answers")
     if options.questions and texts:
-        parser.error(f"--questions {options.questions}: {texts[0]} has no columns, expected .parquet files")
+        parser.error(f"--questions {options.questions}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
     if options.questions and options.side != "response":
         parser.error(f"--questions {options.questions} needs --side response: only replies have a past question")
 
@@ -76,18 +78,20 @@ def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser
 def _add_build(commands: Any) -> None:
     build = _add_command(commands, "build", "Build an index of replies, or of questions, and save it.")
     build.add_argument("model", help="folder of a saved model, or OWNER/NAME (also OWNER/NAME@REVISION) on the Hub")
-    build.add_argument("files", nargs="+", metavar="FILE", help="texts: one per line, UTF-8, or a .parquet file")
+    build.add_argument(
+        "files", nargs="+", metavar="FILE", help=f"texts: one per line, UTF-8, or a table ({TABLE_SUFFIXES})"
+    )
     group = build.add_argument_group("input and output")
-    group.add_argument("--column", help="column of .parquet files with the texts (default: the value of --side)")
+    group.add_argument("--column", help="column of tables with the texts (default: the value of --side)")
     group.add_argument(
         "--answers",
         metavar="COLUMN",
-        help="column of .parquet files with the answers to show with the questions of --side input (default: none)",
+        help="column of tables with the answers to show with the questions of --side input (default: none)",
     )
     group.add_argument(
         "--questions",
         metavar="COLUMN",
-        help="column of .parquet files with the messages that the replies of --side response answered, to show with "
+        help="column of tables with the messages that the replies of --side response answered, to show with "
         "them (default: none)",
     )
     group.add_argument("-o", "--output", type=disk_path, required=True, help="folder of the index")
@@ -148,8 +152,8 @@ def _add_calibrate(commands: Any) -> None:
         "pairs",
         nargs="+",
         metavar="PAIRS",
-        help=".parquet files of pairs that neither the model nor the index has seen, with the columns input and "
-        "response",
+        help=f"tables ({TABLE_SUFFIXES}) of pairs that neither the model nor the index has seen, with the columns "
+        "input and response",
     )
     group = calibrate.add_argument_group("threshold")
     group.add_argument(
@@ -260,8 +264,8 @@ def _calibrate(options: argparse.Namespace) -> None:
 
     check_precision(options.precision)  # before the scores, which can take minutes
     for file in options.pairs:
-        if not file.endswith(".parquet"):
-            raise ValueError(f"{file}: expected a .parquet file with the columns input, response")
+        if not is_table(file):
+            raise ValueError(f"{file}: expected a table ({TABLE_SUFFIXES}) with the columns input, response")
     inputs, expected = (
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )

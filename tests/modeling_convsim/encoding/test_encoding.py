@@ -454,7 +454,10 @@ def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, 
     [
         (["-o", "out.csv"], "--output out.csv: expected a name that ends in .npy or .parquet"),
         (["-o", "no/out.npy"], "--output no/out.npy: there is no folder no"),
-        (["-o", "out.npy", "--column", "body"], "--column body: texts.txt has no columns; omit --column or use a .par"),
+        (
+            ["-o", "out.npy", "--column", "body"],
+            "--column body: texts.txt has no columns; omit --column or use a table",
+        ),
         (
             ["-o", "out.npy", "--truncate-dims", "8"],
             "unknown argument '--truncate_dims'; did you mean '--truncate_dim'",

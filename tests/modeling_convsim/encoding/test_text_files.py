@@ -63,24 +63,75 @@ def test_files_without_texts_and_missing_files_are_refused(tmp_path: Path) -> No
         next(read_texts(str(tmp_path / "missing.txt")))
 
 
-def test_a_table_is_refused_with_the_call_that_converts_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its lines are no texts: they hold several columns, and a quoted text may have several lines."""
+TABLE = pandas.DataFrame({"text": ['one, "two"; 3', "four\nfive", "", "ünf"], "number": [1, 2, 3, 4]})
+
+
+def write_table(name: str) -> str:
+    if name.endswith(".json"):
+        TABLE.to_json(name)
+    elif name.endswith("l"):
+        TABLE.to_json(name, orient="records", lines=True)
+    else:
+        TABLE.to_csv(name, index=False, sep=";" if "semicolons" in name else ",", encoding="utf-8-sig")
+    return name
+
+
+@pytest.mark.parametrize("name", ["a.csv", "semicolons.CSV", "a.jsonl"])
+def test_texts_of_csv_and_json_lines_are_those_that_pandas_wrote(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.chdir(tmp_path)
-    table = pandas.DataFrame({"text": ["one, two", "three\nfour"], "number": [1, 2]})
-    table.to_csv("a.csv", index=False)
-    table.to_csv("b.TSV", index=False, sep="\t")
-    table.to_json("c.json")
-    table.to_json("d.jsonl", orient="records", lines=True)
-    for file in ("a.csv", "b.TSV", "c.json", "d.jsonl"):
-        with pytest.raises(ValueError, match=rf"{file}: expected one text per line or a \.parquet file") as error:
-            next(read_texts(file))
-        eval(str(error.value).partition("convert it: ")[2])
-        assert list(read_texts(str(Path(file).with_suffix(".parquet")))) == list(table["text"])
+    assert list(read_texts(write_table(name))) == list(TABLE["text"])
+    with pytest.raises(ValueError, match=r"no (column|field) 'x', only text, number: choose"):
+        next(read_texts(name, "x", ": choose one with --column"))
+
+
+def test_quotation_marks_of_tsv_are_text_and_blank_lines_of_tables_are_no_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text('number\ttext\n1\t"one\n\n2\ttwo"\r\n')
+    assert list(read_texts(str(tmp_path / "a.tsv"))) == ['"one', 'two"']
+    (tmp_path / "a.ndjson").write_text('{"text": "one"}\n\n{"text": "two"}\n')
+    assert list(read_texts(str(tmp_path / "a.ndjson"))) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.csv", "text,b\n1,2\none, two,3\n", r"a\.csv, line 3: 3 fields, expected 2: quote texts that contain ','"),
+        ("a.csv", 'text,b\n1,2\n"one,3\n\n', r"a\.csv, line 4: unexpected end of data; is a quotation mark not"),
+        ("a.csv", '"text,b\n1,2\n', r"a\.csv, line 1: unexpected end of data; is a quotation mark not closed"),
+        ("a.csv", b"text\n1\n\xff\n", r"a\.csv, line 3: not UTF-8"),
+        ("a.csv", "", r"a\.csv contains no text"),
+        ("a.csv", "text\n", r"a\.csv contains no text"),
+        ("a.jsonl", '{"text": "a"}\n{"text": 3}\n', r"a\.jsonl, line 2: column 'text' holds 3, which is not text"),
+        ("a.jsonl", '{"text": "a"}\n{"b": "c"}\n', r"a\.jsonl, line 2: no field 'text', only b"),
+        ("a.jsonl", '["a"]\n', r"a\.jsonl, line 1: \[\"a\"\] is not an object with a field 'text'"),
+        ("a.jsonl", '{"text": "a"\n', r"a\.jsonl, line 1: not JSON \(.*\): write one object per line"),
+    ],
+)
+def test_what_is_wrong_in_a_table_is_named_by_its_line(
+    tmp_path: Path, name: str, content: str | bytes, message: str
+) -> None:
+    (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    with pytest.raises(ValueError, match=message):
+        list(read_texts(str(tmp_path / name)))
+
+
+def test_a_json_table_is_refused_with_the_call_that_converts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"c\.json: expected one text per line or a table \(\.parquet,") as error:
+        next(read_texts(write_table("c.json")))
+    eval(str(error.value).partition("convert it: ")[2])
+    assert list(read_texts("c.parquet")) == list(TABLE["text"])
 
 
 def test_lines_are_counted_in_files_of_any_size(tmp_path: Path) -> None:
     (tmp_path / "texts.txt").write_bytes(b"text\n" * 300_000)  # more than is read at a time
     assert count_texts(str(tmp_path / "texts.txt")) == 300_000
+    (tmp_path / "texts.tsv").write_text("text\none\ntwo\n")
+    (tmp_path / "texts.csv").write_text('text\n"one\ntwo"\n')
+    assert count_texts(str(tmp_path / "texts.tsv")) == 2 and count_texts(str(tmp_path / "texts.csv")) is None
     assert count_texts("-") is None and count_texts(str(tmp_path / "missing.parquet")) is None
 
 
