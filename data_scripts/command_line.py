@@ -103,7 +103,8 @@ def paused_collections() -> Iterator[None]:
 
 def exit_without_collection(code: int | None) -> NoReturn:
     """End the process without the last garbage collection, which takes a second with torch and transformers."""
-    atexit.register(gc.freeze)  # called after the functions that libraries have registered since
+    if "duckdb" not in sys.modules:  # which prints that its objects have leaked if they are not collected
+        atexit.register(gc.freeze)  # called after the functions that libraries have registered since
     sys.exit(code)
 
 

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from data_scripts.errors import InputError, refuse_options
-from data_scripts.read.chat_exports import path_export, record_export, streamed_lists
+from data_scripts.read.chat_exports import RecordExport, path_export, record_export, streamed_lists
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.layouts import is_text
 from data_scripts.read.messages import ChatLog, Items
+from data_scripts.read.nested import find_messages, find_only_list, list_elements, message_rows, sample_rows
 from data_scripts.read.records import DELIMITED, FORMS, Records, check_records, form_of, read_records
+from data_scripts.read.roles import flat_columns, guess_roles, shape_of
 from data_scripts.read.rows import hub_records
-from data_scripts.read.tables import read_table
+from data_scripts.read.tables import default_columns, has_columns, read_table
 
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
 _PAGE = "a page; export the chat as JSON or text instead, and name that file"
@@ -61,7 +63,7 @@ def read_log(log: ChatLog) -> Items:
         return
     open_records = record_opener(log)
     records = open_records(log.broken)
-    records_format = None if log.columns else record_export(set(records.columns))
+    records_format = None if log.columns else find_export(lambda: open_records(BrokenLines()))
     if not records_format:
         yield from read_table(log, records, lambda: open_records(BrokenLines()))
         return
@@ -78,4 +80,46 @@ def record_opener(log: ChatLog) -> Callable[[BrokenLines], Records]:
     if is_on_hub(log.path):
         return lambda broken: hub_records(str(log.path))
     layout = log.detect_layout(form_of(log.path) in DELIMITED) if is_text(log.path) else None
-    return lambda broken: read_records(log.path, broken, streamed_lists(), layout)
+
+    def open_records(broken: BrokenLines) -> Records:
+        return read_records(log.path, broken, streamed_lists(), layout)
+
+    return open_records if form_of(log.path) in DELIMITED else _nested_opener(log, open_records)
+
+
+def find_export(reopen: Callable[[], Records]) -> RecordExport | None:
+    """The format of records; None if they are a table."""
+    records = reopen()
+    export = record_export(set(records.columns))
+    if export and export.message_fields:
+        name = export.fields[-1]
+        messages = next((record[name] for _, record in records.rows({name}) if record.get(name)), None)
+        if isinstance(messages, list) and not any(
+            isinstance(message, dict) and message.keys() >= set(export.message_fields) for message in messages
+        ):
+            return None
+    return export
+
+
+def _list_opener(open_records: Callable[[BrokenLines], Records], column: str) -> Callable[[BrokenLines], Records]:
+    return lambda broken: list_elements(open_records(broken), column)
+
+
+def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records]) -> Callable[[BrokenLines], Records]:
+    """A function that opens the records within the records, if these are neither an export nor a table themselves."""
+    if find_export(lambda: open_records(BrokenLines())):
+        return open_records
+    records = open_records(BrokenLines())
+    if log.columns and has_columns(log, records):
+        return open_records
+    rows = sample_rows(records)
+    roles = guess_roles(flat_columns(records.columns, rows), rows).columns
+    if shape_of(default_columns(records.columns)) or {"input", "response"} <= roles.keys():
+        return open_records
+    messages = None if log.columns else find_messages(rows)
+    if not messages:
+        only = None if shape_of(roles) else find_only_list(rows)
+        return _nested_opener(log, _list_opener(open_records, only)) if only else open_records
+    column, roles = messages
+    log.detected["format"] = f"{column} of each record ({', '.join(f'{role}={name}' for role, name in roles.items())})"
+    return lambda broken: message_rows(open_records(broken), broken, column, roles)

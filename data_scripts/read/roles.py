@@ -149,6 +149,11 @@ def look_up(record: Record, name: str) -> Any:
     return value
 
 
+def is_named(name: str, accepted: str) -> bool:
+    """Whether a column has one of the accepted names, which are separated by `; `, in any spelling (`_plain`)."""
+    return _plain(name) in accepted.split("; ")
+
+
 def _plain(name: str) -> str:
     """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal.
 

@@ -74,13 +74,9 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
     Raises:
         InputError: a column that the user named does not exist, or several may have a role that is needed.
     """
-    available = set(records.columns)
-    if records.complete:
-        missing = {role for role, name in log.columns.items() if not _is_available(name, available)}
-        if missing:
-            raise _unknown_columns(log, records, missing)
-    defaults = {role: next((name for name in names if name in available), "") for role, names in COLUMN_NAMES.items()}
-    names = {role: name for role, name in (defaults | log.columns).items() if name}
+    if records.complete and not has_columns(log, records):
+        raise _unknown_columns(log, records, {role for role in log.columns if not _is_available(log, records, role)})
+    names = default_columns(records.columns) | log.columns
     if log.columns or names.keys() >= {"input", "response"}:
         return names
     rows = [record for _, record in islice(reopen().rows(set(records.columns)), SAMPLE_ROWS)]
@@ -103,6 +99,17 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
             log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())
         names |= guessed
     return names
+
+
+def default_columns(columns: list[str]) -> dict[str, str]:
+    """Role -> column, of the columns that are named after their roles."""
+    found = {role: next((name for name in names if name in columns), "") for role, names in COLUMN_NAMES.items()}
+    return {role: name for role, name in found.items() if name}
+
+
+def has_columns(log: ChatLog, records: Records) -> bool:
+    """Whether the records have all columns that the user named."""
+    return all(_is_available(log, records, role) for role in log.columns)
 
 
 def _are_objects(rows: list[Record], name: str) -> bool:
@@ -153,7 +160,8 @@ def _row_converter(
     )
 
 
-def _is_available(name: str, columns: set[str]) -> bool:
+def _is_available(log: ChatLog, records: Records, role: str) -> bool:
+    name, columns = log.columns[role], set(records.columns)
     parts = [name] if name in columns else name.split(BOTH)
     return all(columns & {part, part.partition(".")[0]} for part in parts)
 

@@ -24,8 +24,8 @@ from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError, one_line
 from data_scripts.join.options import MEMORY_LIMIT
-from data_scripts.read.chat_exports import path_export, record_export
-from data_scripts.read.chat_logs import is_on_hub, record_opener
+from data_scripts.read.chat_exports import path_export
+from data_scripts.read.chat_logs import find_export, is_on_hub, record_opener
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog
@@ -80,7 +80,7 @@ def _show_columns(log: ChatLog) -> _Sides | None:
         return None
     open_records = record_opener(log)
     records = open_records(BrokenLines())
-    if not log.columns and record_export(set(records.columns)):
+    if not log.columns and find_export(lambda: open_records(BrokenLines())):
         return None
     rows = [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
     columns = flat_columns(records.columns, rows)

@@ -106,3 +106,11 @@ exit_without_collection(3)
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last"], "")
+
+
+def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked_objects(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    (tmp_path / "c.csv").write_text("input,response\nHello,Hi\n")
+    words = ["-m", "data_scripts", "conversations", str(tmp_path / "c.csv"), "-o", str(tmp_path / "out")]
+    done = subprocess.run([sys.executable, *words], cwd=root, capture_output=True, text=True)
+    assert done.returncode == 0 and "written" in done.stdout + done.stderr and "leak" not in done.stderr

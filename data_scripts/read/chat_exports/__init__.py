@@ -41,6 +41,7 @@ class RecordExport:
             list b in the object a). Its elements are read as they are needed, provided that the other fields come
             before it.
         has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
+        message_fields: fields that the objects in the last of `fields`, a list, must have.
     """
 
     name: str
@@ -48,6 +49,7 @@ class RecordExport:
     read: Callable[[ChatLog, Records], Items]
     streamed: str | None = None
     has_pauses: bool = False
+    message_fields: tuple[str, ...] = ()
 
 
 @cache

@@ -62,10 +62,16 @@ def content_text(value: Any) -> str | None:
 
 
 EXPORTS = (
-    RecordExport(NAME, ("messages",), partial(_read, key="messages", role_key="role", text_key="content")),
+    RecordExport(
+        NAME,
+        ("messages",),
+        partial(_read, key="messages", role_key="role", text_key="content"),
+        message_fields=("role",),
+    ),
     RecordExport(
         NAME,
         ("conversations",),
         partial(_read, key="conversations", role_key="from", text_key="value"),
+        message_fields=("from", "value"),
     ),
 )

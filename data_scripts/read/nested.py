@@ -1,0 +1,88 @@
+"""Finds records within records: the messages of a conversation, and the only list of a file that is one object.
+
+Exports of help desks and of APIs have them: tickets with comments, dialogs with turns, `{"data": {"items": [...]}}`.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from itertools import islice
+
+from data_scripts.read.files import BrokenLineError, BrokenLines
+from data_scripts.read.messages import list_of_objects
+from data_scripts.read.records import Record, Records, Rows
+from data_scripts.read.roles import SAMPLE_ROWS, flat_columns, guess_roles, is_named, look_up
+
+MESSAGES = (
+    "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
+    "chat log; history; transcript; thread; conversation parts; parts; events"
+)
+ROLES = ("text", "speaker", "time")  # of messages that are in order
+
+
+def sample_rows(records: Records) -> list[Record]:
+    """The first records."""
+    return [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
+
+
+def find_messages(rows: list[Record]) -> tuple[str, dict[str, str]] | None:
+    """The column, `b` or `a.b`, with the messages of each record, and the fields of a message that have `ROLES`.
+
+    Its name is one of `MESSAGES`; a message has a text, and a speaker or a time. None unless there is one such column.
+    """
+    found = []
+    for column in dict.fromkeys(column for row in rows for column in _lists(row)):
+        lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
+        messages = [message for value in lists for message in value if isinstance(message, dict)][:SAMPLE_ROWS]
+        fields = flat_columns(dict.fromkeys(name for message in messages for name in message), messages)
+        guessed = guess_roles(fields, messages).columns
+        roles = {role: guessed[role] for role in ROLES if role in guessed}
+        if is_named(column.rpartition(".")[2], MESSAGES) and "text" in roles and len(roles) > 1:
+            found.append((column, roles))
+    return found[0] if len(found) == 1 else None
+
+
+def message_rows(records: Records, broken: BrokenLines, column: str, roles: dict[str, str]) -> Records:
+    """The messages of all records, with the columns `thread`, `id` and those of `roles`.
+
+    A conversation is named after its content, so that its name does not depend on the other records of the file, and
+    the messages of equal conversations have equal ids.
+    """
+
+    def rows(_: set[str]) -> Rows:
+        for location, record in records.rows({column.partition(".")[0]}):
+            try:
+                messages = list_of_objects(look_up(record, column), column)
+            except BrokenLineError as error:
+                broken.add(error.args[0], location, error.args[1])
+                continue
+            content = json.dumps(messages, ensure_ascii=False, default=str)
+            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            for number, message in enumerate(messages, start=1):
+                fields = {role: look_up(message, field) for role, field in roles.items()}
+                yield f"{location}, {column} {number}", {"thread": thread, "id": f"{thread}/{number}", **fields}
+
+    return Records(records.location, ["thread", "id", *roles], True, rows)
+
+
+def find_only_list(rows: list[Record]) -> str | None:
+    """The column of the only list of objects, if there is only one record."""
+    columns = list(_lists(rows[0])) if len(rows) == 1 else []
+    return columns[0] if len(columns) == 1 else None
+
+
+def list_elements(records: Records, column: str) -> Records:
+    """The elements of the list of the only record, as records."""
+    location, record = next(records.rows({column.partition(".")[0]}))
+    elements = look_up(record, column)
+    rows = ((f"{location}, {column} {number}", element) for number, element in enumerate(elements, start=1))
+    return Records(records.location, list(elements[0]), False, lambda _: rows)
+
+
+def _lists(record: Record, prefix: str = "") -> Iterator[str]:
+    """The columns of lists that contain only objects, and at least one."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _lists(value, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
+            yield prefix + name

@@ -1,0 +1,103 @@
+"""Messages within records, and records within the only object of a file."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.read.chat_logs import read_log
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import ChatLog, Message
+
+
+def read(path: Path, content: Any, **columns: str) -> tuple[list[Any], ChatLog]:
+    """Writes JSON, or JSON lines if the name of the file says so, and reads it."""
+    rows = "\n".join(map(json.dumps, content)) if path.suffix == ".jsonl" else json.dumps(content)
+    path.write_text(rows, encoding="utf-8")
+    log = ChatLog(path, "c", columns, None, BrokenLines(), Counter())
+    return [item for _, item in read_log(log)], log
+
+
+def ticket(number: int) -> dict[str, Any]:
+    comments = [
+        {"id": 1, "author_id": 5, "body": f"question {number}", "created_at": "2026-03-01T00:00:00Z"},
+        {"id": 2, "author_id": 6, "body": f"answer {number}", "created_at": "2026-03-01T00:01:00Z"},
+    ]
+    return {"id": number, "subject": "a subject of some words", "tags": [{"name": "a"}], "comments": comments}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrap"),
+    [
+        ("c.jsonl", lambda tickets: tickets),
+        ("c.json", lambda tickets: tickets),
+        ("c.json", lambda tickets: {"next_page": None, "data": {"tickets": tickets}}),
+    ],
+)
+def test_the_messages_of_each_record_are_a_conversation(tmp_path, name, wrap):
+    items, log = read(tmp_path / name, wrap([ticket(1), ticket(2), ticket(1)]))
+    assert [(item.text, item.speaker, item.time, item.gap) for item in items[:2]] == [
+        ("question 1", "5", 1772323200, None), ("answer 1", "6", 1772323260, None),
+    ]  # fmt: skip
+    threads = [item.thread for item in items]
+    assert threads[0] == threads[1] != threads[2] == threads[3]
+    assert [item.id for item in items[4:]] == [item.id for item in items[:2]]  # counted as ids seen before
+    assert len({item.id for item in items}) == 4 and {item.parent for item in items} == {None}
+    assert log.detected == {"format": "comments of each record (text=body, speaker=author_id, time=created_at)"}
+
+
+def test_the_name_of_a_conversation_does_not_depend_on_the_others(tmp_path):
+    alone, _ = read(tmp_path / "c.jsonl", [ticket(2)])
+    assert alone == read(tmp_path / "c.jsonl", [ticket(1), ticket(2)])[0][2:]
+
+
+def test_records_whose_messages_are_no_list_of_objects_are_counted(tmp_path):
+    rows = [ticket(1), {"comments": "none"}, {"id": 3}, {"comments": ["a"]}, {"comments": []}]
+    items, log = read(tmp_path / "c.jsonl", rows)
+    assert len(items) == 2 and log.broken.counts == {"wrong type": 3}
+    assert "c.jsonl:2" in log.broken.examples[0] and "comments should be a list of objects" in log.broken.examples[0]
+
+
+def test_messages_with_a_name_and_a_text_are_not_taken_for_messages_with_roles(tmp_path):
+    said = [{"sender": "Ann", "text": "a"}, {"sender": "Ben", "text": "b"}]
+    items, log = read(tmp_path / "c.jsonl", [{"messages": said}])
+    assert [item.speaker for item in items] == ["Ann", "Ben"] and log.detected["format"].startswith("messages of each")
+    items, log = read(tmp_path / "c.jsonl", [{"messages": []}, {"messages": [{"role": "user", "content": "a"}]}])
+    assert [item.speaker for item in items] == ["user"] and log.detected == {"format": "messages with roles"}
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"answers": [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]},  # each answers the question
+        {"turns": [{"text": "a"}, {"text": "b"}]},  # by whom, or when?
+        {"turns": [{"author": "Ann", "text": "a"}], "comments": [{"author": "Ann", "text": "a"}]},
+    ],
+)
+def test_other_lists_are_no_conversations(tmp_path, record):
+    with pytest.raises(InputError, match=r"the columns are .*; expected "):
+        read(tmp_path / "c.jsonl", [record, record])
+
+
+def test_a_table_or_pairs_with_lists_stay_what_they_are(tmp_path):
+    comments = [{"author": "Ann", "text": "a"}]
+    items, _ = read(tmp_path / "c.jsonl", [{"thread": 1, "text": "b", "comments": comments}])
+    assert items == [Message("row 1", None, "1", None, None, "b", "c", None)]
+    items, _ = read(tmp_path / "c.jsonl", [{"question": "b", "answer": "c", "comments": comments}])
+    assert (items[0].input, items[0].response) == ("b", "c")
+    items, _ = read(tmp_path / "c.jsonl", [ticket(1)], thread="id", text="subject")
+    assert [item.text for item in items] == ["a subject of some words"]
+
+
+def test_the_only_list_of_an_object_has_the_records(tmp_path):
+    rows = [{"chat": 1, "from": name, "message": name} for name in ("Ann", "Ben")]
+    items, log = read(tmp_path / "c.json", {"count": 2, "data": {"items": rows}})
+    assert [(item.thread, item.speaker, item.text) for item in items] == [("1", "Ann", "Ann"), ("1", "Ben", "Ben")]
+    assert log.detected == {"columns": "text=message thread=chat speaker=from"}
+    named, _ = read(tmp_path / "c.json", {"data": {"items": rows}}, text="message", thread="chat", speaker="from")
+    assert named == items
+    with pytest.raises(InputError, match="the columns are items, users; expected"):
+        read(tmp_path / "c.json", {"items": rows, "users": [{"name": "Ann"}]})
