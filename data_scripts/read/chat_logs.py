@@ -114,12 +114,14 @@ def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records])
         return open_records
     rows = sample_rows(records)
     roles = guess_roles(flat_columns(records.columns, rows), rows).columns
-    if shape_of(default_columns(records.columns)) or {"input", "response"} <= roles.keys():
+    defaults = default_columns(records.columns)
+    if shape_of(defaults) or {"input", "response"} & (defaults | roles).keys():
         return open_records
     messages = None if log.columns else find_messages(rows)
     if not messages:
         only = None if shape_of(roles) else find_only_list(rows)
         return _nested_opener(log, _list_opener(open_records, only)) if only else open_records
     column, roles = messages
-    log.detected["format"] = f"{column} of each record ({', '.join(f'{role}={name}' for role, name in roles.items())})"
+    fields = ", ".join(f"{role}={name}" for role, name in roles.items()) or "texts"
+    log.detected["format"] = f"{column} of each record ({fields})"
     return lambda broken: message_rows(open_records(broken), broken, column, roles)

@@ -16,9 +16,9 @@ roles that no column is named after are guessed; the command inspect shows what 
   one chat            text, speaker, time
       python -m data_scripts conversations chat.csv --gap 2h -o data/chat
 
-A record of JSON or Parquet may also be a whole conversation: its messages are the objects in its list comments, turns,
-utterances, dialog or the like, and have a text, and a speaker or a time. If a .json file is one object, its only list
-of objects has the records.
+A record of JSON or Parquet may also be a whole conversation: its messages are in its list comments, turns, utterances
+or the like. They are texts, or objects with a text, and a speaker or a time. If a .json file is one object, its only
+list of objects has the records.
 
 The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
 messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are

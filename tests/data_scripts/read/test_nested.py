@@ -69,11 +69,21 @@ def test_messages_with_a_name_and_a_text_are_not_taken_for_messages_with_roles(t
     assert [item.speaker for item in items] == ["user"] and log.detected == {"format": "messages with roles"}
 
 
+def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path):
+    rows = [{"dialog": ["a", "b"], "emotion": [0, 1]}, {"dialog": ["c", 3], "emotion": [0]}]
+    items, log = read(tmp_path / "c.jsonl", rows)
+    assert [(item.text, item.speaker, item.thread) for item in items] == [
+        (text, None, items[0].thread) for text in "ab"
+    ]
+    assert log.detected == {"format": "dialog of each record (texts)"} and log.broken.counts == {"wrong type": 1}
+
+
 @pytest.mark.parametrize(
     "record",
     [
         {"answers": [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]},  # each answers the question
         {"turns": [{"text": "a"}, {"text": "b"}]},  # by whom, or when?
+        {"history": ["a", "b"], "response": "c"},
         {"turns": [{"author": "Ann", "text": "a"}], "comments": [{"author": "Ann", "text": "a"}]},
     ],
 )
