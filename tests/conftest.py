@@ -27,8 +27,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the libraries and the tests from garbage collections, which take half a second with them."""
+    """Exclude the libraries and the tests from garbage collections, which take half a second with them; collect rarely."""
     gc.freeze()
+    gc.set_threshold(50_000)
 
 
 def pytest_sessionfinish() -> None:

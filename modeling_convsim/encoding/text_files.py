@@ -73,7 +73,7 @@ def _delimited_texts(file: str, column: str, remedy: str) -> Iterator[str]:
     lines, suffix = _lines(file), Path(file).suffix.lower()
     options: dict[str, Any] = {"strict": True} | ({"quoting": csv.QUOTE_NONE} if suffix == ".tsv" else {})
     header = [next(lines, "")]
-    headers = {mark: next(_rows(file, header, 0, mark, options), (1, []))[1] for mark in DELIMITERS[suffix]}
+    headers = {mark: next(_rows(file, header, 0, mark, options))[1] for mark in DELIMITERS[suffix]}
     if not any(headers.values()):
         return
     delimiter = next((mark for mark, names in headers.items() if column in names), None)

@@ -5,7 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pytest
+from pyarrow import parquet
 
 from data_scripts.errors import InputError
 from data_scripts.read.chat_logs import read_log
@@ -47,6 +49,14 @@ def test_the_messages_of_each_record_are_a_conversation(tmp_path, name, wrap):
     assert [item.id for item in items[4:]] == [item.id for item in items[:2]]  # counted as ids seen before
     assert len({item.id for item in items}) == 4 and {item.parent for item in items} == {None}
     assert log.detected == {"format": "comments of each record (text=body, speaker=author_id, time=created_at)"}
+
+
+def test_parquet_is_read_like_json(tmp_path):
+    expected, _ = read(tmp_path / "c.jsonl", [ticket(1), ticket(2)])
+    for rows in ([ticket(1), ticket(2)], [{"count": 2, "tickets": [ticket(1), ticket(2)]}]):
+        parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "c.parquet")
+        log = ChatLog(tmp_path / "c.parquet", "c", {}, None, BrokenLines(), Counter())
+        assert [item for _, item in read_log(log)] == expected
 
 
 def test_the_name_of_a_conversation_does_not_depend_on_the_others(tmp_path):
