@@ -27,7 +27,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Exclude the libraries and the tests from garbage collections, which take half a second with them; collect rarely."""
+    """Collect garbage rarely, and not that of the libraries and the tests, which takes half a second."""
     gc.freeze()
     gc.set_threshold(50_000)
 
