@@ -12,9 +12,9 @@ from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.layouts import is_text
 from data_scripts.read.messages import ChatLog, Items
-from data_scripts.read.nested import find_messages, find_only_list, list_elements, message_rows, sample_rows
+from data_scripts.read.nested import find_messages, find_only_list, list_elements, message_rows
 from data_scripts.read.records import DELIMITED, FORMS, Records, check_records, form_of, read_records
-from data_scripts.read.roles import flat_columns, guess_roles, shape_of
+from data_scripts.read.roles import flat_columns, guess_roles, sample_rows, shape_of
 from data_scripts.read.rows import hub_records
 from data_scripts.read.tables import default_columns, has_columns, read_table
 
@@ -63,7 +63,7 @@ def read_log(log: ChatLog) -> Items:
         return
     open_records = record_opener(log)
     records = open_records(log.broken)
-    records_format = None if log.columns else find_export(lambda: open_records(BrokenLines()))
+    records_format = None if log.columns else find_export(records, lambda: open_records(BrokenLines()))
     if not records_format:
         yield from read_table(log, records, lambda: open_records(BrokenLines()))
         return
@@ -87,13 +87,12 @@ def record_opener(log: ChatLog) -> Callable[[BrokenLines], Records]:
     return open_records if form_of(log.path) in DELIMITED else _nested_opener(log, open_records)
 
 
-def find_export(reopen: Callable[[], Records]) -> RecordExport | None:
-    """The format of records; None if they are a table."""
-    records = reopen()
+def find_export(records: Records, reopen: Callable[[], Records]) -> RecordExport | None:
+    """The format of records, which `reopen` begins to read again; None if they are a table."""
     export = record_export(set(records.columns))
     if export and export.message_fields:
         name = export.fields[-1]
-        messages = next((record[name] for _, record in records.rows({name}) if record.get(name)), None)
+        messages = next((record[name] for record in sample_rows(reopen()) if record.get(name)), None)
         if isinstance(messages, list) and not any(
             isinstance(message, dict) and message.keys() >= set(export.message_fields) for message in messages
         ):
@@ -107,9 +106,9 @@ def _list_opener(open_records: Callable[[BrokenLines], Records], column: str) ->
 
 def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records]) -> Callable[[BrokenLines], Records]:
     """A function that opens the records within the records, if these are neither an export nor a table themselves."""
-    if find_export(lambda: open_records(BrokenLines())):
-        return open_records
     records = open_records(BrokenLines())
+    if find_export(records, lambda: open_records(BrokenLines())):
+        return open_records
     if log.columns and has_columns(log, records):
         return open_records
     rows = sample_rows(records)

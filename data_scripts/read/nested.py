@@ -6,7 +6,6 @@ Exports of help desks and of APIs have them: tickets with comments, dialogs with
 import hashlib
 import json
 from collections.abc import Iterator
-from itertools import islice
 
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
@@ -17,11 +16,6 @@ MESSAGES = (
     "chat log; history; transcript; thread; conversation parts; parts; events"
 )
 ROLES = ("text", "speaker", "time")  # of messages that are in order
-
-
-def sample_rows(records: Records) -> list[Record]:
-    """The first records."""
-    return [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
 
 
 def find_messages(rows: list[Record]) -> tuple[str, dict[str, str]] | None:

@@ -3,11 +3,12 @@
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from data_scripts.read.dates import NUMERIC, Dates
 from data_scripts.read.files import BrokenLineError
-from data_scripts.read.records import Record
+from data_scripts.read.records import Record, Records
 
 SAMPLE_ROWS = 200
 BOTH = "+"  # between the names of a column of dates and one of times of day
@@ -89,6 +90,11 @@ def shape_of(roles: Iterable[str]) -> str | None:
     """The first of `SHAPES` whose roles are among these."""
     given = set(roles)
     return next((shape for shape, needed in SHAPES.items() if given.issuperset(needed)), None)
+
+
+def sample_rows(records: Records) -> list[Record]:
+    """The first records, from which roles are guessed."""
+    return [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
 
 
 def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:

@@ -2,7 +2,6 @@
 
 import shlex
 from collections.abc import Callable
-from itertools import islice
 
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.errors import InputError, refuse_options
@@ -10,7 +9,7 @@ from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.read.records import DELIMITED, Record, Records, form_of
-from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, guess_roles, look_up, shape_of
+from data_scripts.read.roles import BOTH, flat_columns, guess_roles, look_up, sample_rows, shape_of
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
@@ -79,7 +78,7 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
     names = default_columns(records.columns) | log.columns
     if log.columns or names.keys() >= {"input", "response"}:
         return names
-    rows = [record for _, record in islice(reopen().rows(set(records.columns)), SAMPLE_ROWS)]
+    rows = sample_rows(reopen())
     names = {role: name for role, name in names.items() if not _are_objects(rows, name)}
     guess = guess_roles(flat_columns(records.columns, rows), rows)
     if shape_of(names) is None and (ambiguous := guess.ambiguous):

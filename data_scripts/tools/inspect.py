@@ -30,7 +30,7 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
-from data_scripts.read.roles import BOTH, SAMPLE_ROWS, flat_columns, look_up
+from data_scripts.read.roles import BOTH, flat_columns, look_up, sample_rows
 from data_scripts.read.tables import find_columns
 from data_scripts.sources.conversations import MESSAGES_FILE, join_logs, store_logs
 from data_scripts.write.report import Report, format_table
@@ -80,9 +80,9 @@ def _show_columns(log: ChatLog) -> _Sides | None:
         return None
     open_records = record_opener(log)
     records = open_records(BrokenLines())
-    if not log.columns and find_export(lambda: open_records(BrokenLines())):
+    if not log.columns and find_export(records, lambda: open_records(BrokenLines())):
         return None
-    rows = [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
+    rows = sample_rows(records)
     columns = flat_columns(records.columns, rows)
     problem, names = None, dict(log.columns)
     try:
