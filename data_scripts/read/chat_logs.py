@@ -100,10 +100,6 @@ def find_export(records: Records, reopen: Callable[[], Records]) -> RecordExport
     return export
 
 
-def _list_opener(open_records: Callable[[BrokenLines], Records], column: str) -> Callable[[BrokenLines], Records]:
-    return lambda broken: list_elements(open_records(broken), column)
-
-
 def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records]) -> Callable[[BrokenLines], Records]:
     """A function that opens the records within the records, if these are neither an export nor a table themselves."""
     records = open_records(BrokenLines())
@@ -119,7 +115,10 @@ def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records])
     messages = None if log.columns else find_messages(rows)
     if not messages:
         only = None if shape_of(roles) else find_only_list(rows)
-        return _nested_opener(log, _list_opener(open_records, only)) if only else open_records
+        if not only:
+            return open_records
+        elements = list_elements(open_records(BrokenLines()), only)
+        return _nested_opener(log, lambda _: elements)
     column, roles = messages
     fields = ", ".join(f"{role}={name}" for role, name in roles.items()) or "texts"
     log.detected["format"] = f"{column} of each record ({fields})"

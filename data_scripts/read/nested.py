@@ -71,11 +71,11 @@ def find_only_list(rows: list[Record]) -> str | None:
 
 
 def list_elements(records: Records, column: str) -> Records:
-    """The elements of the list of the only record, as records."""
+    """The elements of the list of the only record, as records, which can be read repeatedly: they are in memory."""
     location, record = next(records.rows({column.partition(".")[0]}))
     elements = look_up(record, column)
-    rows = ((f"{location}, {column} {number}", element) for number, element in enumerate(elements, start=1))
-    return Records(records.location, list(elements[0]), False, lambda _: rows)
+    rows = [(f"{location}, {column} {number}", element) for number, element in enumerate(elements, start=1)]
+    return Records(records.location, list(elements[0]), False, lambda _: iter(rows))
 
 
 def _lists(record: Record, kinds: type | tuple[type, ...], prefix: str = "") -> Iterator[str]:
