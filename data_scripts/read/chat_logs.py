@@ -119,7 +119,5 @@ def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records])
             return open_records
         elements = list_elements(open_records(BrokenLines()), only)
         return _nested_opener(log, lambda _: elements)
-    column, roles = messages
-    fields = ", ".join(f"{role}={name}" for role, name in roles.items()) or "texts"
-    log.detected["format"] = f"{column} of each record ({fields})"
-    return lambda broken: message_rows(open_records(broken), broken, column, roles)
+    log.detected["format"] = messages.describe()
+    return lambda broken: message_rows(open_records(broken), broken, messages)

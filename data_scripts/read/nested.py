@@ -6,62 +6,139 @@ Exports of help desks and of APIs have them: tickets with comments, dialogs with
 import hashlib
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
-from data_scripts.read.roles import SAMPLE_ROWS, flat_columns, guess_roles, is_named, look_up
+from data_scripts.read.roles import (
+    SAMPLE_ROWS,
+    find_notes,
+    flat_columns,
+    guess_roles,
+    has_usual_name,
+    is_named,
+    look_up,
+    plain_name,
+)
 
 MESSAGES = (
     "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
-    "chat log; history; transcript; thread; conversation parts; parts; events"
+    "history; transcript; thread; parts; events"
 )
+DESCRIPTIONS = "description text; description"  # of tickets: their first message
 ROLES = ("text", "speaker", "time")  # of messages that are in order
 
 
-def find_messages(rows: list[Record]) -> tuple[str, dict[str, str]] | None:
-    """The column, `b` or `a.b`, with the messages of each record, and the fields of a message that have `ROLES`.
+@dataclass(frozen=True)
+class Messages:
+    """The messages of each record.
 
-    Its name is one of `MESSAGES`. A message is an object with a text, and a speaker or a time, or it is a text, and has
-    no fields. None unless there is one such column.
+    Attributes:
+        column: `b` or `a.b`, the list.
+        roles: role -> the field of a message; empty if the messages are texts.
+        notes: the fields that say which messages are internal notes.
+        opening: role -> the field of the record that is its first message; empty if the list has that, too.
+    """
+
+    column: str
+    roles: dict[str, str]
+    notes: list[str]
+    opening: dict[str, str]
+
+    def describe(self) -> str:
+        """The column and the fields, for people."""
+        fields = ", ".join(f"{role}={name}" for role, name in self.roles.items()) or "texts"
+        first = f", after {self.opening['text']}" if self.opening else ""
+        return f"{self.column} of each record ({fields}){first}"
+
+
+def find_messages(rows: list[Record]) -> Messages | None:
+    """The messages of each record, if there is one column of them.
+
+    Its name is one of `MESSAGES`, or ends with one. A message is an object with a text, and a speaker or a time, or it
+    is a text.
     """
     found = []
     columns = dict.fromkeys(column for row in rows for column in _lists(row, (dict, str)))
-    for column in (each for each in columns if is_named(each.rpartition(".")[2], MESSAGES)):
+    for column in filter(_is_named_after_messages, columns):
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value]
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_ROWS]
         if not objects:
-            found.append((column, dict[str, str]()))
+            found.append(Messages(column, {}, [], {}))
+            continue
+        if len(rows) == 1 and find_messages(objects):  # a list of conversations
             continue
         fields = flat_columns(dict.fromkeys(name for message in objects for name in message), objects)
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and len(roles) > 1:
-            found.append((column, roles))
+            found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows, column)))
     return found[0] if len(found) == 1 else None
 
 
-def message_rows(records: Records, broken: BrokenLines, column: str, roles: dict[str, str]) -> Records:
-    """The messages of all records, with the columns `thread`, `id` and those of `roles`, or `text`.
+def _is_named_after_messages(column: str) -> bool:
+    words = plain_name(column.rpartition(".")[2]).split()
+    return any(is_named(" ".join(words[-number:]), MESSAGES) for number in (1, 2) if len(words) >= number)
+
+
+def _find_opening(rows: list[Record], column: str) -> dict[str, str]:
+    """Role -> the field of a record, or of an object in it, that is its first message, such as a ticket's description.
+
+    It has a text and a speaker, by their names. Empty if there is no such message.
+    """
+    others = [name for name in dict.fromkeys(name for row in rows for name in row) if name != column.partition(".")[0]]
+    objects = [name for name in others if any(isinstance(row.get(name), dict) for row in rows)]
+    for prefix in ("", *(f"{name}." for name in objects)):
+        records = (
+            [row for row in (look_up(row, prefix[:-1]) for row in rows) if isinstance(row, dict)] if prefix else rows
+        )
+        names = dict.fromkeys(name for record in records for name in record) if prefix else others
+        fields = flat_columns(names, records)
+        roles = guess_roles(fields, records).columns
+        texts = [name for wanted in DESCRIPTIONS.split("; ") for name in fields if is_named(name, wanted)]
+        if "text" in roles and has_usual_name(roles["text"], "text"):
+            texts = [roles["text"]]
+        if texts and "speaker" in roles:
+            chosen = roles | {"text": texts[0]}
+            return {role: prefix + chosen[role] for role in ROLES if role in chosen}
+    return {}
+
+
+def message_rows(records: Records, broken: BrokenLines, messages: Messages) -> Records:
+    """The messages of all records, with the columns `thread`, `id`, those of their roles or `text`, and those of notes.
 
     A conversation is named after its content, so that its name does not depend on the other records of the file, and
     the messages of equal conversations have equal ids.
     """
+    column, roles, opening = messages.column, messages.roles, messages.opening
     kind, expected = (dict, "objects") if roles else (str, "texts")
+    needed = {name.partition(".")[0] for name in (column, *opening.values())}
 
     def rows(_: set[str]) -> Rows:
-        for location, record in records.rows({column.partition(".")[0]}):
-            messages = look_up(record, column)
-            if not isinstance(messages, list) or not all(isinstance(message, kind) for message in messages):
+        for location, record in records.rows(needed):
+            listed = look_up(record, column)
+            if not isinstance(listed, list) or not all(isinstance(message, kind) for message in listed):
                 broken.add("wrong type", location, f"{column} should be a list of {expected}")
                 continue
-            content = json.dumps(messages, ensure_ascii=False, default=str)
+            content = json.dumps(listed, ensure_ascii=False, default=str)
             thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-            for number, message in enumerate(messages, start=1):
-                fields = {role: look_up(message, field) for role, field in roles.items()} or {"text": message}
-                yield f"{location}, {column} {number}", {"thread": thread, "id": f"{thread}/{number}", **fields}
+            named = [
+                {role: look_up(message, field) for role, field in roles.items()} or {"text": message}
+                for message in listed
+            ]
+            first = {role: look_up(record, field) for role, field in opening.items()}
+            if first.get("text") and not (named and named[0]["text"] == first["text"]):
+                first["time"] = first.get("time") or (named[0].get("time") if named else None)
+                yield f"{location}, {opening['text']}", {"thread": thread, "id": f"{thread}/0", **first}
+            for number, (message, fields) in enumerate(zip(listed, named, strict=True), start=1):
+                marks = {name: look_up(message, name) for name in messages.notes}
+                yield (
+                    f"{location}, {column} {number}",
+                    {"thread": thread, "id": f"{thread}/{number}", **fields, **marks},
+                )
 
-    return Records(records.location, ["thread", "id", *(roles or ["text"])], True, rows)
+    return Records(records.location, ["thread", "id", *(roles or ["text"]), *messages.notes], True, rows)
 
 
 def find_only_list(rows: list[Record]) -> str | None:

@@ -11,7 +11,7 @@ from data_scripts.read.files import BrokenLineError
 from data_scripts.read.records import Record, Records
 
 SAMPLE_ROWS = 200
-BOTH = "+"  # between the names of a column of dates and one of times of day
+BOTH = "+"  # between the names of two columns whose values are joined, such as those of dates and of times of day
 SHAPES = {
     "ready pairs": ("input", "response"),
     "reply links": ("text", "id", "parent"),
@@ -31,6 +31,7 @@ _NAMES = {
         "agent; assistant; support; bot; output",
     ),
     "text": (
+        "body text; plain body; plain text",  # help desks have these beside the same text in HTML
         "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
         "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio; "
         "texte; texto; testo; contenu; contenido; inhalt",
@@ -52,8 +53,8 @@ _NAMES = {
         "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
         "name; written by; posted by; sent by; absender; remitente; "
         "expéditeur; auteur; mittente; autor; autore; verfasser",
-        "author username; from id; sender id; author id; user id; participant; nick; nickname; handle; screen "
-        "name; who; by",
+        "author username; from id; sender id; author id; user id; user login; login; requester; requester id; "
+        "reporter; participant; nick; nickname; handle; screen name; who; by",
         "name; nom; nombre; nome; von; de; is from me; from me; role; sender type; author type; party; side; direction",
     ),
     "time": (
@@ -66,6 +67,20 @@ _NAMES = {
 }
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
+
+
+# Columns that say whether a message is an internal note, which its recipient never sees, and what they say of one.
+_TRUE = {"true", "1", "1.0", "yes"}
+_NOTE_FLAGS = {
+    "private": True,
+    "is private": True,
+    "internal": True,
+    "is internal": True,
+    "public": False,
+    "is public": False,
+}
+_NOTE_KINDS = {"note", "internal note", "private note"}
+_KINDS = "part type; message type; comment type; type; kind"
 
 
 @dataclass(frozen=True)
@@ -112,12 +127,12 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
             accepted = group.split("; ")
             # A column `agent` may hold names, unlike a column `answer`.
             fits = _are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
-            matching = [name for name in columns if _plain(name) in accepted and name not in chosen.values()]
+            matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
             matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
             if len(matching) > 1 and role not in _OPTIONAL:
                 ambiguous[role] = matching
             elif matching:
-                chosen[role] = min(matching, key=lambda name: accepted.index(_plain(name)))
+                chosen[role] = min(matching, key=lambda name: accepted.index(plain_name(name)))
             if matching:
                 break
         if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
@@ -128,6 +143,14 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
         ]
         if len(clocks) == 1:
             chosen["time"] += BOTH + clocks[0]
+    if "time" not in chosen:
+        stamps = [name for name in columns if name not in chosen.values() and _are_stamps(name, values[name])]
+        if len(stamps) == 1:
+            chosen["time"] = stamps[0]
+    if chosen.keys() >= set(_PAIR):  # instructions, some of which have an input
+        parts = [name for wanted in ("instruction", "input") for name in columns if plain_name(name) == wanted]
+        if len(parts) == 2:
+            chosen["input"] = BOTH.join(parts)
     if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
     return Guess(chosen, ambiguous)
@@ -143,24 +166,44 @@ def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
 
 
 def look_up(record: Record, name: str) -> Any:
-    """The value of a column, of a field of an object in it (`a.b`), or of a date and a time of day (`a+b`)."""
+    """The value of a column, of a field of an object in it (`a.b`), or of two columns, joined by a space (`a+b`)."""
     if name in record:
         return record[name]
     if BOTH in name:
         parts = [look_up(record, part) for part in name.split(BOTH)]
-        return " ".join(str(part).strip() for part in parts) if None not in parts else parts[0]
+        return " ".join(str(part).strip() for part in parts).strip() if None not in parts else parts[0]
     value: Any = record
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None
     return value
 
 
+def find_notes(columns: Sequence[str], rows: Sequence[Record]) -> list[str]:
+    """The columns that say which messages are internal notes; none if all of `rows`, the first ones, would be."""
+    found = [name for name in columns if plain_name(name) in _NOTE_FLAGS or is_named(name, _KINDS)]
+    return found if not rows or any(not is_note(row, found) for row in rows) else []
+
+
+def is_note(record: Record, columns: Sequence[str]) -> bool:
+    """Whether one of the columns that `find_notes` found says that a message is an internal note."""
+    for name in columns:
+        value, flag = str(look_up(record, name)).strip().lower(), _NOTE_FLAGS.get(plain_name(name))
+        if value in _NOTE_KINDS if flag is None else value not in ("none", "") and (value in _TRUE) == flag:
+            return True
+    return False
+
+
+def has_usual_name(name: str, role: str) -> bool:
+    """Whether a column is named like those of a role."""
+    return any(is_named(name, group) for group in _NAMES[role])
+
+
 def is_named(name: str, accepted: str) -> bool:
-    """Whether a column has one of the accepted names, which are separated by `; `, in any spelling (`_plain`)."""
-    return _plain(name) in accepted.split("; ")
+    """Whether a column has one of the accepted names, which are separated by `; `, in any spelling (`plain_name`)."""
+    return plain_name(name) in accepted.split("; ")
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal.
 
     So is `createdAt.$date`: in MongoDB's JSON, dates and ids are objects of one field, `$date` or `$oid`.
@@ -211,6 +254,12 @@ def _are_ids(values: Sequence[Any]) -> bool:
 
 def _are_clocks(values: Sequence[Any]) -> bool:
     return _most(lambda value: _CLOCK.fullmatch(str(value).strip()) is not None, values)
+
+
+def _are_stamps(name: str, values: Sequence[Any]) -> bool:
+    """Whether a name such as `originalarrivaltime` and its values are those of times; durations are numbers."""
+    named = plain_name(name).endswith(("time", "timestamp"))
+    return named and bool(values) and _most(lambda value: ":" in str(value) and is_date(value), values)
 
 
 def _are_names(values: Sequence[Any]) -> bool:

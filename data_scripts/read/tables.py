@@ -2,14 +2,26 @@
 
 import shlex
 from collections.abc import Callable
+from itertools import chain, islice
 
 from data_scripts.clean.filters import is_placeholder
+from data_scripts.clean.html_text import are_html, html_to_text
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.dates import Dates, find_order
 from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.read.records import DELIMITED, Record, Records, form_of
-from data_scripts.read.roles import BOTH, flat_columns, guess_roles, look_up, sample_rows, shape_of
+from data_scripts.read.roles import (
+    BOTH,
+    SAMPLE_ROWS,
+    find_notes,
+    flat_columns,
+    guess_roles,
+    is_note,
+    look_up,
+    sample_rows,
+    shape_of,
+)
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.
@@ -46,11 +58,23 @@ def read_table(log: ChatLog, records: Records, reopen: Callable[[], Records]) ->
         stamps = (look_up(record, names["time"]) for _, record in reopen().rows(_paths(names["time"])))
         dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     unseen = set(log.columns)
-    columns_needed = {part for name in names.values() for part in _paths(name)}
+    notes = find_notes(records.columns, [])
+    columns_needed = {part for name in (*names.values(), *notes) for part in _paths(name)}
+    rows = records.rows(columns_needed)
+    head = list(islice(rows, SAMPLE_ROWS))
+    samples = [record for _, record in head]
+    notes = find_notes(notes, samples)
+    html = _html_roles(names, samples)
+    if html:
+        log.detected["texts"] = "HTML"
     try:
-        for number, (location, record) in enumerate(records.rows(columns_needed), start=1):
+        for number, (location, record) in enumerate(chain(head, rows), start=1):
             values = {role: look_up(record, name) for role, name in names.items()}
             unseen -= {role for role in unseen if values[role] is not None}
+            if is_note(record, notes):
+                log.leave_out("internal note")
+                continue
+            values |= {role: html_to_text(values[role]) for role in html if isinstance(values[role], str)}
             try:
                 if dates:
                     values["time"] = dates.seconds(values["time"])
@@ -89,8 +113,9 @@ def find_columns(log: ChatLog, records: Records, reopen: Callable[[], Records]) 
         )
     # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
     roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
-    if BOTH in guess.columns.get("time", ""):  # the column that is named time has only times of day
-        names.pop("time", None)
+    for role in ("time", "input"):  # the column that is named time has only times of day
+        if BOTH in guess.columns.get(role, ""):
+            names.pop(role, None)
     guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
     guessed = {role: name for role, name in guessed.items() if name not in names.values()}
     if shape_of(names | guessed):
@@ -109,6 +134,16 @@ def default_columns(columns: list[str]) -> dict[str, str]:
 def has_columns(log: ChatLog, records: Records) -> bool:
     """Whether the records have all columns that the user named."""
     return all(_is_available(log, records, role) for role in log.columns)
+
+
+def _html_roles(names: dict[str, str], rows: list[Record]) -> list[str]:
+    """The roles whose texts are HTML."""
+    texts = {
+        role: [look_up(row, names[role]) for row in rows] for role in ("text", "input", "response") if role in names
+    }
+    return [
+        role for role, values in texts.items() if are_html([each for each in values if each and isinstance(each, str)])
+    ]
 
 
 def _are_objects(rows: list[Record], name: str) -> bool:

@@ -518,3 +518,15 @@ def test_a_json_array_has_the_messages_of_json_lines(tmp_path):
     lines, array = write(tmp_path / "table.jsonl", *RECORDS), write(tmp_path / "table.json", RECORDS)
     assert read(log(array)) == read(log(lines))
     assert read(log(array))[0].id == "12"
+
+
+def test_texts_that_are_html_become_plain_text(tmp_path):
+    path = tmp_path / "c.csv"
+    rows = ["question,answer", "a < b?,<p>yes</p>", 'is <i> a tag,"<p>it is</p><p>still</p>"', "and now,plain"]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    log = ChatLog(path, "c", {}, None, BrokenLines(), Counter())
+    pairs = [item for _, item in read_log(log)]
+    assert [(pair.input, pair.response) for pair in pairs] == [
+        ("a < b?", "yes"), ("is <i> a tag", "it is\nstill"), ("and now", "plain"),
+    ]  # fmt: skip
+    assert log.detected["texts"] == "HTML"

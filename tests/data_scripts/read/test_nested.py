@@ -121,3 +121,88 @@ def test_the_only_list_of_an_object_has_the_records(tmp_path):
     assert named == items
     with pytest.raises(InputError, match="the columns are items, users; expected"):
         read(tmp_path / "c.json", {"items": rows, "users": [{"name": "Ann"}]})
+
+
+OPENINGS = {
+    "a ticket with its description": {
+        "id": 7,
+        "subject": "a subject of some words",
+        "description": "<div>question</div>",
+        "description_text": "question",
+        "requester_id": 5,
+        "created_at": "2026-03-01T00:00:00Z",
+        "conversations": [
+            {"body": "<p>answer</p>", "body_text": "answer", "user_id": 6, "created_at": "2026-03-01T00:01:00Z"},
+        ],
+    },
+    "an issue": {
+        "title": "a title of some words",
+        "body": "question",
+        "user": {"login": "5"},
+        "created_at": "2026-03-01T00:00:00Z",
+        "comments": [{"body": "answer", "user": {"login": "6"}, "created_at": "2026-03-01T00:01:00Z"}],
+    },
+    "an object with the first message": {
+        "created_at": 1772323200,
+        "source": {"body": "question", "author": {"name": "5"}},
+        "conversation_parts": {
+            "conversation_parts": [{"body": "answer", "author": {"name": "6"}, "created_at": 1772323260}],
+        },
+    },
+}
+
+
+@pytest.mark.parametrize("record", OPENINGS.values(), ids=OPENINGS)
+def test_the_description_of_a_ticket_is_its_first_message(tmp_path, record):
+    items, log = read(tmp_path / "c.jsonl", [record])
+    assert [(item.text, item.speaker) for item in items] == [("question", "5"), ("answer", "6")]
+    assert items[0].thread == items[1].thread and items[0].id != items[1].id and items[0].time <= items[1].time
+    assert ", after " in log.detected["format"] and not log.broken.counts
+
+
+def test_a_description_that_is_also_the_first_message_is_read_once(tmp_path):
+    record = ticket(1) | {"description": "question 1", "requester_id": 5}
+    items, _ = read(tmp_path / "c.jsonl", [record, ticket(2) | {"description": None, "requester_id": 5}])
+    assert [item.text for item in items] == ["question 1", "answer 1", "question 2", "answer 2"]
+
+
+def test_a_description_without_an_author_is_no_message(tmp_path):
+    items, log = read(tmp_path / "c.jsonl", [ticket(1) | {"description": "a test of the help desk"}])
+    assert [item.text for item in items] == ["question 1", "answer 1"] and ", after " not in log.detected["format"]
+
+
+def test_a_list_of_conversations_in_an_object_is_not_a_conversation(tmp_path):
+    records = [OPENINGS["an object with the first message"]] * 2
+    items, _ = read(tmp_path / "c.json", {"type": "list", "conversations": records})
+    assert [item.text for item in items] == ["question", "answer"] * 2
+
+
+@pytest.mark.parametrize("name", ["chat_messages", "ticketComments", "all_chat_messages", "Turns"])
+def test_the_name_of_the_list_may_end_with_the_usual_one(tmp_path, name):
+    items, _ = read(tmp_path / "c.jsonl", [{name: ticket(1)["comments"]}])
+    assert [item.text for item in items] == ["question 1", "answer 1"]
+
+
+@pytest.mark.parametrize(
+    ("public", "note"),
+    [
+        ({"private": False}, {"private": True}),
+        ({"public": True}, {"public": False}),
+        ({"is_internal": None}, {"is_internal": "True"}),
+        ({"part_type": "comment"}, {"part_type": "note"}),
+    ],
+)
+def test_internal_notes_are_left_out_and_counted(tmp_path, public, note):
+    record = ticket(1)
+    comments = [comment | public for comment in record["comments"]]
+    comments.insert(1, {"author_id": 6, "body": "what a question", "created_at": "2026-03-01T00:00:30Z"} | note)
+    items, log = read(tmp_path / "c.jsonl", [record | {"comments": comments}])
+    assert [item.text for item in items] == ["question 1", "answer 1"] and log.left_out == {"internal note": 1}
+
+
+def test_a_chat_that_is_private_as_a_whole_is_read(tmp_path):
+    rows = [{"thread": 1, "text": text, "private": True} for text in "ab"]
+    items, log = read(tmp_path / "c.jsonl", rows)
+    assert [item.text for item in items] == ["a", "b"] and not log.left_out
+    items, log = read(tmp_path / "c.jsonl", [*rows, {"thread": 1, "text": "c", "private": False}])
+    assert [item.text for item in items] == ["c"] and log.left_out == {"internal note": 2}

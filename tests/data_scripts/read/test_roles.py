@@ -68,6 +68,36 @@ def test_two_columns_of_the_same_group_are_ambiguous():
     assert guess_roles(["thread", "body", "sent", "created"], []).columns["time"] == "created"
 
 
+def test_the_only_column_of_times_with_another_name_is_the_time():
+    times = [f"2026-03-01T10:0{minute}:00Z" for minute in range(4)]
+    seconds = [120, 60, 30, 90]
+    assert guess(text=list(SAID), originalarrivaltime=times) == {"text": "text", "time": "originalarrivaltime"}
+    assert guess(text=list(SAID), response_time=seconds) == {"text": "text"}
+    assert guess(text=list(SAID), start_time=times, end_time=times) == {"text": "text"}
+    assert guess(text=list(SAID), sent=times, end_time=times) == {"text": "text", "time": "sent"}
+
+
+def test_the_text_without_html_is_preferred():
+    assert guess(body=[f"<p>{text}</p>" for text in SAID], body_text=list(SAID)) == {"text": "body_text"}
+
+
+def test_an_instruction_and_its_input_are_one_text(tmp_path):
+    rows = [
+        {"instruction": SAID[0], "input": "", "output": SAID[1]},
+        {"instruction": SAID[2], "input": " 1 + 1 ", "output": SAID[3]},
+        {"instruction": SAID[2], "output": SAID[3]},
+    ]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    assert [(item.input, item.response) for item in items] == [
+        (SAID[0], SAID[1]), (f"{SAID[2]} 1 + 1", SAID[3]), (SAID[2], SAID[3]),
+    ]  # fmt: skip
+    assert log.detected == {"columns": "input=instruction+input response=output"}
+    stated, _ = read(tmp_path / "c.jsonl", *rows, input="instruction+input", response="output")
+    assert stated == items
+    empty, _ = read(tmp_path / "c.jsonl", rows[0])
+    assert empty == items[:1]
+
+
 def test_fields_of_objects_are_columns():
     rows = [{"author": {"name": "Ann", "id": 1}, "text": "a"}, {"author": None, "text": "b"}]
     assert flat_columns(["author", "text"], rows) == ["author.name", "author.id", "text"]
