@@ -20,7 +20,15 @@ from data_scripts.read.tables import default_columns, has_columns, read_table
 
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
 _PAGE = "a page; export the chat as JSON or text instead, and name that file"
-_REMEDIES = {".xlsx": _SPREADSHEET, ".xls": _SPREADSHEET, ".ods": _SPREADSHEET, ".html": _PAGE, ".htm": _PAGE}
+_LOG = "not a chat, of which most lines should be such as 'Ann: hello' or, in IRC, '<ann> hello'"
+_REMEDIES = {
+    ".xlsx": _SPREADSHEET,
+    ".xls": _SPREADSHEET,
+    ".ods": _SPREADSHEET,
+    ".html": _PAGE,
+    ".htm": _PAGE,
+    ".log": _LOG,
+}
 
 
 def is_on_hub(path: Path) -> bool:

@@ -184,10 +184,10 @@ def _row_converter(
         return _to_turn
     if names.keys() >= {"text", "speaker", "time"}:
         return _to_message
-    whatsapp = "neither an export of WhatsApp, with lines such as '31/03/2026, 18:05 - Ann: Hello', nor a table: "
+    chat = "neither a chat, with lines such as '31/03/2026, 18:05 - Ann: Hi', 'Ann: Hi' or '<ann> hi', nor a table: "
     header = "; if the first line is a message, add a line with the names of the columns before it"
     raise InputError(
-        f"{records.location}: {whatsapp if form_of(log.path) == '.txt' else ''}the columns are "
+        f"{records.location}: {chat if form_of(log.path) == '.txt' else ''}the columns are "
         f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
         "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
         f"--columns, as in text=body; {_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"

@@ -263,6 +263,37 @@ def google_chat(path: Path, rows: list[Row]) -> None:
     path.write_text(json.dumps({"messages": messages}, indent=2), encoding="utf-8")
 
 
+def transcript(path: Path, rows: list[Row]) -> None:
+    threads: dict[str, list[str]] = {}
+    for row in rows:
+        threads.setdefault(row.thread, []).append(f"{row.speaker}: " + row.text.replace(". ", ".\n"))
+    path.write_text("\n\n".join(map("\n".join, threads.values())), encoding="utf-8")
+
+
+def irc(path: Path, rows: list[Row]) -> None:
+    lines = ["--- Log opened Fri Mar 13 10:00:00 2026"]
+    for number, row in enumerate(rows):
+        nick = row.speaker.replace(" ", "_")
+        lines += [f"{row.time:%H:%M} -!- {nick} has joined"] * (number % 9 == 0)
+        lines.append(f"{row.time:%H:%M} <@{nick}> {row.text}")
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
+def tickets(path: Path, rows: list[Row]) -> None:
+    """Tickets whose descriptions are their first messages, as Freshdesk has them."""
+    threads: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        html = f"<div><p>{row.text.replace('. ', '.</p><p>')}</p></div>"
+        fields = {"user_id": row.speaker, "body": html, "private": False, "created_at": f"{row.time.isoformat()}Z"}
+        threads.setdefault(row.thread, []).append(fields)
+    records = []
+    for name, (first, *others) in threads.items():
+        note = {"user_id": "Tom", "body": "<p>who is that?</p>", "private": True, "created_at": first["created_at"]}
+        opening = {"requester_id": first["user_id"], "description": first["body"], "created_at": first["created_at"]}
+        records.append({"id": name, "subject": "a ticket of some words", **opening, "conversations": [note, *others]})
+    path.write_text(json.dumps({"tickets": records, "next_page": None}), encoding="utf-8")
+
+
 PLAIN, MESSY = "thread|time|speaker|text", "Ticket #|Sent at|From|Message"
 EXPORTS = (
     Export("plain.csv", "columns named after their roles, ISO dates", table(PLAIN)),
@@ -291,6 +322,9 @@ EXPORTS = (
     Export("result.json", "Telegram, one chat", telegram),
     Export("all.json", "Telegram, all chats", all_telegram),
     Export("slack.zip", "Slack", slack),
+    Export("transcript.txt", "a transcript, a blank line between conversations", transcript),
+    Export("support.log", "IRC, times of day and notices", irc),
+    Export("tickets.json", "tickets of a help desk in HTML, with internal notes", tickets),
     Export("channel.json", "Discord", discord),
     Export("message_1.json", "Messenger or Instagram", messenger),
     Export("messages.json", "Google Chat, a space with threads", google_chat),
@@ -301,7 +335,7 @@ EXPORTS = (
     Export("letters.csv", "columns named a, b, c and d", table("a|b|c|d"), 50, refused="as in text=body"),
     Export("twice.csv", "two columns of texts", table("ticket|at|body|message"), 50, refused="state it with --columns"),
     Export("notes.txt", "plain text", lambda path, rows: path.write_text("\n".join(row.text for row in rows)), 50,
-           refused="neither an export of WhatsApp, with lines such as"),
+           refused="neither a chat, with lines such as"),
     Export("chats.xlsx", "a spreadsheet", lambda path, rows: path.write_bytes(b"PK"), 50, refused="save it as CSV"),
 )  # fmt: skip
 

@@ -235,6 +235,49 @@ def telegram(data: bytes, folder: Path) -> bool:
     return _read_as("result.json", data, folder)
 
 
+TRANSCRIPTS = (
+    "--- Log opened\n[10:00] <@ann> hello: who\n10:01 * ben waves\n10:01 <ben> me\n2026-03-13T10:02:00 <ann> <you>\n",
+    "Dario Ito: where is it?\nToday.\nAgent: on its way\n\nDario Ito: thanks\n-----\nAgent: a\n",
+    "10:00:05\t Ann Lee:\ta\n(9:59 pm) Ben: b\n13/03/2026, 9:59 Ann Lee: c\nBen: d\n",
+)
+
+
+@harness(
+    "transcripts (IRC and others; .txt, .log)",
+    lambda: [bytes([kind]) + text.encode() for kind, text in enumerate(TRANSCRIPTS)],
+)
+def transcripts(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 reads a .log."""
+    return _read_as(("chat.txt", "chat.log")[data[:1] > b"\0"], data[1:], folder)
+
+
+TICKETS = [
+    {
+        "id": 1,
+        "description": "<p>where is it?</p>",
+        "requester_id": 5,
+        "comments": [
+            {"author_id": 6, "body": "<div>here &amp; <b>there</b></div>", "created_at": "2026-03-01T00:00:00Z"},
+            {"author_id": 6, "body": "<p>a note", "created_at": "2026-03-01T00:01:00Z", "public": False},
+        ],
+    },
+    {"id": 2, "description": None, "requester_id": 7, "comments": []},
+]
+
+
+@harness(
+    "conversations in records (tickets, dialogs; .jsonl, .json)",
+    lambda: [
+        bytes([0]) + as_lines(TICKETS),
+        bytes([1]) + json.dumps({"tickets": TICKETS}).encode(),
+        bytes([0]) + as_lines([{"dialog": ["a", "b"]}]),
+    ],
+)
+def nested(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 reads a .json file."""
+    return _read_as(("chats.jsonl", "chats.json")[data[:1] > b"\0"], data[1:], folder)
+
+
 MESSENGER = {
     "participants": [{"name": "Ann"}],
     "messages": [

@@ -160,8 +160,8 @@ def test_an_export_in_utf16_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Dear diary, 13/03/2026, 18:05 was a day\n", "neither an export of WhatsApp, .* nor a table"),
-        ("13/03/2026 - Ann: Hello\n", "neither an export of WhatsApp, .* nor a table"),
+        ("Dear diary, 13/03/2026, 18:05 was a day\n", "neither a chat, .* nor a table"),
+        ("13/03/2026 - Ann: Hello\n", "neither a chat, .* nor a table"),
         ("13/03/2026, 18:05 - notice\n", "contains no message"),
     ],
 )

@@ -1,0 +1,169 @@
+"""Transcripts as plain text (.txt or .log): lines such as `<ann> hello` (IRC) or `Ann: hello`, perhaps after a time.
+
+In IRC, all other lines are notices. Elsewhere they continue the message before them, and a line of dashes ends a
+conversation, as a blank line does unless most messages have one before them. If the lines have times, pauses end it.
+"""
+
+import codecs
+import re
+from collections import Counter
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from data_scripts.errors import InputError, refuse_options
+from data_scripts.read.chat_exports import PathExport
+from data_scripts.read.dates import Dates, find_order
+from data_scripts.read.files import UNREADABLE, BrokenLineError, BrokenLines, decode, read_lines, unpacked
+from data_scripts.read.layouts import DELIMITERS, UTF8
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message
+from data_scripts.read.records import form_of
+
+SUFFIXES = (".txt", ".log")
+HEAD_BYTES = 1 << 16  # from which a transcript is recognized
+RARE = 0.05  # of the messages: if fewer have a name that no other message has, these are no names, as in `Note: a text`
+MAX_LINES = 10_000  # of a message
+DAY, DISORDER = 24 * 3600, 3600  # seconds: a clock that goes back by more than an hour begins a new day
+_TIME = r"(?P<time>(?:\d[\d./-]{4,9}(?:T|,? ))?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?[Mm]\.?)?)"
+_IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
+# A date in brackets is WhatsApp's.
+_SAID = re.compile(
+    rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+)?(?P<speaker>[^\W\d_][^:<>|;,\t\"]{{0,39}}):\s+(?P<text>\S.*)"
+)
+_RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
+_NEW_DAY = re.compile(r"--- (?:Day changed|Log opened)")  # irssi's
+
+
+@dataclass
+class _Spoken:
+    """A message: where it begins, and what is between it and the one before it."""
+
+    location: str
+    speaker: str
+    time: str | None
+    lines: list[str]
+    after_blank: bool = False
+    after_rule: bool = False
+    is_next_day: bool = False
+
+
+def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
+    """Whether more than a share of the first lines are messages, of at least two people, and one has more than one."""
+    if form_of(path) not in SUFFIXES or not path.is_file():
+        return False
+    try:
+        with path.open("rb") as raw:
+            head = unpacked(raw, path.suffix).read(HEAD_BYTES)
+    except (EOFError, InputError, *UNREADABLE):
+        return False  # whoever reads the file says why
+    is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = head.decode("utf-16" if is_utf16 else UTF8, "replace").lstrip("\ufeff")
+    lines = [line for line in text.splitlines() if line.strip()]
+    if not lines or (not pattern.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)):
+        return False  # the first line may be a heading, but not one of columns
+    speakers = Counter(match["speaker"] for line in lines if (match := pattern.fullmatch(line)))
+    return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
+
+
+def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
+    encoding = log.detect_layout(is_table=False).encoding
+    number = timed = after_blank = 0
+    names = Counter[str]()
+    for spoken in _messages(_uncounted(log), pattern, encoding):
+        number += 1
+        timed += spoken.time is not None
+        after_blank += spoken.after_blank
+        names[spoken.speaker] += 1
+    has_times, has_blocks = 2 * timed > number, 2 * after_blank <= number
+    once = {name for name, count in names.items() if count == 1}
+    no_names = once if pattern is _SAID and len(once) < RARE * number else set[str]()
+    if not has_times:
+        refuse_options({"--gap": log.gap is not None}, f"{log.path} has no times, so it has no pauses; leave it out")
+    stamps = (each.time for each in _messages(_uncounted(log), pattern, encoding, no_names) if has_times)
+    dates = Dates(find_order(stamps, log.date_order, str(log.path)))
+    conversation, clock = 1, 0.0
+    try:
+        for number, spoken in enumerate(_messages(log, pattern, encoding, no_names), start=1):
+            conversation += number > 1 and (spoken.after_rule or (spoken.after_blank and has_blocks))
+            thread, time, gap = f"{log.name}/{conversation}", None, None
+            if has_times:
+                try:
+                    clock = _seconds(spoken, dates, clock)
+                except BrokenLineError as error:
+                    log.broken.add(error.args[0], spoken.location, error.args[1])
+                    continue
+                thread, time, gap = log.name, clock, CHANNEL_GAP if log.gap is None else log.gap
+            text = "\n".join(spoken.lines)
+            yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
+    finally:  # also if only the first messages are read
+        log.note_dates(dates)
+
+
+def _uncounted(log: ChatLog) -> ChatLog:
+    """The log, for another look at it: what is left out is not counted again."""
+    return replace(log, broken=BrokenLines(), left_out=Counter())
+
+
+def _messages(
+    log: ChatLog, pattern: re.Pattern[str], encoding: str, no_names: Container[str] = ()
+) -> Iterator[_Spoken]:
+    """The messages of a transcript; a line that begins with one of `no_names` continues the message before it."""
+    message: _Spoken | None = None
+    after_blank = after_rule = is_next_day = False
+    for location, line in read_lines(log.path, SUFFIXES, encoding):
+        try:
+            text = decode(line).rstrip("\r").removeprefix("\ufeff")
+            match = pattern.fullmatch(text)
+            if match and message and not (match["time"] or after_rule) and match["speaker"] in no_names:
+                match = None
+            if match:
+                if message:
+                    yield message
+                said = [match["text"].strip()]
+                message = _Spoken(location, match["speaker"], match["time"], said, after_blank, after_rule, is_next_day)
+                after_blank = after_rule = is_next_day = False
+            elif not text.strip():
+                after_blank = True
+            elif pattern is _IRC:
+                is_next_day |= _NEW_DAY.match(text) is not None
+                log.leave_out("notice")
+            elif _RULE.fullmatch(text):
+                after_rule = True
+            elif message is None or after_rule:
+                raise BrokenLineError("line before the first message of a conversation", "")
+            elif len(message.lines) >= MAX_LINES:
+                raise BrokenLineError(f"line after {MAX_LINES:,} lines of a message", "")
+            else:
+                message.lines.append(text.strip())
+                after_blank = False
+        except BrokenLineError as error:
+            log.broken.add(error.args[0], location, error.args[1])
+    if message:
+        yield message
+
+
+def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
+    """The time of a message; of one with the time of day alone, seconds since the first day of the file.
+
+    Args:
+        spoken: the message; without a time, it has that of the message before it.
+        dates: parses dates.
+        before: the time of the message before it.
+
+    Raises:
+        BrokenLineError: there is no such time.
+    """
+    if spoken.time is None:
+        return before
+    if re.match(r"\d[\d./-]{4}", spoken.time):
+        return dates.seconds(spoken.time)
+    midnight = before // DAY * DAY + DAY * spoken.is_next_day
+    time = midnight + dates.seconds(f"1970-01-01 {spoken.time}")
+    return time if spoken.is_next_day or time >= before - DISORDER else time + DAY
+
+
+EXPORTS = (
+    PathExport("IRC", partial(_recognizes, pattern=_IRC, share=0.2), partial(_read, pattern=_IRC)),
+    PathExport("transcript", partial(_recognizes, pattern=_SAID, share=0.5), partial(_read, pattern=_SAID)),
+)

@@ -1,0 +1,156 @@
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.read.chat_logs import check_log, read_log
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog
+
+MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
+MARCH_13 = 1773360000  # 2026-03-13, 0:00, in seconds since 1970
+
+
+def read(path: Path, text: str, **options) -> tuple[list, ChatLog]:
+    path.write_text(text, encoding="utf-8")
+    log = ChatLog(path, "c", {}, options.pop("gap", None), BrokenLines(), Counter(), **options)
+    check_log(path)
+    return [item for _, item in read_log(log)], log
+
+
+IRC = """\
+--- Log opened Fri Mar 13 10:00:00 2026
+{0}<@ann> hello: who
+{1}-!- ben has joined
+{1}<ben> me <3
+{2}* ben waves
+{2}< ann>  and: you
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (["", "", ""], [None] * 3),
+        (["10:00 ", "10:01 ", "11:00 "], [0, MINUTE, HOUR]),
+        (["[22:00] ", "[23:59] ", "[00:01] "], [0, HOUR + 59 * MINUTE, 2 * HOUR + MINUTE]),
+        (["[13/03/2026 10:00:00] ", "[13/03/2026 10:01:00] ", "[13/03/2026 11:00:00] "], [0, MINUTE, HOUR]),
+        (["2026-03-13T10:00:00 ", "2026-03-13T10:01:00 ", "2026-03-13T11:00:00 "], [0, MINUTE, HOUR]),
+    ],
+)
+def test_irc_with_and_without_times(tmp_path, times, expected):
+    items, log = read(tmp_path / "c.log", IRC.format(*times))
+    assert [(item.speaker, item.text) for item in items] == [
+        ("ann", "hello: who"), ("ben", "me <3"), ("ann", "and: you"),
+    ]  # fmt: skip
+    seconds = [item.time for item in items]
+    assert (seconds if None in seconds else [each - seconds[0] for each in seconds]) == expected
+    assert {item.gap for item in items} == {None if None in expected else CHANNEL_GAP}
+    assert log.detected["format"] == "IRC" and log.left_out == {"notice": 3} and not log.broken.counts
+    if "/" in times[0]:
+        assert seconds[0] == MARCH_13 + 10 * HOUR and log.detected["dates"] == "DMY"
+
+
+def test_a_day_that_the_log_names_begins_a_day(tmp_path):
+    lines = ["10:00 <ann> a", "09:30 <ben> b", "--- Day changed Sat Mar 14 2026", "10:30 <ann> c", "09:00 <ben> d"]
+    items, _ = read(tmp_path / "c.log", "\n".join(lines))
+    first = items[0].time
+    assert [item.time - first for item in items] == [
+        0, -30 * MINUTE, DAY + 30 * MINUTE, 2 * DAY - HOUR,
+    ]  # fmt: skip
+
+
+SPOKEN = """\
+Dario Ito: where is it?
+It was due: today
+Agent: on its way
+
+Dario Ito: thanks
+Agent: welcome
+ really
+
+ more: of it
+----
+a heading
+Kira: hello?
+Agent: hello
+"""
+
+
+def test_blank_lines_and_rules_end_conversations(tmp_path):
+    items, log = read(tmp_path / "c.txt", SPOKEN)
+    assert [(item.thread, item.speaker, item.text) for item in items] == [
+        ("c/1", "Dario Ito", "where is it?"), ("c/1", "It was due", "today"), ("c/1", "Agent", "on its way"),
+        ("c/2", "Dario Ito", "thanks"), ("c/2", "Agent", "welcome\nreally\nmore: of it"),
+        ("c/3", "Kira", "hello?"), ("c/3", "Agent", "hello"),
+    ]  # fmt: skip
+    assert {(item.time, item.gap, item.parent) for item in items} == {(None, None, None)}
+    assert len({item.id for item in items}) == 7 and log.detected == {"format": "transcript"}
+    assert log.broken.counts == {"line before the first message of a conversation": 1}
+    assert "c.txt:11" in log.broken.examples[0]
+
+
+def test_blank_lines_between_all_messages_end_no_conversation(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "Ann: a\n\nBen: b\n\nAnn: c\nmore\n\nBen: d\n")
+    assert [(item.thread, item.text) for item in items] == [("c/1", text) for text in ("a", "b", "c\nmore", "d")]
+
+
+def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
+    lines = ["Ann: a", "Ben: b"] * 10
+    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", "", "Cid: d"]))
+    assert [(item.speaker, item.text) for item in items[18:]] == [
+        ("Ann", "a"), ("Ben", "b"), ("Note", "c"), ("Cid", "d"),
+    ]  # fmt: skip
+    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", *lines, "---", "Cid: d"]))
+    assert [(item.speaker, item.text) for item in items[19:21]] == [("Ben", "b\nNote: c"), ("Ann", "a")]
+    assert (items[-1].speaker, items[-1].text, items[-1].thread) == ("Cid", "d", "c/2")
+    items, _ = read(tmp_path / "c.txt", "\n".join([*(f"10:00 {line}" for line in lines), "10:01 Cid: c"]))
+    assert items[-1].speaker == "Cid"
+    items, _ = read(tmp_path / "c.log", "\n".join(["<ann> a", "<ben> b", *["<ann> a"] * 50, "<cid> c"]))
+    assert len(items) == 53 and items[-1].speaker == "cid"
+
+
+def test_times_before_names(tmp_path):
+    items, _ = read(
+        tmp_path / "c.txt", "09:59:00\t Ann Lee:\ta\n10:01:00\t Ben:\tb\n\n10:02:00\t Ann Lee:\tc\n", gap=60.0
+    )
+    assert [(item.thread, item.speaker, item.time, item.gap) for item in items] == [
+        ("c", "Ann Lee", 35940, 60), ("c", "Ben", 36060, 60), ("c", "Ann Lee", 36120, 60),
+    ]  # fmt: skip
+    items, log = read(tmp_path / "c.txt", "25:10 Ann: a\n12:10 pm Ben: b\n12:11 pm Ann: c\nBen: d\n")
+    assert [(item.text, item.time) for item in items] == [("b", 43800), ("c", 43860), ("d", 43860)]
+    assert log.broken.counts == {"wrong time": 1} and "c.txt:1" in log.broken.examples[0]
+
+
+def test_compressed_and_utf16_transcripts(tmp_path):
+    expected, _ = read(tmp_path / "c.txt", SPOKEN)
+    for name, content in {"d.txt.gz": gzip.compress(SPOKEN.encode()), "d.txt": SPOKEN.encode("utf-16")}.items():
+        (tmp_path / name).write_bytes(content)
+        log = ChatLog(tmp_path / name, "c", {}, None, BrokenLines(), Counter())
+        assert [item for _, item in read_log(log)] == expected
+
+
+def test_a_pause_needs_times(tmp_path):
+    with pytest.raises(InputError, match=r"--gap: .*has no times"):
+        read(tmp_path / "c.txt", SPOKEN, gap=60.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.txt", "Ann: a\nBen: b\n", "neither a chat, with lines such as"),  # each has only one line
+        ("c.txt", "Ann: a\nAnn: b\n", "neither a chat"),
+        ("c.txt", "Dear Ann\nsee below: it\nthis: that\nand\nso\non\n", "neither a chat"),
+        ("c.log", "GET /a 200\nGET /b 404\n", "c.log: not a chat, of which most lines"),
+    ],
+)
+def test_other_texts_are_refused(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name, text)
+
+
+def test_tables_stay_tables(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "input\tresponse\nAnn: a\tb\nAnn: c\td\nBen: e\tf\n")
+    assert [(item.input, item.response) for item in items] == [("Ann: a", "b"), ("Ann: c", "d"), ("Ben: e", "f")]
