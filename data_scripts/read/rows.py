@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from itertools import chain
@@ -30,6 +31,7 @@ HUB_HELP = (
 SOURCE_HELP = (
     "a folder of .parquet, .jsonl, .csv, .tsv or .txt, or one such file (text compressed or not); or " + HUB_HELP
 )
+_README = re.compile("readme", re.IGNORECASE)
 ColumnNames = dict[str, tuple[str, ...]]
 
 
@@ -48,8 +50,8 @@ def read_rows(
 
     Args:
         source: as in `SOURCE_HELP`. The name of a text file contains its split (`split_from_name`).
-        names: role -> possible columns, of which the first that exists is used. A name with spaces stands for several
-            columns whose texts are joined.
+        names: role -> possible columns, of which the first that exists is used. A name with spaces that no column
+            has stands for several columns whose texts are joined.
         broken: counts the lines that cannot be read.
         optional: roles that need no column; their value is then None.
         label_names: return the values of a ClassLabel column by name; -1 stays.
@@ -62,7 +64,7 @@ def read_rows(
     Raises:
         InputError: there is nothing to read or a column is missing; at once, or when the row is read.
     """
-    files = _text_tables(source)
+    files = text_tables(source)
     if not files:
         splits: Mapping[str, Dataset | IterableDataset]
         features = None
@@ -86,7 +88,8 @@ def read_rows(
     return rows
 
 
-def _text_tables(source: str) -> list[Path]:
+def text_tables(source: str) -> list[Path]:
+    """The text file that a source is, or those of the folder that it is; none if it is Parquet, or on the Hub."""
     path = Path(source)
     if path.is_file():
         if form_of(path) == ".parquet":
@@ -96,7 +99,8 @@ def _text_tables(source: str) -> list[Path]:
         return [path]
     files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
     if path.is_dir() and not files and not any(path.rglob("*.parquet")):
-        files = sorted(file for file in path.glob("*") if form_of(file) == ".txt" and names_split(file.name))
+        texts = [file for file in sorted(path.glob("*")) if form_of(file) == ".txt" and not _README.match(file.name)]
+        files = [file for file in texts if names_split(file.name)] or (texts if len(texts) == 1 else [])
     complete = any(file.name.startswith("snli_1.0_train.") for file in files)
     return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
 
@@ -117,13 +121,14 @@ def hub_records(source: str) -> Records:
 
 
 def _choose_columns(
-    columns: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
+    names_found: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
 ) -> dict[str, list[str]]:
     """Role -> its columns."""
-    available = list(columns)
+    available = list(names_found)
     chosen = {}
     for role, accepted in names.items():
-        matching = next((name.split() for name in accepted if set(name.split()) <= set(available)), None)
+        candidates = ([name] if name in available else name.split() for name in accepted)
+        matching = next((columns for columns in candidates if set(columns) <= set(available)), None)
         if matching:
             chosen[role] = matching
     missing = [role for role in names if role not in chosen and role not in optional]

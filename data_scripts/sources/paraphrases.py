@@ -38,7 +38,16 @@ COMMANDS = ("paraphrases",)
 
 _NUMBERED = ("question", "text", "caption", "title", "body", "post")
 COLUMN_NAMES: ColumnNames = {
-    "sentence1": ("sentence1", "anchor", *(f"{name}1" for name in _NUMBERED), "english", "text", "a", "sentence_A"),
+    "sentence1": (
+        "sentence1",
+        "anchor",
+        *(f"{name}1" for name in _NUMBERED),
+        "english",
+        "text",
+        "a",
+        "sentence_A",
+        "#1 String",
+    ),
     "sentence2": (
         "sentence2",
         "positive",
@@ -47,9 +56,10 @@ COLUMN_NAMES: ColumnNames = {
         "simplified",
         "b",
         "sentence_B",
+        "#2 String",  # of the Microsoft Research Paraphrase Corpus
     ),
     "negative": ("negative",),
-    "score": ("score", "label", "is_duplicate", "relatedness_score"),
+    "score": ("score", "label", "is_duplicate", "relatedness_score", "Quality"),
 }
 OPTIONAL = ("negative", "score")
 LARGEST = 3.4028234663852886e38  # of float32, the type of the scores

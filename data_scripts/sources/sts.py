@@ -164,7 +164,7 @@ def _column_sets(source: str) -> Iterator[_StsDataset]:
         if not Path(source).is_dir():
             raise
         raise InputError(f"{error}; there is no STS dataset such as {EXPECTED} either") from error
-    scale = score_scale(loaded, source)
+    scale = score_scale((score for split in loaded.values() for score in split["score"]), source)
     named = _YEAR.search(source)
     for split, pairs in loaded.items():
         rows: dict[tuple[str, str], list[ScoredRow]] = {}

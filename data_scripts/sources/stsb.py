@@ -1,4 +1,4 @@
-"""Read the STS Benchmark from a folder or the Hub and write it as Parquet; `sts` reads the SemEval datasets."""
+"""Read the STS Benchmark, or other scored pairs of sentences, and write Parquet; `sts` reads the SemEval datasets."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_scripts.errors import InputError
+from data_scripts.read.files import BrokenLines
 from data_scripts.read.hub_datasets import load_columns
-from data_scripts.read.text_files import find_file, text_lines
+from data_scripts.read.rows import ColumnNames, read_rows, text_tables
+from data_scripts.read.text_files import find_file, names_split, split_from_value, text_lines
 from data_scripts.schemas import MAX_SCORE
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 
@@ -27,6 +29,15 @@ GENRES = {
     "main-forums": "forums",
     "main-news": "news",
 }
+# Of tables; the second names are SICK's.
+COLUMN_NAMES: ColumnNames = {
+    "sentence1": ("sentence1", "sentence_A", "text1"),
+    "sentence2": ("sentence2", "sentence_B", "text2"),
+    "score": ("score", "relatedness_score", "similarity_score", "similarity"),
+    "genre": ("genre",),
+    "split": ("split", "SemEval_set"),
+}
+SPLIT_VALUES = {"trial": "validation"}  # in SICK; other names are those of `split_from_value`
 ScoredRow = tuple[str, str, str, Any, str | None]  # location, two sentences, score, genre
 
 logger = logging.getLogger(__name__)
@@ -36,9 +47,11 @@ def load_stsb(source: str) -> DatasetDict:
     """Load the STS Benchmark: `sentence1`, `sentence2`, `score` (float32, 0 to 5), `genre` (captions, forums, news).
 
     Args:
-        source: a folder with the original `sts-{train,dev,test}.csv` (tab-separated, never quoted), or with Parquet of
-            the columns above; or a Hub id: `mteb/stsbenchmark-sts`, or `sentence-transformers/stsb`, which has no genre
-            (None in every row, logged) and scores from 0 to 1 (multiplied by five, logged).
+        source: a folder with the original `sts-{train,dev,test}.csv` (tab-separated, never quoted); or a file or a
+            folder of Parquet, JSON lines, CSV or TSV with columns of `COLUMN_NAMES`; or a Hub id:
+            `mteb/stsbenchmark-sts`, or `sentence-transformers/stsb`, which has no genre (None in every row, logged) and
+            scores from 0 to 1 (multiplied by five, logged). The column `split`, or the name of a file, states its
+            split; a file without is `test`.
 
     Returns:
         `train`, `validation` and `test`, as far as they exist; missing ones are logged.
@@ -81,20 +94,49 @@ def _stsb_rows(path: Path) -> Iterator[ScoredRow]:
 
 
 def _column_rows(source: str) -> dict[str, Iterator[ScoredRow]]:
-    """Rows of each split of a folder of Parquet or of a Hub dataset; scores from 0 to 1 are multiplied by five."""
+    """Rows of each split of tables or of a Hub dataset; scores from 0 to 1 are multiplied by five."""
     from data_scripts.features import STS_FEATURES
 
+    if files := text_tables(source):
+        return _table_rows(source, files)
     loaded = load_columns(source, tuple(STS_FEATURES))
-    scale = score_scale(loaded, source)
+    scores = (score for split in loaded.values() for score in split["score"])
+    scale = score_scale(scores, source)
     if not all("genre" in split.column_names for split in loaded.values()):
         logger.warning("%s: has no genre; scores by genre are not available", source)
     return {name: _split_rows(split, f"{source}, split {name}", scale) for name, split in loaded.items()}
 
 
-def score_scale(splits: DatasetDict, source: str) -> float:
-    """The factor that scales the column `score` to 0 to 5: 5 if no score is above 1, which is logged; else 1."""
-    scores = [score for split in splits.values() for score in split["score"] if isinstance(score, float | int)]
-    if not scores or max(scores) > 1:
+def _table_rows(source: str, files: list[Path]) -> dict[str, Iterator[ScoredRow]]:
+    broken = BrokenLines()
+    splits: dict[str, list[ScoredRow]] = {}
+    default = None if any(names_split(file.name) for file in files) else "test"
+    for name, rows in read_rows(source, COLUMN_NAMES, broken, optional=("genre", "split")).items():
+        for location, row in rows:
+            stated = str(row["split"] or "").lower()
+            split = SPLIT_VALUES.get(stated) or split_from_value(stated) or default or name
+            score = _number(row["score"])
+            splits.setdefault(split, []).append((location, row["sentence1"], row["sentence2"], score, row["genre"]))
+    if broken.examples:
+        raise InputError(f"{broken.examples[0]}; correct this line")
+    scale = score_scale((row[3] for rows in splits.values() for row in rows), source)
+    if not any(row[4] for rows in splits.values() for row in rows):
+        logger.warning("%s: has no genre; scores by genre are not available", source)
+    return {name: _checked(rows, scale) for name, rows in splits.items()}
+
+
+def _number(value: Any) -> Any:
+    """A number that a table has as text; another value as it is, for the message that refuses it."""
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return value
+
+
+def score_scale(scores: Iterable[Any], source: str) -> float:
+    """The factor that scales scores to 0 to 5: 5 if none is above 1, which is logged; else 1."""
+    numbers = [score for score in scores if isinstance(score, float | int)]
+    if not numbers or max(numbers) > 1:
         return 1.0
     logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, MAX_SCORE)
     return MAX_SCORE
@@ -103,13 +145,16 @@ def score_scale(splits: DatasetDict, source: str) -> float:
 def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[ScoredRow]:
     genres = split["genre"] if "genre" in split.column_names else [None] * len(split)
     columns = zip(split["sentence1"], split["sentence2"], split["score"], genres, strict=True)
-    for number, (sentence1, sentence2, score, genre) in enumerate(columns, start=1):
-        location = f"{name}, row {number}"
+    return _checked(((f"{name}, row {number}", *row) for number, row in enumerate(columns, start=1)), scale)
+
+
+def _checked(rows: Iterable[ScoredRow], scale: float) -> Iterator[ScoredRow]:
+    for location, sentence1, sentence2, score, genre in rows:
         if not isinstance(sentence1, str) or not isinstance(sentence2, str):
             raise InputError(
                 f"{location}: sentence1 and sentence2 must be texts; found {sentence1!r} and {sentence2!r}"
             )
-        yield location, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre
+        yield location, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre or None
 
 
 def scored_dataset(rows: Iterable[ScoredRow], features: Features, name: str) -> Dataset:
@@ -146,7 +191,9 @@ def _parse_genre(value: str | None, location: str) -> str | None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_dataset_arguments(
-        parser, "folder with sts-{train,dev,test}.csv; or a Hub id, for example mteb/stsbenchmark-sts"
+        parser,
+        "folder with sts-{train,dev,test}.csv; a file or a folder of Parquet, .jsonl, .csv or .tsv with the columns "
+        "sentence1, sentence2 and score; or a Hub id, for example mteb/stsbenchmark-sts",
     )
 
 

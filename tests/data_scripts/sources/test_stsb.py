@@ -68,6 +68,63 @@ def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) 
         load_stsb(str(tmp_path))
 
 
+SICK = """\
+pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\tSemEval_set
+1\tOne.\tTwo.\tNEUTRAL\t4.5\tTRAIN
+2\tThree.\tFour.\tENTAILMENT\t3.6\tTRIAL
+3\tFive.\tSix.\tNEUTRAL\t1\tTEST
+"""
+
+
+@pytest.mark.parametrize(("name", "is_folder"), [("sick_test.tsv", False), ("sick_test.tsv", True), ("SICK.txt", True)])
+def test_tables_of_scored_pairs_are_read(tmp_path: Path, name: str, is_folder: bool) -> None:
+    path = tmp_path / "tables" / name
+    path.parent.mkdir()
+    path.write_text(SICK, encoding="utf-8")
+    (path.parent / "ReadMe.txt").write_text("about it", encoding="utf-8")
+    splits = load_stsb(str(path.parent if is_folder else path))
+    assert {name: split.to_list() for name, split in splits.items()} == {
+        "train": [{"sentence1": "One.", "sentence2": "Two.", "score": 4.5, "genre": None}],
+        "validation": [{"sentence1": "Three.", "sentence2": "Four.", "score": pytest.approx(3.6), "genre": None}],
+        "test": [{"sentence1": "Five.", "sentence2": "Six.", "score": 1, "genre": None}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["mine.csv"], ["test"]),
+        (["mine_train.csv"], ["train"]),
+        (["mine-dev.csv", "mine-train.csv"], ["train", "validation"]),
+    ],
+)
+def test_a_table_is_the_split_that_its_name_states_or_test(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, names: list[str], expected: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text('sentence1,sentence2,score,genre\n"One, two",Three,0.5,main-news\nFour,Five,1,\n')
+    splits = load_stsb(str(tmp_path))
+    assert list(splits) == expected and "multiplied by 5" in caplog.text
+    assert splits[expected[0]]["sentence1"] == ["One, two", "Four"] and splits[expected[0]]["score"] == [2.5, 5]
+    assert splits[expected[0]]["genre"] == ["news", None]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("sentence1,sentence2\na,b\n", r"mine.csv:1: no column score; expected sentence1 \(or sentence_A"),
+        ("sentence1,sentence2,score\na,b,high\n", "mine.csv:2: score 'high'; expected a number from 0 to 5"),
+        ("sentence1,sentence2,score\na,b,2\na,b,6\n", "mine.csv:3: score 6.0; expected a number from 0 to 5"),
+        ("sentence1,sentence2,score\na,b,2\na,b\n", "mine.csv:3: wrong number of fields .*; correct this line"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_file_and_line(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(lines, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load_stsb(str(path))
+
+
 def test_missing_and_empty_sources_are_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="/nowhere/at/all: no such folder"):
         load_stsb("/nowhere/at/all")
