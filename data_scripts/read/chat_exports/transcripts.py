@@ -1,6 +1,7 @@
 """Transcripts as plain text (.txt or .log): lines such as `<ann> hello` (IRC) or `Ann: hello`, perhaps after a time.
 
-In IRC, all other lines are notices. Elsewhere they continue the message before them, and a line of dashes ends a
+LINE and WeeChat separate the time, the name and the text by tabs. All other lines of IRC are notices, as are lines of
+columns that begin with a time. Elsewhere they continue the message before them, and a line of dashes ends a
 conversation, as a blank line does unless most messages have one before them. If the lines have times, pauses end it.
 """
 
@@ -31,8 +32,12 @@ _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}}
 _SAID = re.compile(
     rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+)?(?P<speaker>[^\W\d_][^:<>|;,\t\"]{{0,39}}):\s+(?P<text>\S.*)"
 )
+_COLUMNS = re.compile(rf"{_TIME}\t(?!(?:-->|<--|--| ?\*)\t)[@+%&~]?(?P<speaker>[^\t]{{1,40}})\t(?P<text>.*)")
+_STAMPED = re.compile(rf"{_TIME}\t")  # in columns, others of these are notices
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
-_NEW_DAY = re.compile(r"--- (?:Day changed|Log opened)")  # irssi's
+_NEW_DAY = re.compile(  # of irssi, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
+    r"--- (?:Day changed|Log opened)|(?:\w{2,9}, ?)?\d{1,4}[./]\d{1,2}[./]\d{1,4}(?:[ (]*\w{1,9}\)?)?$"
+)
 
 
 @dataclass
@@ -60,7 +65,9 @@ def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
     is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = head.decode("utf-16" if is_utf16 else UTF8, "replace").lstrip("\ufeff")
     lines = [line for line in text.splitlines() if line.strip()]
-    if not lines or (not pattern.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)):
+    if not lines or (
+        pattern is _SAID and not _SAID.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)
+    ):
         return False  # the first line may be a heading, but not one of columns
     speakers = Counter(match["speaker"] for line in lines if (match := pattern.fullmatch(line)))
     return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
@@ -125,8 +132,9 @@ def _messages(
                 after_blank = after_rule = is_next_day = False
             elif not text.strip():
                 after_blank = True
-            elif pattern is _IRC:
-                is_next_day |= _NEW_DAY.match(text) is not None
+            elif _NEW_DAY.match(text):
+                is_next_day = True
+            elif pattern is _IRC or (pattern is _COLUMNS and _STAMPED.match(text)):
                 log.leave_out("notice")
             elif _RULE.fullmatch(text):
                 after_rule = True
@@ -163,7 +171,9 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
     return time if spoken.is_next_day or time >= before - DISORDER else time + DAY
 
 
-EXPORTS = (
-    PathExport("IRC", partial(_recognizes, pattern=_IRC, share=0.2), partial(_read, pattern=_IRC)),
-    PathExport("transcript", partial(_recognizes, pattern=_SAID, share=0.5), partial(_read, pattern=_SAID)),
+# (Name, pattern, the share of the lines from which it is recognized), the first that fits
+_STYLES = (("IRC", _IRC, 0.2), ("transcript", _SAID, 0.5), ("transcript in columns", _COLUMNS, 0.2))
+EXPORTS = tuple(
+    PathExport(name, partial(_recognizes, pattern=pattern, share=share), partial(_read, pattern=pattern))
+    for name, pattern, share in _STYLES
 )

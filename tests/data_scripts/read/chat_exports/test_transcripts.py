@@ -48,7 +48,7 @@ def test_irc_with_and_without_times(tmp_path, times, expected):
     seconds = [item.time for item in items]
     assert (seconds if None in seconds else [each - seconds[0] for each in seconds]) == expected
     assert {item.gap for item in items} == {None if None in expected else CHANNEL_GAP}
-    assert log.detected["format"] == "IRC" and log.left_out == {"notice": 3} and not log.broken.counts
+    assert log.detected["format"] == "IRC" and log.left_out == {"notice": 2} and not log.broken.counts
     if "/" in times[0]:
         assert seconds[0] == MARCH_13 + 10 * HOUR and log.detected["dates"] == "DMY"
 
@@ -60,6 +60,43 @@ def test_a_day_that_the_log_names_begins_a_day(tmp_path):
     assert [item.time - first for item in items] == [
         0, -30 * MINUTE, DAY + 30 * MINUTE, 2 * DAY - HOUR,
     ]  # fmt: skip
+
+
+LINE = """\
+\ufeff[LINE] Chat history with Ben
+Saved on: 2026/03/15 10:00
+
+Fri, 03/13/2026
+10:00 AM\tAnn\thow are you?
+it has been long
+
+and more
+10:01 AM\tBen joined
+10:01 AM\tBen\tfine
+Sat, 03/14/2026
+11:00 AM\tAnn\tand today?
+"""
+
+
+def test_columns_of_line_and_weechat(tmp_path):
+    items, log = read(tmp_path / "c.txt", LINE)
+    assert [(item.speaker, item.text, item.time - items[0].time) for item in items] == [
+        ("Ann", "how are you?\nit has been long\nand more", 0), ("Ben", "fine", MINUTE),
+        ("Ann", "and today?", DAY + HOUR),
+    ]  # fmt: skip
+    assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message of a conversation": 2}
+    marks = {
+        "-->": "cid (a@b) has joined",
+        "--": "Mode #c",
+        "@ann": "hello",
+        " *": "ann waves",
+        "ben": "hi",
+        "ann": "so",
+    }
+    lines = [f"2026-03-13 10:00:0{number}\t{mark}\t{text}" for number, (mark, text) in enumerate(marks.items())]
+    items, log = read(tmp_path / "c.log", "\n".join(lines))
+    assert [(item.speaker, item.text) for item in items] == [("ann", "hello"), ("ben", "hi"), ("ann", "so")]
+    assert log.left_out == {"notice": 3} and items[0].time == MARCH_13 + 10 * HOUR + 2
 
 
 SPOKEN = """\
