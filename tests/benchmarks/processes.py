@@ -6,9 +6,11 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from multiprocessing import get_context
+from threading import Thread
 from typing import Any
 
 MARK = "returned: "
@@ -40,7 +42,7 @@ def call(
     """
     with tempfile.TemporaryFile("w+") as output:
         start = _start_fork if fork else _start_interpreter
-        pid, wait = start([function, json.dumps(arguments)], output.fileno())
+        pid, wait = start([function, json.dumps(arguments), str(os.getpid())], output.fileno())
         code = None
         while code is None:
             if watch:
@@ -81,16 +83,24 @@ def _start_fork(arguments: list[str], output: int) -> _Started:
     return process.pid, wait
 
 
-def _print_to(output: int, function: str, arguments: str) -> None:
+def _print_to(output: int, *arguments: str) -> None:
     for stream in (1, 2):
         os.dup2(output, stream)
-    _print(function, arguments)
+    _print(*arguments)
 
 
-def _print(function: str, arguments: str) -> None:
+def _print(function: str, arguments: str, parent: str) -> None:
+    Thread(target=_end_with, args=(int(parent),), daemon=True).start()
     module, _, name = function.rpartition(".")
     returned = getattr(import_module(module), name)(*json.loads(arguments))
     print(f"\n{MARK}{json.dumps(returned)}", flush=True)
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, so that a killed benchmark does not leave a measurement running."""
+    while os.getppid() == parent:
+        time.sleep(0.5)
+    os._exit(1)
 
 
 if __name__ == "__main__":
