@@ -73,28 +73,25 @@ def find_messages(rows: list[Record]) -> Messages | None:
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
         if "text" in roles and len(roles) > 1:
-            found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows, column)))
+            found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
     return found[0] if len(found) == 1 else None
 
 
 def _is_named_after_messages(column: str) -> bool:
-    words = plain_name(column.rpartition(".")[2]).split()
+    words = plain_name(column).split()
     return any(is_named(" ".join(words[-number:]), MESSAGES) for number in (1, 2) if len(words) >= number)
 
 
-def _find_opening(rows: list[Record], column: str) -> dict[str, str]:
+def _find_opening(rows: list[Record]) -> dict[str, str]:
     """Role -> the field of a record, or of an object in it, that is its first message, such as a ticket's description.
 
     It has a text and a speaker, by their names. Empty if there is no such message.
     """
-    others = [name for name in dict.fromkeys(name for row in rows for name in row) if name != column.partition(".")[0]]
-    objects = [name for name in others if any(isinstance(row.get(name), dict) for row in rows)]
-    for prefix in ("", *(f"{name}." for name in objects)):
-        records = (
-            [row for row in (look_up(row, prefix[:-1]) for row in rows) if isinstance(row, dict)] if prefix else rows
-        )
-        names = dict.fromkeys(name for record in records for name in record) if prefix else others
-        fields = flat_columns(names, records)
+    candidates = {"": rows}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        candidates[f"{name}."] = [row[name] for row in rows if isinstance(row.get(name), dict)]
+    for prefix, records in candidates.items():
+        fields = flat_columns(dict.fromkeys(name for record in records for name in record), records)
         roles = guess_roles(fields, records).columns
         texts = [name for wanted in DESCRIPTIONS.split("; ") for name in fields if is_named(name, wanted)]
         if "text" in roles and has_usual_name(roles["text"], "text"):

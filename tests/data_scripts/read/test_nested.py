@@ -86,6 +86,7 @@ def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path
         (text, None, items[0].thread) for text in "ab"
     ]
     assert log.detected == {"format": "dialog of each record (texts)"} and log.broken.counts == {"wrong type": 1}
+    assert "dialog should be a list of texts" in log.broken.examples[0]
 
 
 @pytest.mark.parametrize(
@@ -94,6 +95,7 @@ def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path
         {"answers": [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]},  # each answers the question
         {"turns": [{"text": "a"}, {"text": "b"}]},  # by whom, or when?
         {"history": ["a", "b"], "response": "c"},
+        {"dialog": ["a", "b"], "comments": [{"author": "Ann", "text": "a"}]},
         {"turns": [{"author": "Ann", "text": "a"}], "comments": [{"author": "Ann", "text": "a"}]},
     ],
 )
@@ -117,6 +119,8 @@ def test_the_only_list_of_an_object_has_the_records(tmp_path):
     items, log = read(tmp_path / "c.json", {"count": 2, "data": {"items": rows}})
     assert [(item.thread, item.speaker, item.text) for item in items] == [("1", "Ann", "Ann"), ("1", "Ben", "Ben")]
     assert log.detected == {"columns": "text=message thread=chat speaker=from"}
+    _, log = read(tmp_path / "c.json", {"data": {"items": [rows[0], {"chat": 1, "from": "Ben"}]}})
+    assert "data.items 2: wrong type" in log.broken.examples[0]
     named, _ = read(tmp_path / "c.json", {"data": {"items": rows}}, text="message", thread="chat", speaker="from")
     assert named == items
     with pytest.raises(InputError, match="the columns are items, users; expected"):
@@ -156,7 +160,9 @@ OPENINGS = {
 def test_the_description_of_a_ticket_is_its_first_message(tmp_path, record):
     items, log = read(tmp_path / "c.jsonl", [record])
     assert [(item.text, item.speaker) for item in items] == [("question", "5"), ("answer", "6")]
-    assert items[0].thread == items[1].thread and items[0].id != items[1].id and items[0].time <= items[1].time
+    first = items[1].time if "source" in record else items[1].time - 60  # the object has no time
+    assert items[0].thread == items[1].thread and items[0].id != items[1].id and items[0].time == first
+    assert read(tmp_path / "d.jsonl", [record, record])[0][2:] == items  # their ids are equal
     assert ", after " in log.detected["format"] and not log.broken.counts
 
 
