@@ -14,7 +14,7 @@ MARCH_13 = 1773360000  # 2026-03-13, 0:00, in seconds since 1970
 
 
 def read(path: Path, text: str, **options) -> tuple[list, ChatLog]:
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(text.encode())
     log = ChatLog(path, "c", {}, options.pop("gap", None), BrokenLines(), Counter(), **options)
     check_log(path)
     return [item for _, item in read_log(log)], log
@@ -79,6 +79,7 @@ Sat, 03/14/2026
 
 
 def test_columns_of_line_and_weechat(tmp_path):
+    assert read(tmp_path / "c.txt", LINE.replace("\n", "\r\n"))[0] == read(tmp_path / "c.txt", LINE)[0]
     items, log = read(tmp_path / "c.txt", LINE)
     assert [(item.speaker, item.text, item.time - items[0].time) for item in items] == [
         ("Ann", "how are you?\nit has been long\nand more", 0), ("Ben", "fine", MINUTE),
@@ -134,6 +135,30 @@ def test_blank_lines_between_all_messages_end_no_conversation(tmp_path):
     assert [(item.thread, item.text) for item in items] == [("c/1", text) for text in ("a", "b", "c\nmore", "d")]
 
 
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [
+        ("Transcript of a call\nAnn: a, b\nBen: b\nAnn: c\n", "111"),
+        ("---\nAnn: a\nBen: b\n***\nAnn: c\n", "112"),
+        ("Ann: a\nBen: b\n\nAnn: c\n\nBen: d\n", "1123"),  # half of the messages are after blank lines
+        ("Ann: a\r\nBen: b\r\n\r\nAnn: c\r\n====\r\nBen: d\r\n", "1123"),
+    ],
+)
+def test_where_conversations_end(tmp_path, text, threads):
+    items, _ = read(tmp_path / "c.txt", text)
+    assert [item.thread for item in items] == [f"c/{number}" for number in threads]
+    assert [item.text[0] for item in items] == list("abcd")[: len(items)] and all(
+        "\r" not in item.text for item in items
+    )
+
+
+def test_times_count_if_more_than_half_of_the_messages_have_one(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\nBen: d\n")
+    assert [item.time for item in items] == [None] * 4
+    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\n10:02 Ben: d\n")
+    assert [item.time - items[0].time for item in items] == [0, MINUTE, MINUTE, 2 * MINUTE]
+
+
 def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
     lines = ["Ann: a", "Ben: b"] * 10
     items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", "", "Cid: d"]))
@@ -158,7 +183,8 @@ def test_times_before_names(tmp_path):
     ]  # fmt: skip
     items, log = read(tmp_path / "c.txt", "25:10 Ann: a\n12:10 pm Ben: b\n12:11 pm Ann: c\nBen: d\n")
     assert [(item.text, item.time) for item in items] == [("b", 43800), ("c", 43860), ("d", 43860)]
-    assert log.broken.counts == {"wrong time": 1} and "c.txt:1" in log.broken.examples[0]
+    assert log.broken.counts == {"wrong time": 1}
+    assert "c.txt:1: wrong time (expected a number or a date" in log.broken.examples[0]
 
 
 def test_compressed_and_utf16_transcripts(tmp_path):
