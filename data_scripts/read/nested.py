@@ -59,7 +59,7 @@ def find_messages(rows: list[Record]) -> Messages | None:
     is a text.
     """
     found = []
-    columns = dict.fromkeys(column for row in rows for column in _lists(row, (dict, str)))
+    columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
     for column in filter(_is_named_after_messages, columns):
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value]
@@ -140,7 +140,7 @@ def message_rows(records: Records, broken: BrokenLines, messages: Messages) -> R
 
 def find_only_list(rows: list[Record]) -> str | None:
     """The column of the only list of objects, if there is only one record."""
-    columns = list(_lists(rows[0], dict)) if len(rows) == 1 else []
+    columns = _list_columns(rows[0], dict) if len(rows) == 1 else []
     return columns[0] if len(columns) == 1 else None
 
 
@@ -150,6 +150,11 @@ def list_elements(records: Records, column: str) -> Records:
     elements = look_up(record, column)
     rows = [(f"{location}, {column} {number}", element) for number, element in enumerate(elements, start=1)]
     return Records(records.location, list(elements[0]), False, lambda _: iter(rows))
+
+
+def _list_columns(record: Record, kinds: type | tuple[type, ...]) -> list[str]:
+    """The columns of `_lists`, without those that `look_up` does not find: a field may be named `a.b` or `a+b`."""
+    return [column for column in _lists(record, kinds) if isinstance(look_up(record, column), list)]
 
 
 def _lists(record: Record, kinds: type | tuple[type, ...], prefix: str = "") -> Iterator[str]:

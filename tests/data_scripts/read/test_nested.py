@@ -212,3 +212,11 @@ def test_a_chat_that_is_private_as_a_whole_is_read(tmp_path):
     assert [item.text for item in items] == ["a", "b"] and not log.left_out
     items, log = read(tmp_path / "c.jsonl", [*rows, {"thread": 1, "text": "c", "private": False}])
     assert [item.text for item in items] == ["c"] and log.left_out == {"internal note": 2}
+
+
+@pytest.mark.parametrize("name", ["a.messages", "a+messages", "a..messages"])
+def test_a_list_whose_name_looks_like_a_path_is_not_read(tmp_path, name):
+    messages = [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]
+    for content in ({"data": {name: messages}}, [{"data": {name: messages}}] * 2):
+        with pytest.raises(InputError, match="the columns are data; expected"):
+            read(tmp_path / "c.json", content)
