@@ -16,6 +16,9 @@ from data_scripts.clean.html_text import are_html, html_to_text
         ("<html><head><title>a title</title></head><body>text</body></html>", "text"),
         ("<p>a</p>b", "a\nb"),
         ("<p>at AT&T", "at AT&T"),
+        ("<p>a<![if !supportLists]>b<![endif]>c<![foo[x]]>d<![ x", "abcd<![ x"),
+        ("a<!--[if gte mso 9]><xml>b</xml><![endif]-->c<!-- d", "ac"),
+        ("<p>a <b", "a <b"),
         ("1 &lt; 2 &amp; 3 > 2", "1 < 2 & 3 > 2"),
         ("if a < b and c", "if a < b and c"),
         ("no tags at all", "no tags at all"),
@@ -24,6 +27,12 @@ from data_scripts.clean.html_text import are_html, html_to_text
 )
 def test_html_becomes_lines_of_text(html, text):
     assert html_to_text(html) == text
+
+
+@pytest.mark.timeout(10)
+@pytest.mark.parametrize("part", ["<", "<a ", "<!--", "<!--[>", "<![", "</a", "&#"])
+def test_a_long_text_of_unfinished_tags_takes_linear_time(part):
+    html_to_text(part * 100_000)
 
 
 @pytest.mark.parametrize(
