@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Generator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -72,6 +72,10 @@ class ChatLog:
         if is_table and layout.delimiter != ("\t" if form_of(self.path) == ".tsv" else ","):
             self.detected["delimiter"] = DELIMITERS[layout.delimiter]
         return layout
+
+    def uncounted(self) -> "ChatLog":
+        """The log, for another look at it: what is left out then is not counted again."""
+        return replace(self, broken=BrokenLines(), left_out=Counter())
 
     def describe(self) -> str:
         """What was detected, in a line."""

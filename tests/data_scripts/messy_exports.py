@@ -6,8 +6,10 @@ which were the only ones before chats had their own, and by those for chats.
 
 import csv
 import gzip
+import html
 import io
 import json
+import mailbox
 import sys
 import tempfile
 import zipfile
@@ -16,6 +18,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from email.message import EmailMessage
 from itertools import count, cycle, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -27,6 +30,7 @@ from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
 from data_scripts.join.engines import connect
 from data_scripts.join.options import MEMORY_LIMIT
+from data_scripts.read.chat_exports.mail import SOURCE as MAIL
 from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import ChatLog
@@ -279,12 +283,41 @@ def irc(path: Path, rows: list[Row]) -> None:
     path.write_text("\n".join(lines), encoding="utf-8")
 
 
+def mails(path: Path, rows: list[Row]) -> None:
+    """A mail per message, which quotes what it answers and has a signature."""
+    box, last = mailbox.mbox(path), dict[str, tuple[str, Row]]()
+    for number, row in enumerate(rows):
+        mail = EmailMessage()
+        mail["From"], mail["Message-ID"] = f"{row.speaker.replace(' ', '.')}@example.org", f"<{number}@example.org>"
+        mail["Subject"], mail["Date"] = f"Ticket {row.thread}", row.time.replace(tzinfo=UTC)
+        content = row.text.replace(". ", ".\n")
+        if row.thread in last:
+            answered, before = last[row.thread]
+            mail["In-Reply-To"] = answered
+            quoted = "\n> ".join(before.text.splitlines())
+            content += f"\n\nOn {before.time:%d %b %Y at %H:%M}, {before.speaker}\n<a@example.org> wrote:\n> {quoted}"
+        mail.set_content(f"{content}\n-- \n{row.speaker}\nThe Shop\n")
+        box.add(mail)
+        last[row.thread] = mail["Message-ID"], row
+    box.close()
+
+
+def subtitles(path: Path, rows: list[Row]) -> None:
+    """A call, of which all threads are parts, with a voice in each text."""
+    clock = "{:02}:{:02}:{:02}.000"
+    lines = ["WEBVTT", ""]
+    for number, row in enumerate(rows):
+        times = (clock.format(t // 3600, t // 60 % 60, t % 60) for t in (5 * number, 5 * number + 5))
+        lines += [str(number), " --> ".join(times), f"<v {row.speaker}>{html.escape(row.text)}</v>", ""]
+    path.write_text("\n".join(lines), encoding="utf-8")
+
+
 def tickets(path: Path, rows: list[Row]) -> None:
     """Tickets whose descriptions are their first messages, as Freshdesk has them."""
     threads: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        html = f"<div><p>{row.text.replace('. ', '.</p><p>')}</p></div>"
-        fields = {"user_id": row.speaker, "body": html, "private": False, "created_at": f"{row.time.isoformat()}Z"}
+        body = f"<div><p>{row.text.replace('. ', '.</p><p>')}</p></div>"
+        fields = {"user_id": row.speaker, "body": body, "private": False, "created_at": f"{row.time.isoformat()}Z"}
         threads.setdefault(row.thread, []).append(fields)
     records = []
     for name, (first, *others) in threads.items():
@@ -324,6 +357,8 @@ EXPORTS = (
     Export("slack.zip", "Slack", slack),
     Export("transcript.txt", "a transcript, a blank line between conversations", transcript),
     Export("support.log", "IRC, times of day and notices", irc),
+    Export("support.mbox", "mails with quotations and signatures", mails),
+    Export("call.vtt", "subtitles of a call with names", subtitles),
     Export("tickets.json", "tickets of a help desk in HTML, with internal notes", tickets),
     Export("channel.json", "Discord", discord),
     Export("message_1.json", "Messenger or Instagram", messenger),
@@ -370,9 +405,10 @@ def read_exports(folder: Path) -> list[Outcome]:
     with connect(Namespace(memory_limit=MEMORY_LIMIT), scratch) as database:
         for rules in ("paper", "chat"):  # all logs in one join
             pairs = join_logs(stored, database, scratch, Filters(rules), {}).distinct()
+            mailboxes = next(name for name, each in outcomes.items() if each.export.name.endswith(".mbox"))
             sources = Counter(source.partition("/")[0] for source in pairs.source.to_pyarrow().to_pylist())
             for name, outcome in outcomes.items():
-                outcome.kept[rules] = sources[name]
+                outcome.kept[rules] = sources[MAIL if name == mailboxes else name]
     return list(outcomes.values())
 
 

@@ -35,7 +35,7 @@ def test_the_same_threads_give_the_same_pairs_in_every_format(outcomes):
     whole = [name for name in NAMES if outcomes[name].kept["chat"] == 403]
     assert whole == [
         "plain.csv", "support.csv", "german.csv", "excel.txt", "forum.csv", "faq.parquet", "nested.jsonl", "array.json",
-        "chats.jsonl", "slack.zip", "tickets.json", "columns.csv",
+        "chats.jsonl", "slack.zip", "support.mbox", "tickets.json", "columns.csv",
     ]  # fmt: skip
 
 

@@ -22,11 +22,13 @@ class PathExport:
         name: of the format, for people.
         recognizes: whether a path is such an export.
         read: reads the messages of the export.
+        suffixes: of the names that only such exports have.
     """
 
     name: str
     recognizes: Callable[[Path], bool]
     read: Callable[[ChatLog], Items]
+    suffixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,11 @@ def path_export(path: Path) -> PathExport | None:
     """The format that recognizes a path, if there is one."""
     exports = (export for export in _exports() if isinstance(export, PathExport))
     return next((export for export in exports if export.recognizes(path)), None)
+
+
+def path_suffixes() -> tuple[str, ...]:
+    """The suffixes that are those of one format."""
+    return tuple(suffix for export in _exports() if isinstance(export, PathExport) for suffix in export.suffixes)
 
 
 def record_export(fields: set[str]) -> RecordExport | None:

@@ -9,14 +9,14 @@ import codecs
 import re
 from collections import Counter
 from collections.abc import Container, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.chat_exports import PathExport
 from data_scripts.read.dates import Dates, find_order
-from data_scripts.read.files import UNREADABLE, BrokenLineError, BrokenLines, decode, read_lines, unpacked
+from data_scripts.read.files import UNREADABLE, BrokenLineError, decode, read_lines, unpacked
 from data_scripts.read.layouts import DELIMITERS, UTF8
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message
 from data_scripts.read.records import form_of
@@ -77,7 +77,7 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
     encoding = log.detect_layout(is_table=False).encoding
     number = timed = after_blank = 0
     names = Counter[str]()
-    for spoken in _messages(_uncounted(log), pattern, encoding):
+    for spoken in _messages(log.uncounted(), pattern, encoding):
         number += 1
         timed += spoken.time is not None
         after_blank += spoken.after_blank
@@ -87,7 +87,7 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
     no_names = once if pattern is _SAID and len(once) < RARE * number else set[str]()
     if not has_times:
         refuse_options({"--gap": log.gap is not None}, f"{log.path} has no times, so it has no pauses; leave it out")
-    stamps = (each.time for each in _messages(_uncounted(log), pattern, encoding, no_names) if has_times)
+    stamps = (each.time for each in _messages(log.uncounted(), pattern, encoding, no_names) if has_times)
     dates = Dates(find_order(stamps, log.date_order, str(log.path)))
     conversation, clock = 1, 0.0
     try:
@@ -105,11 +105,6 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
             yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
     finally:  # also if only the first messages are read
         log.note_dates(dates)
-
-
-def _uncounted(log: ChatLog) -> ChatLog:
-    """The log, for another look at it: what is left out is not counted again."""
-    return replace(log, broken=BrokenLines(), left_out=Counter())
 
 
 def _messages(

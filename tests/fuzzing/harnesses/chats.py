@@ -251,6 +251,56 @@ def transcripts(data: bytes, folder: Path) -> bool:
     return _read_as(("chat.txt", "chat.log")[data[:1] > b"\0"], data[1:], folder)
 
 
+MAILBOX = """\
+From ann@example.org Mon Mar  4 10:00:00 2024
+From: =?utf-8?q?Ann?= <ann@example.org>
+Message-ID: <1@x>
+In-Reply-To: <0@x> (a)
+Date: Mon, 4 Mar 2024 10:00:00 +0000
+Content-Type: multipart/mixed; boundary="b"
+
+--b
+Content-Type: text/plain; charset=latin-1
+Content-Transfer-Encoding: quoted-printable
+
+On Monday, Ben wrote:
+> where is=20it?
+
+here
+-- \nAnn
+--b
+Content-Type: text/html
+Content-Transfer-Encoding: base64
+
+PHA+YTwvcD4=
+--b--
+
+From ben@example.org Mon Mar  4 10:00:00 2024
+References: <0@x>
+ <1@x>
+Auto-Submitted: no
+
+<p>thanks
+"""
+
+
+@harness("mailboxes (.mbox, .txt)", lambda: [bytes([kind]) + MAILBOX.encode() for kind in range(2)])
+def mail(data: bytes, folder: Path) -> bool:
+    """An odd byte 0 reads a .txt file."""
+    return _read_as(("mail.mbox", "mail.txt")[data[:1] > b"\0"], data[1:], folder)
+
+
+SUBTITLES = (
+    "WEBVTT\n\n00:01.500 --> 00:04.000 align:start\n<v Ann Lee>Hello, <b>Ben</b> &amp; all <v.loud Ben>hi\n",
+    "1\n00:00:05,000 --> 00:00:07,500\n- ANN: Hello\n- BEN: Hi\n\n2\n00:00:09,000 --> 0:00:10\n[music]\nANN: bye\n",
+)
+
+
+@harness("subtitles (.vtt, .srt)", lambda: [text.encode() for text in SUBTITLES])
+def subtitles(data: bytes, folder: Path) -> bool:
+    return _read_as("call.vtt", data, folder)
+
+
 TICKETS = [
     {
         "id": 1,
