@@ -89,7 +89,7 @@ def _mails(log: ChatLog) -> Iterator[tuple[str, bytes]]:
             location, lines, size = line_location, [], 0
         elif not location:
             if line.strip():
-                log.broken.add("line before the first mail", line_location, "")
+                log.broken.add("line before the first mail", line_location)
         elif size <= MAX_BYTES:
             lines.append(line.removeprefix(b">" if line.startswith(b">From ") else b"")[:MAX_BYTES])
             size += len(line)

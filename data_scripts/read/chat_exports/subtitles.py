@@ -77,7 +77,7 @@ def _cues(log: ChatLog, encoding: str) -> Iterator[_Cue]:
     cue: _Cue | None = None
     for location, line in read_lines(log.path, SUFFIXES, encoding):
         try:
-            text = decode(line).strip().removeprefix("\ufeff")
+            text = decode(line).strip()
             timing = _TIMING.fullmatch(text)
             if (timing or not text) and cue:
                 yield cue

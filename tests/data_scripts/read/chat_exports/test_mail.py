@@ -93,7 +93,7 @@ def test_mails_that_nobody_wrote_are_counted(tmp_path):
     ("headers", "expected"),
     [
         ("In-Reply-To: <a@x> (Ann's message)\nReferences: <b@x> <c@x>", "a@x"),
-        ("References: <b@x>\n <c@x>", "c@x"),
+        ("References: <a@x>\n <b@x> <c@x>", "c@x"),
         ("In-Reply-To: your mail of Monday", ""),
     ],
 )
@@ -144,6 +144,7 @@ def test_lines_outside_of_mails_and_long_attachments(tmp_path):
     items, log = read(written(tmp_path / "a.mbox", text))
     assert [item.text for item in items] == ["Hello", "Yes"]
     assert log.broken.counts == {"line before the first mail": 1}
+    assert log.broken.examples == [f"{tmp_path / 'a.mbox'}:1: line before the first mail"]
 
 
 def test_parts_within_parts_are_counted_if_they_are_too_deep(tmp_path):
@@ -179,6 +180,8 @@ def test_refusals(tmp_path):
         ("Ann wrote:\n\n> b\n> c\n\nd\n> e\nf", "d\nf"),
         ("On Mon, 4 Mar 2024 at 10:00,\nAnn <ann@example.org>\nwrote:\n>b\nc", "c"),
         ("Am 4.3.2024 schrieb Ann:\n> b\n\nc", "c"),
+        ("> b\nOn 1 May, Ben wrote:\n> c\na", "a"),
+        ("a\n\nAnn wrote:\n> b\n\nOn 1 May, Ben wrote:\n> c", "a"),
         ("Run this command:\n> ls\nc", "Run this command:\nc"),
         ("Done at 10.\n\n> b\nc", "Done at 10.\nc"),
         ("1\n2\n3\n4\n5:\n> b", "1\n2\n3\n4\n5:"),
@@ -205,4 +208,4 @@ def test_what_the_sender_wrote(text, expected):
 def test_many_quotations_take_linear_time():
     start = time.perf_counter()
     assert written_text("> a\n\n" * 100_000 + "b") == "b"
-    assert time.perf_counter() - start < 20  # with quadratic time, hours
+    assert time.perf_counter() - start < 20  # it takes .3 s

@@ -1,4 +1,5 @@
 import gzip
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -58,7 +59,9 @@ def read(path: Path, text: str | bytes, **options) -> tuple[list, ChatLog]:
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     log = ChatLog(path, "c", {}, options.pop("gap", None), BrokenLines(), Counter(), **options)
     check_log(path)
-    return [item for _, item in read_log(log)], log
+    located = list(read_log(log))
+    assert all(re.fullmatch(rf"{re.escape(str(path))}:\d+", location) for location, _ in located)
+    return [item for _, item in located], log
 
 
 @pytest.mark.parametrize("encode", [str.encode, lambda text: text.removeprefix("\ufeff").encode("utf-16")])
@@ -112,4 +115,5 @@ def test_lines_that_cannot_be_read_are_counted(tmp_path):
     text = cues("Ann: a", "Ben: b").encode() + b"00:00:05 --> 00:00:06\nBen: c\n\xff\n" + b"d\n" * MAX_LINES
     items, log = read(tmp_path / "a.vtt", text, encoding="utf-8")
     assert len(items) == 2 + MAX_LINES
+    assert f"{tmp_path / 'a.vtt'}:8: not UTF-8 (byte 0xff at 1)" in log.broken.examples
     assert log.broken.counts == {"not UTF-8": 1, "line after 1,000 lines of a text": 1}
