@@ -2,28 +2,19 @@
 
 import shlex
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import ibis
 import ibis.expr.types as ir
 
 from data_scripts.errors import InputError
+from data_scripts.read.roles import answering_roles
 
 SHOWN = 10  # authors, in a message
 MOST_REPLIERS = 10  # that are found; more are named by a column of roles
 FEWEST_REPLIES = 5  # of each
 FEWEST_ASKERS = 3  # for each of them; two people who chat with each other have no roles
-MOST_ROLES = 4
 BETWEEN = 0.95  # of the pairs have one of them on exactly one side
-# The values of a column that says of each message which side wrote it, and of a column of authors without names
-ANSWERING = frozenset(
-    "agent assistant bot chatbot gpt model ai support operator staff advisor representative rep seller host me "
-    "outgoing outbound out sent business company brand".split()
-)
-ASKING = frozenset(
-    "customer user client visitor guest contact buyer consumer human them other incoming inbound in received patient "
-    "student".split()
-)
 
 
 def check_repliers(messages: ir.Table, repliers: Sequence[str]) -> None:
@@ -47,13 +38,6 @@ def check_repliers(messages: ir.Table, repliers: Sequence[str]) -> None:
     names = ", ".join(f"{shlex.quote(each['speaker'])} ({each['messages']:,})" for each in frequent)
     remedy = f"the authors with the most messages are {names}" if names else "name their column: --columns speaker=NAME"
     raise InputError(f"--repliers {shlex.quote(missing[0])}: no message is by this author; {remedy}")
-
-
-def answering_roles(values: Iterable[str]) -> list[str]:
-    """The values of those who answer, if the values are the sides of conversations, such as agent, bot and customer."""
-    sides = {value.strip().casefold(): value for value in values}
-    answering = [sides[side] for side in sorted(sides.keys() & ANSWERING)]
-    return answering if sides.keys() & ASKING and len(sides) <= MOST_ROLES else []
 
 
 def find_repliers(pairs: Sequence[tuple[str | None, str | None]]) -> list[str]:

@@ -65,6 +65,19 @@ _NAMES = {
         "date; datum; fecha; data; day; updated at; modified",
     ),
 }
+# Fields of an object such as `from` or `u` that name a person, the best first.
+_PERSONS = "author; sender; from; user; u; creator; owner; member; profile; account; commenter"
+_PERSON_FIELDS = "display name; name; full name; username; user name; login; email; id"
+MOST_SIDES = 4
+# The values of a column that says of each message which side wrote it, and of a column of authors without names
+ANSWERING = frozenset(
+    "agent assistant bot chatbot gpt model ai support operator staff advisor representative rep seller host me "
+    "outgoing outbound out sent business company brand".split()
+)
+ASKING = frozenset(
+    "customer user client visitor guest contact buyer consumer human them other incoming inbound in received patient "
+    "student".split()
+)
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
 
@@ -107,6 +120,13 @@ def shape_of(roles: Iterable[str]) -> str | None:
     return next((shape for shape, needed in SHAPES.items() if given.issuperset(needed)), None)
 
 
+def answering_roles(values: Iterable[str]) -> list[str]:
+    """The values of those who answer, if the values are the sides of conversations, such as agent, bot and customer."""
+    sides = {value.strip().casefold(): value for value in values}
+    answering = [sides[side] for side in sorted(sides.keys() & ANSWERING)]
+    return answering if sides.keys() & ASKING and len(sides) <= MOST_SIDES else []
+
+
 def sample_rows(records: Records) -> list[Record]:
     """The first records, from which roles are guessed."""
     return [record for _, record in islice(records.rows(set(records.columns)), SAMPLE_ROWS)]
@@ -129,6 +149,8 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
             fits = _are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
             matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
             matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
+            if role == "speaker" and "text" in chosen:
+                matching = [name for name in matching if _covers(rows, name, chosen["text"])]
             if len(matching) > 1 and role not in _OPTIONAL:
                 ambiguous[role] = matching
             elif matching:
@@ -153,15 +175,22 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
             chosen["input"] = BOTH.join(parts)
     if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
+    if "text" in chosen and "speaker" not in chosen and (speaker := _person_or_side(columns, chosen, rows, values)):
+        chosen["speaker"] = speaker
     return Guess(chosen, ambiguous)
 
 
 def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
-    """The columns, with `a.b` for each field b of the objects in a."""
+    """The columns, with `a.b` for each field b of the objects in a, and `a.b.c` if b is named like a person."""
     flat: dict[str, None] = {}
     for name in columns:
-        fields = {field: None for row in rows if isinstance(row.get(name), dict) for field in row[name]}
-        flat |= {f"{name}.{field}": None for field in fields} if fields else {name: None}
+        objects = [value for row in rows if isinstance(value := row.get(name), dict)]
+        fields = dict.fromkeys(field for value in objects for field in value)
+        for field in fields:
+            parts = flat_columns([field], objects) if is_named(field, _PERSONS) else [field]
+            flat |= {f"{name}.{part}": None for part in parts}
+        if not fields:
+            flat[name] = None
     return list(flat)
 
 
@@ -276,6 +305,27 @@ _FITS: dict[str, Callable[[Sequence[Any]], bool]] = {
     "speaker": _are_names,
     "time": lambda values: _most(is_date, values),
 }
+
+
+def _covers(rows: Sequence[Record], name: str, text: str) -> bool:
+    """Whether at least half of the rows that have a text have a value in another column."""
+    said = [row for row in rows if not _is_missing(look_up(row, text))]
+    return 2 * sum(not _is_missing(look_up(row, name)) for row in said) >= len(said)
+
+
+def _person_or_side(
+    columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record], values: dict[str, list[Any]]
+) -> str | None:
+    """The field of a person, such as `u.username`, or the only column of the sides of conversations, such as agent."""
+    free = [name for name in columns if name not in chosen.values() and values[name]]
+    free = [name for name in free if _are_names(values[name]) and _covers(rows, name, chosen["text"])]
+    for field in _PERSON_FIELDS.split("; "):
+        for name in free:
+            *parents, last = name.split(".")
+            if plain_name(last) == field and any(is_named(parent, _PERSONS) for parent in parents):
+                return name
+    sides = [name for name in free if answering_roles(set(map(str, values[name])))]
+    return sides[0] if len(sides) == 1 else None
 
 
 def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:

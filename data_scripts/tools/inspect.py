@@ -30,7 +30,7 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
-from data_scripts.read.roles import BOTH, flat_columns, look_up, sample_rows
+from data_scripts.read.roles import BOTH, answering_roles, flat_columns, look_up, sample_rows
 from data_scripts.read.tables import find_columns
 from data_scripts.sources.conversations import MESSAGES_FILE, join_logs, store_logs
 from data_scripts.write.report import Report, format_table
@@ -105,8 +105,6 @@ def _show_columns(log: ChatLog) -> _Sides | None:
 
 def _find_sides(columns: list[str], rows: list[Record]) -> _Sides | None:
     """The first column whose values are the sides of conversations."""
-    from data_scripts.join.repliers import answering_roles
-
     for name in columns:
         values = {str(value) for row in rows if (value := look_up(row, name)) not in (None, "")}
         if answering := answering_roles(values):

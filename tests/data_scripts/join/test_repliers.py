@@ -2,7 +2,8 @@ import itertools
 
 import pytest
 
-from data_scripts.join.repliers import answering_roles, find_repliers
+from data_scripts.join.repliers import find_repliers
+from data_scripts.read.roles import answering_roles
 
 AGENTS = ["Tom", "Priya"]
 CUSTOMERS = [f"customer {number}" for number in range(8)]

@@ -57,6 +57,30 @@ def test_values_decide_which_columns_fit_a_role():
     assert guess(text=list(SAID), thread=[{"a": 1}] * 4) == {"text": "text"}
 
 
+def test_the_speaker_may_be_a_person_or_a_side():
+    said = {"text": list(SAID)}
+    assert guess(**said, **{"u.id": [1, 2, 1, 2], "u.name": list("abab"), "u.x": list("abab")})["speaker"] == "u.name"
+    assert guess(**said, **{"from.user.displayName": list("abab"), "from.user.name": list("cdcd")})["speaker"] == (
+        "from.user.displayName"
+    )
+    assert "speaker" not in guess(**said, **{"room.name": list("abab"), "u.color": list("abab")})
+    assert guess(**said, event=["user", "bot", "user", "bot"], kind=["a", "b", "a", "b"])["speaker"] == "event"
+    assert "speaker" not in guess(**said, event=["user", "bot"] * 2, kind=["agent", "client"] * 2)
+    assert "speaker" not in guess(**said, event=["user"] * 4)
+
+
+def test_a_speaker_is_known_for_half_of_the_texts():
+    actions = {"text": [*SAID, None, None, None], "event": ["user", "bot", "user", "bot", *["action"] * 3]}
+    assert guess(**actions, name=["a", None, None, None, "x", "y", "z"])["speaker"] == "event"
+    assert guess(**actions, name=["a", "b", None, None, "x", "y", "z"])["speaker"] == "name"
+    assert "speaker" not in guess(text=list(SAID), event=["user", None, None, None])
+
+
+def test_fields_of_persons_are_columns():
+    rows = [{"a": 1, "from": {"user": {"name": "Ann"}, "bot": {"name": "x"}}}, {"from": {"user": None, "app": 2}}]
+    assert flat_columns(["a", "from"], rows) == ["a", "from.user.name", "from.bot", "from.app"]
+
+
 def test_the_only_column_of_long_texts_is_the_text():
     assert guess(col1=["a", "b", "a", "b"], col2=list(SAID)) == {"text": "col2"}
     assert guess(col1=list(SAID), col2=list(SAID)) == {}
