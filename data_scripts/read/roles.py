@@ -23,11 +23,12 @@ SHAPES = {
 _NAMES = {
     "input": (
         "input; question; query; prompt; question text; customer message; user message; customer question; "
-        "inquiry; request",
+        "inquiry; request; frage; pregunta; pergunta; domanda; vraag",
         "customer; user; client; context; instruction; title",
     ),
     "response": (
-        "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion",
+        "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion; "
+        "antwort; respuesta; resposta; réponse; risposta; antwoord",
         "agent; assistant; support; bot; output",
     ),
     "text": (

@@ -1,5 +1,6 @@
 """Transcripts as plain text (.txt or .log): lines such as `<ann> hello` (IRC) or `Ann: hello`, perhaps after a time.
 
+Or a line has only the time and the name, and the text is in the lines after it, as Teams, Discord and Zoom write it.
 LINE and WeeChat separate the time, the name and the text by tabs. All other lines of IRC are notices, as are lines of
 columns that begin with a time. Elsewhere they continue the message before them, and a line of dashes ends a
 conversation, as a blank line does unless most messages have one before them. If the lines have times, pauses end it.
@@ -11,6 +12,7 @@ from collections import Counter
 from collections.abc import Container, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 from data_scripts.errors import InputError, refuse_options
@@ -24,14 +26,19 @@ from data_scripts.read.records import form_of
 SUFFIXES = (".txt", ".log")
 HEAD_BYTES = 1 << 16  # from which a transcript is recognized
 RARE = 0.05  # of the messages: if fewer have a name that no other message has, these are no names, as in `Note: a text`
+TEXTS = 0.9  # of the names above texts: if fewer have one, they are no names
 MAX_LINES = 10_000  # of a message
 DAY, DISORDER = 24 * 3600, 3600  # seconds: a clock that goes back by more than an hour begins a new day
 _TIME = r"(?P<time>(?:\d[\d./-]{4,9}(?:T|,? ))?\d{1,2}:\d{2}(?::\d{2})?(?:\s?[AaPp]\.?[Mm]\.?)?)"
+_NAME = r"(?P<speaker>[^\W\d_][^:<>|;,\t\"]{0,39}?)"
 _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
 # A date in brackets is WhatsApp's.
-_SAID = re.compile(
-    rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+)?(?P<speaker>[^\W\d_][^:<>|;,\t\"]{{0,39}}):\s+(?P<text>\S.*)"
-)
+_SAID = re.compile(rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+|\((?:\s*\d+[hms])+\s*\)\s*)?{_NAME}:\s+(?P<text>\S.*)")
+_ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}:?\s*(?P<text>)")
+# The times after a name are those since the beginning, in minutes and seconds or longer.
+_ABOVE_FIRST = re.compile(rf"{_NAME}\s+[\[(]?(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}[\])]?:?\s*(?P<time>(?!))?(?P<text>)")
+_FROM_TO = re.compile(r"From\s+(\S.*?)\s+[tT]o\s+\S.*")  # in the chat of Zoom
+_CLOCK = re.compile(r"\s*[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}[\])]?\s*")
 _COLUMNS = re.compile(rf"{_TIME}\t(?!(?:-->|<--|--| ?\*)\t)[@+%&~]?(?P<speaker>[^\t]{{1,40}})\t(?P<text>.*)")
 _STAMPED = re.compile(rf"{_TIME}\t")  # in columns, others of these are notices
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
@@ -48,9 +55,9 @@ class _Spoken:
     speaker: str
     time: str | None
     lines: list[str]
-    after_blank: bool = False
-    after_rule: bool = False
-    is_next_day: bool = False
+    after_blank: bool
+    after_rule: bool
+    is_next_day: bool
 
 
 def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
@@ -69,8 +76,18 @@ def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
         pattern is _SAID and not _SAID.fullmatch(lines[0]) and any(mark in lines[0] for mark in DELIMITERS)
     ):
         return False  # the first line may be a heading, but not one of columns
-    speakers = Counter(match["speaker"] for line in lines if (match := pattern.fullmatch(line)))
+    matches = [pattern.fullmatch(line) for line in lines]
+    speakers = Counter(_speaker(match) for match in matches if match)
+    if pattern in (_ABOVE, _ABOVE_FIRST):  # such lines of a program's log have no texts after them
+        with_texts = sum(first is not None and second is None for first, second in pairwise(matches))
+        if with_texts < TEXTS * speakers.total() - 1:
+            return False
     return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
+
+
+def _speaker(match: re.Match[str]) -> str:
+    """The name in a match of one of the patterns."""
+    return _FROM_TO.sub(r"\1", match["speaker"].strip())
 
 
 def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
@@ -101,7 +118,9 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
                     log.broken.add(error.args[0], spoken.location, error.args[1])
                     continue
                 thread, time, gap = log.name, clock, CHANNEL_GAP if log.gap is None else log.gap
-            text = "\n".join(spoken.lines)
+            if not (text := "\n".join(spoken.lines).strip()):
+                log.leave_out("no text")
+                continue
             yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
     finally:  # also if only the first messages are read
         log.note_dates(dates)
@@ -117,16 +136,18 @@ def _messages(
         try:
             text = decode(line).rstrip("\r").removeprefix("\ufeff")
             match = pattern.fullmatch(text)
-            if match and message and not (match["time"] or after_rule) and match["speaker"] in no_names:
+            if match and message and not (match["time"] or after_rule) and _speaker(match) in no_names:
                 match = None
             if match:
                 if message:
                     yield message
-                said = [match["text"].strip()]
-                message = _Spoken(location, match["speaker"], match["time"], said, after_blank, after_rule, is_next_day)
+                said, speaker = [match["text"].strip()], _speaker(match)
+                message = _Spoken(location, speaker, match["time"], said, after_blank, after_rule, is_next_day)
                 after_blank = after_rule = is_next_day = False
             elif not text.strip():
                 after_blank = True
+            elif _CLOCK.fullmatch(text):
+                log.leave_out("line with only a time")
             elif _NEW_DAY.match(text):
                 is_next_day = True
             elif pattern is _IRC or (pattern is _COLUMNS and _STAMPED.match(text)):
@@ -167,7 +188,13 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
 
 
 # (Name, pattern, the share of the lines from which it is recognized), the first that fits
-_STYLES = (("IRC", _IRC, 0.2), ("transcript", _SAID, 0.5), ("transcript in columns", _COLUMNS, 0.2))
+_STYLES = (
+    ("IRC", _IRC, 0.2),
+    ("transcript", _SAID, 0.5),
+    ("transcript in columns", _COLUMNS, 0.2),
+    ("transcript, names above texts", _ABOVE, 0.2),
+    ("transcript, names and times above texts", _ABOVE_FIRST, 0.2),
+)
 EXPORTS = tuple(
     PathExport(name, partial(_recognizes, pattern=pattern, share=share), partial(_read, pattern=pattern))
     for name, pattern, share in _STYLES

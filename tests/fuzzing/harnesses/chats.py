@@ -238,6 +238,8 @@ def telegram(data: bytes, folder: Path) -> bool:
 TRANSCRIPTS = (
     "--- Log opened\n[10:00] <@ann> hello: who\n10:01 * ben waves\n10:01 <ben> me\n2026-03-13T10:02:00 <ann> <you>\n",
     "Dario Ito: where is it?\nToday.\nAgent: on its way\n\nDario Ito: thanks\n-----\nAgent: a\n",
+    "[13/03/2026 10:00] Ann Lee\na\n\n10:01:05 From Ben to Everyone:\nb\n[13/03/2026 10:00] Ann Lee\nc\n",
+    "Ann  0:00  \na\n\nBen (1:00:05):\nb\n\nAnn  0:10\n10:05\nc\n( 5s ) Ann: d\n",
     "10:00:05\t Ann Lee:\ta\n(9:59 pm) Ben: b\n13/03/2026, 9:59 Ann Lee: c\nBen: d\n",
 )
 

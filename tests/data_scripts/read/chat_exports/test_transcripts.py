@@ -187,6 +187,77 @@ def test_times_before_names(tmp_path):
     assert "c.txt:1: wrong time (expected a number or a date" in log.broken.examples[0]
 
 
+ABOVE = """\
+{0}
+Hello, Ben: how
+are you?
+
+{1}
+Fine.
+
+{2}
+
+{3}
+10:05
+Good.
+"""
+
+
+@pytest.mark.parametrize(
+    ("headings", "speakers", "times"),
+    [
+        (["[13/03/2026 10:00] Ann Lee", "[13/03/2026 10:01] Ben", "[13/03/2026 10:02] Ben", "[14/3/26 10:00] Ann Lee"],
+         ["Ann Lee", "Ben", "Ann Lee"], [0, MINUTE, DAY]),
+        (["10:00:05 From Ann to Everyone:", "10:01:05 From Ben to Ann(Directly):", "10:02:05 Ben", "10:03:05 Ann"],
+         ["Ann", "Ben", "Ann"], [0, MINUTE, 3 * MINUTE]),
+        (["Ann 0:00", "Ben  0:05  ", "Ben 1:00:05", "Ann (0:59):"], ["Ann", "Ben", "Ann"], None),
+    ],
+)  # fmt: skip
+def test_names_above_texts(tmp_path, headings, speakers, times):
+    items, log = read(tmp_path / "c.txt", ABOVE.format(*headings))
+    assert [item.speaker for item in items] == speakers and {item.thread for item in items} <= {"c", "c/1"}
+    assert [item.text for item in items] == ["Hello, Ben: how\nare you?", "Fine.", "Good."]
+    seconds = [item.time for item in items]
+    assert [each - seconds[0] for each in seconds] == times if times else seconds == [None] * 3
+    assert log.left_out == {"no text": 1, "line with only a time": 1} and not log.broken.counts
+
+
+def test_headings_of_an_export_of_discord_are_counted(tmp_path):
+    rule = "=" * 60
+    messages = ABOVE.format(*(f"[3/14/26 10:0{minute}] {name}" for minute, name in enumerate("ABBA")))
+    text = f"{rule}\nGuild: A\n{rule}\n\n{messages}\n{rule}\nExported 4 message(s)\n{rule}\n"
+    items, log = read(tmp_path / "c.txt", text)
+    assert [item.text for item in items] == ["Hello, Ben: how\nare you?", "Fine.", "Good."]
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
+    assert log.detected == {"format": "transcript, names above texts", "dates": "MDY"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "speakers"),
+    [
+        (["( 5s ) Ann: a", "(1m 20s) Ben: b", "( 1h 2m 3s ) Ann: c"], ["Ann", "Ben", "Ann"]),
+        (["10:00:05\t From  Ann Lee  to  Everyone : a", "10:01:05\t From  Ben  To  Ann Lee(privately) : b",
+          "10:02:05\t From  Ann Lee  to  Everyone : c"], ["Ann Lee", "Ben", "Ann Lee"]),
+        (["Ann from Rome: a", "From: b", "Ann from Rome: c"], ["Ann from Rome", "From", "Ann from Rome"]),
+    ],
+)  # fmt: skip
+def test_what_may_be_around_names(tmp_path, lines, speakers):
+    items, log = read(tmp_path / "c.txt", "\n".join(lines))
+    assert [(item.speaker, item.text) for item in items] == list(zip(speakers, "abc", strict=True))
+    assert not log.broken.counts and not log.left_out
+
+
+def test_names_above_texts_need_texts(tmp_path):
+    headings = ["10:00 Ann", "10:01 Ben", "10:02 Ann"] * 4
+    with pytest.raises(InputError, match="neither a chat"):
+        read(tmp_path / "c.txt", "\n".join(headings))
+    lines = [line for heading in headings for line in (heading, "a")]
+    assert len(read(tmp_path / "c.txt", "\n".join(lines))[0]) == 12
+    assert len(read(tmp_path / "c.txt", "\n".join(lines[:-1]))[0]) == 11  # the last was cut off
+    with pytest.raises(InputError, match="neither a chat"):
+        read(tmp_path / "c.txt", "\n".join(lines[:-6] + headings[-3:]))  # 9 of 12 have a text
+
+
 def test_compressed_and_utf16_transcripts(tmp_path):
     expected, _ = read(tmp_path / "c.txt", SPOKEN)
     for name, content in {"d.txt.gz": gzip.compress(SPOKEN.encode()), "d.txt": SPOKEN.encode("utf-16")}.items():
@@ -206,6 +277,7 @@ def test_a_pause_needs_times(tmp_path):
         ("c.txt", "Ann: a\nBen: b\n", "neither a chat, with lines such as"),  # each has only one line
         ("c.txt", "Ann: a\nAnn: b\n", "neither a chat"),
         ("c.txt", "Dear Ann\nsee below: it\nthis: that\nand\nso\non\n", "neither a chat"),
+        ("c.log", "10:00 Opened\n10:01 Closed\n10:02 Opened\n10:03 Closed\n", "c.log: not a chat"),
         ("c.log", "GET /a 200\nGET /b 404\n", "c.log: not a chat, of which most lines"),
     ],
 )
