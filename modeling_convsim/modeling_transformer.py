@@ -43,6 +43,8 @@ class ConvSimTransformerConfig(ConvSimConfig):
             embeddings, of `embedding_size` dimensions, divided by the square root of their number, as in the DAN. A
             linear layer maps them to `hidden_size` for the Transformer. The projection is initialized to zero, so that
             training starts at the averages. Not in the paper.
+        residual_scale: Multiplies the projection's output, so that the layers change the averages more slowly: Adam's
+            steps have the same size in every layer. Requires `residual`. Not in the paper.
         learned_token_weights: Multiply every word embedding in the average by a learned weight of its token; requires
             `residual`. Not in the paper.
         hidden_sizes: Units of the hidden layers (tanh) of a DNN, as in a residual DAN: the embedding is x + DNN(x), and
@@ -63,6 +65,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
     attention_dropout: float | int = 0.1
     layer_norm_eps: float | int = 1e-6
     residual: bool = False
+    residual_scale: float | int = 1.0
     learned_token_weights: bool = False
     hidden_sizes: list[int] = field(default_factory=list)
     token_dropout: float | int = 0.0
@@ -70,7 +73,7 @@ class ConvSimTransformerConfig(ConvSimConfig):
     def validate_transformer(self) -> None:
         """Requires sizes that are above zero and compatible, and dropouts that are probabilities."""
         self.require_positive("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-        self.require_positive("hidden_sizes")
+        self.require_positive("hidden_sizes", "residual_scale")
         if self.hidden_size % 2 or self.hidden_size % self.num_attention_heads:
             raise ValueError(
                 f"hidden_size is {self.hidden_size}, expected an even multiple of num_attention_heads "
@@ -79,6 +82,8 @@ class ConvSimTransformerConfig(ConvSimConfig):
         for name in ("hidden_dropout", "attention_dropout", "token_dropout"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, expected at least 0 and below 1")
+        if self.residual_scale != 1 and not self.residual:
+            raise ValueError("residual_scale multiplies what is added to the average: set residual: true too")
         if self.learned_token_weights and not self.residual:
             raise ValueError("learned_token_weights are those of the average: set residual: true too")
         if self.hidden_sizes and not self.residual:
@@ -278,7 +283,7 @@ class ConvSimTransformerModel(ConvSimEncoder):
         sums = layout.sum(hidden)
         sentence = self.projection(sums / layout.counts.clamp_min(1).unsqueeze(1).to(sums.dtype))
         if average is not None:
-            sentence = self._apply_dnn(average + sentence)
+            sentence = self._apply_dnn(average + self.config.residual_scale * sentence)
         return self.build_output(sentence, last_hidden_state=layout.pad(hidden))
 
     def _apply_dnn(self, sentence: Tensor) -> Tensor:

@@ -327,6 +327,8 @@ def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_t
         ({"hidden_size": 0}, "hidden_size is 0, expected numbers above 0"),
         ({"token_dropout": -0.1}, "token_dropout is -0.1, expected at least 0 and below 1"),
         ({"learned_token_weights": True}, "learned_token_weights are those of the average: set residual: true too"),
+        ({"residual_scale": 0.1}, "residual_scale multiplies what is added to the average: set residual: true too"),
+        ({"residual": True, "residual_scale": 0}, "residual_scale is 0, expected numbers above 0"),
         ({"hidden_sizes": [8]}, "hidden_sizes are those of a residual DNN: set residual: true too"),
         ({"residual": True, "hidden_sizes": [8, 0]}, r"hidden_sizes is \[8, 0\], expected numbers above 0"),
     ],

@@ -58,8 +58,9 @@ def test_adds_the_projected_mean_of_torchs_layers_to_the_average_and_applies_the
     vectors = model(**form(sentences)).pooler_output
     for sentence, vector in zip(sentences, vectors, strict=True):
         mean = sum(reference_states(model, sentence)[-1]) / len(sentence)
-        total = average(model, sentence) + model.projection.weight @ mean + model.projection.bias
-        total = dan_network(model, total)
+        assert model.config.residual_scale == {"transformer_residual": 0.5, "transformer_residual_words": 1}[kind]
+        change = model.config.residual_scale * (model.projection.weight @ mean + model.projection.bias)
+        total = dan_network(model, average(model, sentence) + change)
         torch.testing.assert_close(vector, total / total.norm(), rtol=0, atol=1e-6)
 
 
@@ -113,7 +114,8 @@ def test_token_dropout_hides_words_from_the_layers_only(form):
     hidden = build("transformer_residual").encoder
     hidden.embed_tokens.weight[torch.tensor([10, 11, 12, 13])] = words
     mean = sum(reference_states(hidden, [10, 11, 12, 13])[-1]) / 4
-    expected = dan_network(model, average(model, sentence) + model.projection.weight @ mean + model.projection.bias)
+    change = model.config.residual_scale * (model.projection.weight @ mean + model.projection.bias)
+    expected = dan_network(model, average(model, sentence) + change)
     torch.testing.assert_close(vector, expected / expected.norm(), rtol=0, atol=2e-6)
 
 
