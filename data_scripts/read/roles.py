@@ -143,6 +143,7 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
     values = {name: [value for row in rows if not _is_missing(value := look_up(row, name))] for name in columns}
     chosen: dict[str, str] = {}
     ambiguous: dict[str, list[str]] = {}
+    sparse: list[str] = []  # columns of speakers that may lack most of them
     for role, groups in _NAMES.items():
         for group in groups:
             accepted = group.split("; ")
@@ -151,6 +152,7 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
             matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
             matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
             if role == "speaker" and "text" in chosen:
+                sparse += matching
                 matching = [name for name in matching if _covers(rows, name, chosen["text"])]
             if len(matching) > 1 and role not in _OPTIONAL:
                 ambiguous[role] = matching
@@ -176,8 +178,10 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
             chosen["input"] = BOTH.join(parts)
     if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
         chosen["text"] = text
-    if "text" in chosen and "speaker" not in chosen and (speaker := _person_or_side(columns, chosen, rows, values)):
-        chosen["speaker"] = speaker
+    if "text" in chosen and "speaker" not in chosen:
+        speaker = _person_or_side(columns, chosen, rows, values) or next(iter(sparse), None)
+        if speaker:
+            chosen["speaker"] = speaker
     return Guess(chosen, ambiguous)
 
 

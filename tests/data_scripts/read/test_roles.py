@@ -74,6 +74,7 @@ def test_a_speaker_is_known_for_half_of_the_texts():
     assert guess(**actions, name=["a", None, None, None, "x", "y", "z"])["speaker"] == "event"
     assert guess(**actions, name=["a", "b", None, None, "x", "y", "z"])["speaker"] == "name"
     assert "speaker" not in guess(text=list(SAID), event=["user", None, None, None])
+    assert guess(text=list(SAID), agent_name=list("abcd"), author=["a", None, None, None])["speaker"] == "author"
 
 
 def test_fields_of_persons_are_columns():
