@@ -24,7 +24,7 @@ SUFFIXES, TEXT_SUFFIX, APPLE_FILE = (".mbox", ""), ".txt", "mbox"
 HEAD_BYTES = 4_096  # which contain the first header
 MAX_BYTES = 1 << 20  # of a mail: its text comes first, and its attachments after that are not needed
 SOURCE = "mail"  # of all mailboxes, because a mail may answer one of another file, such as that of the sent ones
-_START = re.compile(rb"From \S.*\d\d:\d\d")
+_START = re.compile(rb"From (?:\S.*\d\d:\d\d|\s*$)")  # Thunderbird may write neither sender nor date
 _HEADER = re.compile(rb"[!-9;-~]+:")
 _ID = re.compile(r"<\s*([^<>\s]+)\s*>")
 _QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= ))")

@@ -119,6 +119,12 @@ def test_names_of_files_and_senders(tmp_path, name, sender, expected):
     assert not log.broken.counts
 
 
+def test_mails_of_thunderbird_begin_with_an_empty_line_of_from(tmp_path):
+    text = "From - Mon Mar  4 10:00:00 2024\r\nFrom: a@x\r\n\r\nHello\r\n\r\nFrom \r\nFrom: b@x\r\n\r\nFrom me, yes\r\n"
+    items, _ = read(written(tmp_path / "a.mbox", text))
+    assert [(item.speaker, item.text) for item in items] == [("a@x", "Hello"), ("b@x", "From me, yes")]
+
+
 def test_a_folder_of_apple_mail(tmp_path):
     folder = tmp_path / "In.mbox"
     folder.mkdir()
