@@ -8,7 +8,7 @@ from pathlib import Path
 
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.chat_exports import RecordExport, path_export, path_suffixes, record_export, streamed_lists
-from data_scripts.read.files import UNPACK, BrokenLines, check_file
+from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.layouts import is_text
 from data_scripts.read.messages import ChatLog, Items
@@ -51,9 +51,7 @@ def check_log(path: Path) -> None:
         )
     if remedy := _REMEDIES.get(path.suffix.lower()):
         raise InputError(f"{path}: {remedy}")
-    if form_of(path) != ".tar":
-        check_file(path, (*FORMS, *path_suffixes()))
-    check_records(path)
+    check_records(path, (*FORMS, *path_suffixes()))
 
 
 def read_log(log: ChatLog) -> Items:

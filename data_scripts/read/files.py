@@ -117,6 +117,15 @@ def check_file(path: Path, forms: tuple[str, ...]) -> None:
         raise InputError(f"{path}: the file is empty; download it again or leave it out")
 
 
+def read_head(path: Path, size: int) -> bytes:
+    """The first bytes of a text file, unpacked; none if it cannot be read: whoever reads it to its end says why."""
+    try:
+        with path.open("rb") as raw:
+            return unpacked(raw, path.suffix).read(size)
+    except (EOFError, InputError, *UNREADABLE):
+        return b""
+
+
 def read_blocks(
     path: Path,
     forms: tuple[str, ...],

@@ -75,8 +75,12 @@ def form_of(path: Path) -> str:
     return (path.with_suffix("") if path.suffix in UNPACK else path).suffix
 
 
-def check_records(path: Path) -> None:
+def check_records(path: Path, forms: tuple[str, ...] = FORMS) -> None:
     """Reject an invalid input before anything is read.
+
+    Args:
+        path: the input.
+        forms: the suffixes that it may have, such as `FORMS` and those of other formats.
 
     Raises:
         InputError: the file is missing, empty or has an unknown suffix.
@@ -85,8 +89,8 @@ def check_records(path: Path) -> None:
         if not path.is_file():
             raise InputError(f"{path}: cannot be read (no such file); check the path")
         return
-    check_file(path, FORMS)
-    if form_of(path) not in FORMS:
+    check_file(path, forms)
+    if form_of(path) not in forms:
         raise InputError(
             f"{path}: its name has no suffix of a format; expected a name such as {path.stem}{FORMS[0]}{path.suffix} "
             f"({', '.join(FORMS)})"

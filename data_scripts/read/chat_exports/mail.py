@@ -16,7 +16,7 @@ from pathlib import Path
 from data_scripts.clean.html_text import html_to_text
 from data_scripts.errors import InputError
 from data_scripts.read.chat_exports import PathExport
-from data_scripts.read.files import UNREADABLE, read_lines, unpacked
+from data_scripts.read.files import read_head, read_lines
 from data_scripts.read.messages import ChatLog, Items, Message
 from data_scripts.read.records import form_of
 
@@ -44,9 +44,7 @@ def _recognizes(path: Path) -> bool:
     file = _file(path)
     if not file.is_file():
         return False
-    if form_of(file) in SUFFIXES:
-        return form_of(file) == ".mbox" or file != path
-    return form_of(file) == TEXT_SUFFIX and _is_archive(file)
+    return file != path or form_of(path) == ".mbox" or (form_of(path) == TEXT_SUFFIX and _is_archive(path))
 
 
 def _file(path: Path) -> Path:
@@ -55,11 +53,7 @@ def _file(path: Path) -> Path:
 
 
 def _is_archive(path: Path) -> bool:
-    try:
-        with path.open("rb") as raw:
-            lines = unpacked(raw, path.suffix).read(HEAD_BYTES).splitlines()
-    except (EOFError, InputError, *UNREADABLE):
-        return False  # whoever reads the file says why
+    lines = read_head(path, HEAD_BYTES).splitlines()
     return len(lines) > 1 and _START.match(lines[0]) is not None and _HEADER.match(lines[1]) is not None
 
 

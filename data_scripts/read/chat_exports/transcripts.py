@@ -15,10 +15,10 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
-from data_scripts.errors import InputError, refuse_options
+from data_scripts.errors import refuse_options
 from data_scripts.read.chat_exports import PathExport
 from data_scripts.read.dates import Dates, find_order
-from data_scripts.read.files import UNREADABLE, BrokenLineError, decode, read_lines, unpacked
+from data_scripts.read.files import BrokenLineError, decode, read_head, read_lines
 from data_scripts.read.layouts import DELIMITERS, UTF8
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message
 from data_scripts.read.records import form_of
@@ -64,11 +64,7 @@ def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
     """Whether more than a share of the first lines are messages, of at least two people, and one has more than one."""
     if form_of(path) not in SUFFIXES or not path.is_file():
         return False
-    try:
-        with path.open("rb") as raw:
-            head = unpacked(raw, path.suffix).read(HEAD_BYTES)
-    except (EOFError, InputError, *UNREADABLE):
-        return False  # whoever reads the file says why
+    head = read_head(path, HEAD_BYTES)
     is_utf16 = head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     text = head.decode("utf-16" if is_utf16 else UTF8, "replace").lstrip("\ufeff")
     lines = [line for line in text.splitlines() if line.strip()]
