@@ -2,8 +2,8 @@
 
 `FlatLayout` removes all padding and sorts sentences by length: (tokens, size), one sentence after the other.
 `PaddedLayout` keeps the batch as it is, (batch, tokens, size), so that no shape depends on the data and hidden states
-and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width, or flash
-attention all sentences of a flat batch at once, without padding.
+and attention weights have the shapes of the input. In both, attention reads groups of sentences of one width; or one
+group without padding, all sentences of a flat batch, which flash attention and torch's kernel for GPUs take.
 """
 
 import math
@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+
+from .modeling_base import copy_to
 
 
 def timing_signal(length: int, size: int, device: torch.device) -> Tensor:
@@ -43,8 +45,8 @@ class SentenceGroup:
         tokens: Number of tokens in the group's flat form.
         indices: (tokens,) where each flat token is among the sentences * width positions; None if all hold a token.
         keys: (sentences, 1, 1, width), true at the keys that may be attended to; None if all may.
-        starts: (all sentences + 1,) where each sentence starts among the tokens of a group without padding, which
-            counts as one sentence; None for other groups.
+        starts: (all sentences + 1,) int32, where each sentence starts among the tokens of a group without padding,
+            which counts as one sentence; None for other groups.
         longest: Tokens of the longest sentence of a group without padding.
     """
 
@@ -64,8 +66,8 @@ class SentenceGroup:
         return cls(1, tokens, tokens, starts=starts, longest=int(lengths.max()))
 
     @property
-    def flash_arguments(self) -> dict[str, Tensor | int]:
-        """The arguments of transformers' flash attention that describe sentences without padding, if these are."""
+    def unpadded_arguments(self) -> dict[str, Tensor | int]:
+        """The arguments of transformers' attention functions that describe sentences without padding, if these are."""
         if self.starts is None:
             return {}
         ends = {"cu_seq_lens_q": self.starts, "cu_seq_lens_k": self.starts}
@@ -79,9 +81,9 @@ class SentenceGroup:
         return cls(len(lengths), width, len(indices), indices, attention_keys(mask))
 
     def to(self, device: torch.device | str | int, non_blocking: bool = False) -> "SentenceGroup":
-        """Copies the group to a device; Accelerate calls this for layers that `device_map` puts on another one."""
+        """Copies the group to a device; Accelerate calls it for layers that `device_map` puts on another one."""
         indices, keys, starts = (
-            None if tensor is None else tensor.to(device, non_blocking=non_blocking)
+            None if tensor is None else copy_to(tensor, torch.device(device))
             for tensor in (self.indices, self.keys, self.starts)
         )
         return replace(self, indices=indices, keys=keys, starts=starts)
@@ -107,9 +109,8 @@ def group_step(device: torch.device) -> int:
     return 1 if device.type == "cpu" else 16
 
 
-def group_by_length(lengths: Tensor) -> list[SentenceGroup]:
+def group_by_length(lengths: Tensor, step: int) -> list[SentenceGroup]:
     """Groups of similar length, of sentences whose lengths (batch,) are ascending; empty sentences are in none."""
-    step = group_step(lengths.device)
     widths, counts = torch.unique_consecutive((lengths + step - 1) // step * step, return_counts=True)
     groups, start = [], 0
     for width, count in zip(widths.tolist(), counts.tolist(), strict=True):
@@ -131,6 +132,7 @@ class FlatLayout:
         source: (tokens,) the index of each token among the batch's tokens.
         positions: (tokens,) the position of each token in its sentence.
         groups: What attention reads together.
+        width: Number of positions: the length of the longest sentence, at least 1.
         mask: (batch, width) of the padded batch that this was made of; None for a packed one.
     """
 
@@ -139,13 +141,20 @@ class FlatLayout:
     source: Tensor
     positions: Tensor
     groups: list[SentenceGroup]
+    width: int
     mask: Tensor | None = None
 
     @classmethod
-    def from_lengths(cls, lengths: Tensor, mask: Tensor | None = None, flash: bool = False) -> "FlatLayout":
-        """Lays out sentences of the given lengths (batch,), of the padded batch with `mask` (batch, width), if any.
+    def from_lengths(
+        cls, lengths: Tensor, device: torch.device, mask: Tensor | None = None, without_padding: bool = False
+    ) -> "FlatLayout":
+        """Lays out sentences for a device.
 
-        With `flash`, attention reads all of them as one group without padding.
+        Args:
+            lengths: (batch,) number of tokens of each sentence; if they are on a CPU, nothing waits for a GPU.
+            device: that of the tokens.
+            mask: (batch, width) of the padded batch, if it is one.
+            without_padding: attention reads all sentences as one group.
         """
         order = lengths.argsort(stable=True)
         sorted_lengths = lengths[order]
@@ -158,16 +167,13 @@ class FlatLayout:
         starts, sorted_starts = lengths.cumsum(0) - lengths, sorted_lengths.cumsum(0) - sorted_lengths
         positions = torch.arange(total, device=lengths.device) - per_token(sorted_starts)
         source = positions + per_token(starts[order])
-        if flash and total:
+        if without_padding and total:
             groups = [SentenceGroup.without_padding(sorted_lengths[sorted_lengths > 0])]
         else:
-            groups = group_by_length(sorted_lengths)
-        return cls(lengths, order, source, positions, groups, mask)
-
-    @property
-    def width(self) -> int:
-        """Number of positions: the length of the longest sentence, at least 1."""
-        return int(self.positions.max()) + 1 if len(self.positions) else 1
+            groups = group_by_length(sorted_lengths, group_step(device))
+        width = int(sorted_lengths[-1]) if total else 1
+        lengths, order, source, positions = (copy_to(part, device) for part in (lengths, order, source, positions))
+        return cls(lengths, order, source, positions, [group.to(device) for group in groups], width, mask)
 
     def arrange(self, values: Tensor) -> Tensor:
         """Arranges ids or embeddings, packed (total_tokens, …) or padded (batch, width, …): (tokens, …)."""

@@ -55,7 +55,7 @@ class LexicalChannel(nn.Module):
         if cu_seqlens is None:
             mask = input_ids != self.pad_token_id if attention_mask is None else attention_mask
             return normalize(self._sum_padded(input_ids.long(), mask.bool()))
-        return normalize(self._sum_packed(input_ids.long(), cu_seqlens.long()))
+        return normalize(self._sum_packed(input_ids.long(), cu_seqlens.to(input_ids.device).long()))
 
     def resize(self, vocab_size: int) -> None:
         """Changes the number of tokens; new ones get a weight of one."""

@@ -143,6 +143,45 @@ def eager_attention_forward(
     return (drop_values(weights, dropout) @ value).transpose(1, 2).contiguous(), weights
 
 
+def unpadded_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float,
+    dropout: float = 0.0,
+    *,
+    cu_seq_lens_q: Tensor,
+    max_length_q: int,
+    **kwargs: Any,
+) -> tuple[Tensor, None]:
+    """Attention by torch's memory-efficient kernel for GPUs, which reads sentences without padding.
+
+    No public function calls it in this way. For a step of 2,048 pairs of Reddit comments with six layers of 512, it
+    took 11 ms on an H100; flash attention, whose tiles are larger than most sentences, took 26.
+
+    Args:
+        module: the attention layer.
+        query, key, value: (1, heads, tokens, head_size), one sentence after the other.
+        attention_mask: None.
+        scaling: factor of the scores.
+        dropout: probability that a weight is left out.
+        cu_seq_lens_q: (sentences + 1,) int32, where each sentence starts.
+        max_length_q: tokens of the longest sentence.
+        **kwargs: ignored.
+
+    Returns:
+        Contexts (1, tokens, heads, head_size), and None.
+    """
+    query, key, value = (states.transpose(1, 2) for states in (query, key, value))
+    context, *_ = torch.ops.aten._efficient_attention_forward(
+        query, key, value, None, cu_seq_lens_q, cu_seq_lens_q, max_length_q, max_length_q, dropout,
+        custom_mask_type=0, compute_log_sumexp=torch.is_grad_enabled(), scale=scaling,
+    )  # fmt: skip
+    return context, None
+
+
 class ConvSimTransformerAttention(nn.Module):
     """Multi-head self-attention whose projections have no biases, as in Tensor2Tensor."""
 
@@ -171,6 +210,8 @@ class ConvSimTransformerAttention(nn.Module):
             implementation = "eager"
         attend = ALL_ATTENTION_FUNCTIONS.get_interface(implementation, eager_attention_forward)
         flash = is_flash_attention_requested(requested_attention_implementation=implementation)
+        if groups and groups[0].starts is not None and not flash:
+            attend = unpadded_attention
         contexts, weights = [], None
         flat = self.query_key_value(hidden).flatten(0, -2)  # (tokens, 3 * hidden_size)
         for part, group in zip(flat.split([group.tokens for group in groups]), groups, strict=True):
@@ -179,7 +220,7 @@ class ConvSimTransformerAttention(nn.Module):
             keys = group.keys[:, 0, 0] if flash and group.keys is not None else group.keys
             context, weights = attend(
                 self, query, key, value, keys, scaling=self.head_size**-0.5,
-                dropout=self.config.attention_dropout if self.training else 0.0, **group.flash_arguments,
+                dropout=self.config.attention_dropout if self.training else 0.0, **group.unpadded_arguments,
             )  # fmt: skip
             contexts.append(group.flatten(context.flatten(2)))  # (tokens, hidden_size)
         return self.output(torch.cat(contexts).view_as(hidden) if contexts else hidden), weights
@@ -258,11 +299,11 @@ class ConvSimTransformerModel(ConvSimEncoder):
         if inputs_embeds is not None and self.token_weights is not None:
             raise ValueError("inputs_embeds: this Transformer needs input_ids for its token weights")
         outputs = self.check_options(kwargs, packed=cu_seqlens is not None, attentions=True)
-        flash = is_flash_attention_requested(self.config)
         layout: FlatLayout | PaddedLayout
         if cu_seqlens is not None:
-            values, cu_seqlens = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
-            layout = FlatLayout.from_lengths(cu_seqlens.diff(), flash=flash)
+            values, _ = self.prepare_packed(input_ids, attention_mask, cu_seqlens)
+            without_padding = self._reads_without_padding(values.device)
+            layout = FlatLayout.from_lengths(cu_seqlens.long().diff(), values.device, without_padding=without_padding)
         else:
             if inputs_embeds is not None:
                 values, mask = self.prepare_embeds(input_ids, attention_mask, inputs_embeds)
@@ -273,7 +314,8 @@ class ConvSimTransformerModel(ConvSimEncoder):
             if torch.compiler.is_compiling() or keeps_padding:
                 layout = PaddedLayout(mask)
             else:
-                layout = FlatLayout.from_lengths(mask.sum(1), mask, flash)
+                without_padding = self._reads_without_padding(mask.device)
+                layout = FlatLayout.from_lengths(mask.sum(1), mask.device, mask, without_padding)
         tokens, average = self._embed(layout.arrange(values), layout, has_ids=inputs_embeds is None)
         signal = timing_signal(layout.width, self.config.hidden_size, tokens.device)[layout.positions]
         hidden = self.dropout(tokens * math.sqrt(self.config.hidden_size) + signal.to(tokens.dtype))
@@ -285,6 +327,14 @@ class ConvSimTransformerModel(ConvSimEncoder):
         if average is not None:
             sentence = self._apply_dnn(average + self.config.residual_scale * sentence)
         return self.build_output(sentence, last_hidden_state=layout.pad(hidden))
+
+    def _reads_without_padding(self, device: torch.device) -> bool:
+        """Whether attention reads sentences without padding on a device: by flash attention or `unpadded_attention`."""
+        if is_flash_attention_requested(self.config):
+            return True
+        head_size = self.config.hidden_size // self.config.num_attention_heads
+        is_nvidia = device.type == "cuda" and torch.version.hip is None
+        return is_nvidia and self.config._attn_implementation == "sdpa" and head_size % 8 == 0
 
     def _apply_dnn(self, sentence: Tensor) -> Tensor:
         """Maps (batch, embedding_size) to the same shape: the residual DNN of `hidden_sizes`, if there is one."""
@@ -303,8 +353,9 @@ class ConvSimTransformerModel(ConvSimEncoder):
             averages of the word embeddings (batch, embedding_size).
         """
         indices = average = None
-        if has_ids and isinstance(layout, FlatLayout):
-            # Every word of the batch is looked up and projected once; `indices` (tokens,) has the word of each token.
+        if has_ids and isinstance(layout, FlatLayout) and values.device.type == "cpu":
+            # Every word of the batch is looked up and projected once; `indices` (tokens,) has the word of each token. A
+            # GPU would have to be waited for.
             values, indices = values.unique(return_inverse=True)
         words = self.embed_tokens(values) if has_ids else values
         if self.input_projection is not None:

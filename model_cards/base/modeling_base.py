@@ -3,6 +3,7 @@
 A batch holds `batch` sentences of at most `tokens` tokens. It is either padded, `input_ids (batch, tokens)` with an
 `attention_mask` of the same shape, or packed, `input_ids (total_tokens,)` with `cu_seqlens (batch + 1,)`: the offset at
 which each sentence starts, followed by the one at which the last sentence ends. Ids after that belong to no sentence.
+The offsets may be on a CPU while the ids are on a GPU: they are then read without waiting for the GPU.
 
 To write an encoder, subclass `ConvSimConfig`, `ConvSimEncoder` and `ConvSimForMultitask` in one file and register the
 multitask class with `modeling_convsim.register_encoder`. Files named `modeling_*.py` in this folder are registered
@@ -178,6 +179,13 @@ def normalize(vectors: Tensor) -> Tensor:
 def divide_by_sqrt(sums: Tensor, counts: Tensor) -> Tensor:
     """Divides sums (batch, dimensions) by the square root of counts (batch,), at least 1: TensorFlow's `sqrtn`."""
     return sums / counts.clamp_min(1).to(sums.dtype).sqrt().unsqueeze(-1)
+
+
+def copy_to(tensor: Tensor, device: torch.device) -> Tensor:
+    """Copies a tensor to a device; from a CPU to a GPU without waiting for what the GPU computes."""
+    if tensor.device.type == "cpu" and device.type == "cuda":
+        return tensor.pin_memory().to(device, non_blocking=True)
+    return tensor.to(device)
 
 
 def weight_gradients(gradient: Tensor, table: Tensor, ids: Tensor, offsets: Tensor, bags: Tensor) -> Tensor:
@@ -363,7 +371,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
             TypeError: An argument is unknown.
             ValueError: Something is requested that the encoder does not return for this input.
         """
-        if unknown := options.keys() - FORWARD_OPTIONS:
+        if unknown := set(options) - FORWARD_OPTIONS:
             raise TypeError(
                 f"{type(self).__name__}.forward() got unexpected arguments: {', '.join(sorted(unknown))}; expected "
                 f"input_ids, attention_mask, cu_seqlens, inputs_embeds, {', '.join(sorted(FORWARD_OPTIONS))}"
@@ -385,7 +393,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         """Validates a packed batch and converts it to int64.
 
         Returns:
-            The ids of the sentences, without any that follow the last one, and `cu_seqlens`.
+            The ids of the sentences, without any that follow the last one, and `cu_seqlens` on their device.
 
         Raises:
             ValueError: A shape is wrong, there is an attention mask, or `cu_seqlens` are not offsets of the ids.
@@ -398,7 +406,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         if cu_seqlens.dim() != 1 or not len(cu_seqlens):
             raise ValueError(f"cu_seqlens has shape {tuple(cu_seqlens.shape)}, expected (batch + 1,)")
         cu_seqlens = cu_seqlens.long()
-        # Read in one transfer, for the sake of GPUs.
+        # Read in one transfer, for the sake of GPUs; from a CPU, without one.
         first, last, is_ascending = torch.stack(
             [cu_seqlens[0], cu_seqlens[-1], (cu_seqlens[1:] >= cu_seqlens[:-1]).all().long()]
         ).tolist()
@@ -407,7 +415,7 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
                 f"cu_seqlens goes from {first} to {last}{'' if is_ascending else ' and descends'}, expected ascending "
                 f"offsets from 0 to at most {len(input_ids)}, the number of packed input_ids"
             )
-        return input_ids[:last].long(), cu_seqlens
+        return input_ids[:last].long(), copy_to(cu_seqlens, input_ids.device)
 
     def prepare_embeds(
         self, input_ids: Tensor | None, attention_mask: Tensor | None, inputs_embeds: Tensor

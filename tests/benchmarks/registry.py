@@ -94,6 +94,7 @@ DOMAINS = (
     "topical_chat",
 )  # fmt: skip
 PREPARE_DOMAINS = Contender("domains", "adapting.prepare")
+CARD = Contender("the card's own rate on bf16 matrix products of size 8,192", "training.matrix_rate")
 
 
 def _adapt(pairs: int) -> dict[str, Benchmark]:
@@ -313,8 +314,13 @@ BENCHMARKS = {
     "gpu_transformer": Benchmark(
         "paper size, batch 2,048, bf16; counting operations of the dense layers and scores", "Tflop/s", 0.4,
         Contender("ours", "training.gpu_transformer"),
-        Contender("the card's own rate on bf16 matrix products of size 8,192", "training.matrix_rate"),
-        needs="gpu",
+        CARD, needs="gpu", group="gpu",
+    ),
+    "gpu_encode": Benchmark(
+        "paper size, bf16, 100,000 comments from strings; counting operations of the dense layers", "Tflop/s", 0.4,
+        Contender("ours", "encoding.gpu_transformer"), CARD,
+        (Contender("sentence-transformers encode, same saved folder", "encoding.gpu_transformer_peer"),),
+        needs="gpu", group="gpu",
     ),
     **_adapt(300), **_adapt(1_000), **_adapt(3_000), **_adapt(10_000),
     "adapt_seconds": Benchmark(

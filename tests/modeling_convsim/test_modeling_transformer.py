@@ -86,13 +86,13 @@ def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
     model = build("transformer").encoder
     expected = model(**pack(SENTENCES)).pooler_output
     monkeypatch.setattr(modeling_layouts, "group_step", lambda device: 4)
-    layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]))
+    layout = FlatLayout.from_lengths(torch.tensor([len(sentence) for sentence in SENTENCES]), torch.device("cpu"))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [(3, 4, 6), (1, 8, 7)]
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
 def test_groups_have_no_padding_on_a_cpu():
-    layout = FlatLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]))
+    layout = FlatLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]), torch.device("cpu"))
     assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [
         (2, 2, 4),
         (2, 3, 6),
@@ -226,7 +226,7 @@ def test_dropout_is_applied_to_the_embeddings_within_the_network_and_at_the_end_
 
 @pytest.fixture
 def flash_calls(monkeypatch):
-    """The calls of flash attention, by `flash_attn`'s signatures, that transformers makes; none runs on a CPU."""
+    """The calls of flash attention, by `flash_attn`'s signatures, and of torch's kernel; neither runs on a CPU."""
     calls = []
 
     def attend(q, k, v, softmax_scale):
@@ -244,6 +244,13 @@ def flash_calls(monkeypatch):
         spans = [slice(*ends) for ends in itertools.pairwise(bounds)]
         return torch.cat([attend(q[span], k[span], v[span], softmax_scale) for span in spans])
 
+    def kernel(q, k, v, bias, *starts_longest_dropout, custom_mask_type, compute_log_sumexp, scale):
+        assert bias is None
+        assert compute_log_sumexp == torch.is_grad_enabled()  # which the backward pass reads
+        values = varlen(q[0], k[0], v[0], *starts_longest_dropout, scale, causal=bool(custom_mask_type))
+        return values.unsqueeze(0), "log sums", "seed"
+
+    monkeypatch.setattr(torch.ops.aten, "_efficient_attention_forward", kernel)
     functions = None, varlen, None, flash_attention._pad_input, flash_attention._unpad_input
     monkeypatch.setattr(flash_attention, "_lazy_imports", lambda *_, **options: functions)
     monkeypatch.setattr(flash_attention, "_loaded_implementation", None)
@@ -257,11 +264,18 @@ def pooled_and_gradients(model, batch) -> tuple[torch.Tensor, list[torch.Tensor]
     return pooled.detach(), [parameter.grad for parameter in model.parameters()]
 
 
+def use_flash_attention(model, implementation, monkeypatch) -> None:
+    model.config._attn_implementation = implementation
+    if implementation == "sdpa":  # as on a GPU
+        monkeypatch.setattr(ConvSimTransformerModel, "_reads_without_padding", lambda *_: True)
+
+
+@pytest.mark.parametrize("implementation", ["flash_attention_2", "sdpa"])
 @pytest.mark.parametrize("arrange", [pack, pad])
-def test_flash_attention_reads_all_sentences_at_once_without_padding(arrange, flash_calls):
+def test_flash_attention_reads_all_sentences_at_once_without_padding(arrange, implementation, flash_calls, monkeypatch):
     model, batch = build("transformer").encoder, arrange(SENTENCES)
     expected = pooled_and_gradients(model, batch)
-    model.config._attn_implementation = "flash_attention_2"
+    use_flash_attention(model, implementation, monkeypatch)
     torch.testing.assert_close(pooled_and_gradients(model, batch), expected, rtol=1e-4, atol=1e-6)
     tokens = sum(len(sentence) for sentence in SENTENCES)
     assert flash_calls == model.config.num_hidden_layers * [{"tokens": tokens, "dropout": 0.0, "causal": False}]
@@ -285,11 +299,12 @@ def test_flash_attention_gives_the_same_hidden_states(flash_calls):
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("implementation", ["flash_attention_2", "sdpa"])
 @pytest.mark.parametrize("batch", [pack([[]]), pad([[]])])
-def test_flash_attention_of_no_tokens_gives_zeros(batch, flash_calls):
+def test_flash_attention_of_no_tokens_gives_zeros(batch, implementation, flash_calls, monkeypatch):
     model = build("transformer").encoder
     expected = model(**batch).pooler_output
-    model.config._attn_implementation = "flash_attention_2"
+    use_flash_attention(model, implementation, monkeypatch)
     torch.testing.assert_close(model(**batch).pooler_output, expected, rtol=0, atol=0)
     assert not flash_calls
 

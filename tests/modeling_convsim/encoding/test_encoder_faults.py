@@ -2,6 +2,7 @@
 
 import importlib
 import io
+import itertools
 import json
 import os
 import sys
@@ -267,6 +268,21 @@ def test_text_that_cannot_be_encoded_is_named_by_its_position(text, message, thr
                 encoder.encode(source, batch_size=20)
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_next_window_is_started_before_a_gpu_is_waited_for(encoder):
+    windows = [TEXTS * 7, TEXTS[:3], [], TEXTS * 2]
+    read = []
+    parts = encoder._encode_ahead((read.append(window) or window for window in windows), "input", batch_size=4)
+    first = next(parts)
+    assert read == windows[:2]
+    vectors = np.concatenate([first, *parts])
+    np.testing.assert_allclose(vectors, encoder.encode(list(itertools.chain(*windows))), rtol=0, atol=1e-6)
+    parts = encoder._encode_ahead(iter([TEXTS, TEXTS, [*TEXTS, None]]), "input", batch_size=4)
+    assert [len(next(parts)), len(next(parts))] == [len(TEXTS), len(TEXTS)]
+    with pytest.raises(TextError) as raised:
+        next(parts)
+    assert raised.value.position == len(TEXTS)
 
 
 def test_text_error_survives_the_way_back_from_a_process():
