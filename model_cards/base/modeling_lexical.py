@@ -18,8 +18,10 @@ def token_codes(vocab_size: int, size: int) -> Tensor:
     hashes: np.ndarray = np.arange(vocab_size * words, dtype=np.uint32)
     for multiplier, shift in ((0x85EBCA6B, 16), (0xC2B2AE35, 13), (1, 16)):
         hashes = (hashes ^ (hashes >> shift)) * np.uint32(multiplier)
-    bits = np.unpackbits(hashes.astype("<u4").view(np.uint8).reshape(vocab_size, 4 * words), axis=1)[:, :size]
-    return torch.from_numpy(np.where(bits, np.float32(size**-0.5), -np.float32(size**-0.5)))
+    bits = np.unpackbits(np.arange(256, dtype=np.uint8)).reshape(256, 8)
+    signs = np.where(bits, np.float32(size**-0.5), -np.float32(size**-0.5))  # of each byte
+    codes = np.take(signs, hashes.astype("<u4").view(np.uint8), axis=0)  # (4 * words * vocab_size, 8)
+    return torch.from_numpy(codes.reshape(vocab_size, 32 * words)[:, :size])
 
 
 class LexicalChannel(nn.Module):
