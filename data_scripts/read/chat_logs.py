@@ -8,11 +8,19 @@ from pathlib import Path
 
 from data_scripts.errors import InputError, refuse_options
 from data_scripts.read.chat_exports import RecordExport, path_export, path_suffixes, record_export, streamed_lists
+from data_scripts.read.conversation_cells import conversation_rows, find_conversation_cells
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.layouts import is_text
 from data_scripts.read.messages import ChatLog, Items
-from data_scripts.read.nested import find_messages, find_only_list, list_elements, message_rows
+from data_scripts.read.nested import (
+    find_messages,
+    find_only_list,
+    find_only_mapping,
+    list_elements,
+    mapping_values,
+    message_rows,
+)
 from data_scripts.read.records import DELIMITED, FORMS, Records, check_records, form_of, read_records
 from data_scripts.read.roles import flat_columns, guess_roles, sample_rows, shape_of
 from data_scripts.read.rows import hub_records
@@ -92,7 +100,8 @@ def record_opener(log: ChatLog) -> Callable[[BrokenLines], Records]:
     def open_records(broken: BrokenLines) -> Records:
         return read_records(log.path, broken, streamed_lists(), layout)
 
-    return open_records if form_of(log.path) in DELIMITED else _nested_opener(log, open_records)
+    opener = open_records if form_of(log.path) in DELIMITED else _nested_opener(log, open_records)
+    return _conversation_opener(log, opener)
 
 
 def find_export(records: Records, reopen: Callable[[], Records]) -> RecordExport | None:
@@ -108,6 +117,20 @@ def find_export(records: Records, reopen: Callable[[], Records]) -> RecordExport
     return export
 
 
+def _conversation_opener(
+    log: ChatLog, open_records: Callable[[BrokenLines], Records]
+) -> Callable[[BrokenLines], Records]:
+    """A function that opens the messages of the conversations in the records, if these have some and are no export."""
+    records = open_records(BrokenLines())
+    if log.columns or find_export(records, lambda: open_records(BrokenLines())):
+        return open_records
+    found = find_conversation_cells(records.columns, sample_rows(records))
+    if not found:
+        return open_records
+    log.detected["format"] = found.describe()
+    return lambda broken: conversation_rows(open_records(broken), broken, found)
+
+
 def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records]) -> Callable[[BrokenLines], Records]:
     """A function that opens the records within the records, if these are neither an export nor a table themselves."""
     records = open_records(BrokenLines())
@@ -121,6 +144,9 @@ def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records])
     if shape_of(defaults) or {"input", "response"} & (defaults | roles).keys():
         return open_records
     messages = None if log.columns else find_messages(rows)
+    if not messages and find_only_mapping(rows):
+        values = mapping_values(open_records(BrokenLines()))
+        return _nested_opener(log, lambda _: values)
     if not messages:
         only = None if shape_of(roles) else find_only_list(rows)
         if not only:

@@ -12,6 +12,7 @@ from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
 from data_scripts.read.roles import (
     SAMPLE_ROWS,
+    are_long_texts,
     find_notes,
     flat_columns,
     guess_roles,
@@ -25,6 +26,7 @@ MESSAGES = (
     "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
     "history; transcript; thread; parts; events"
 )
+DIALOGS = "turns; utterances; dialog; dialogue; conversation; conversations; chat; log; transcript"
 DESCRIPTIONS = "description text; description"  # of tickets: their first message
 ROLES = ("text", "speaker", "time")  # of messages that are in order
 
@@ -55,14 +57,16 @@ class Messages:
 def find_messages(rows: list[Record]) -> Messages | None:
     """The messages of each record, if there is one column of them.
 
-    Its name is one of `MESSAGES`, or ends with one. A message is an object with a text, and a speaker or a time, or it
-    is a text.
+    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts. A message is an object with a text,
+    and a speaker or a time unless the list is named like a dialog, or it is a text.
     """
     found = []
     columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
-    for column in filter(_is_named_after_messages, columns):
+    for column in columns:
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value]
+        if not (_is_named(column, MESSAGES) or (is_named(column, "data") and are_long_texts(messages))):
+            continue
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_ROWS]
         if not objects:
             found.append(Messages(column, {}, [], {}))
@@ -72,14 +76,15 @@ def find_messages(rows: list[Record]) -> Messages | None:
         fields = flat_columns(dict.fromkeys(name for message in objects for name in message), objects)
         guessed = guess_roles(fields, objects).columns
         roles = {role: guessed[role] for role in ROLES if role in guessed}
-        if "text" in roles and len(roles) > 1:
+        if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
             found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
     return found[0] if len(found) == 1 else None
 
 
-def _is_named_after_messages(column: str) -> bool:
+def _is_named(column: str, names: str) -> bool:
+    """Whether a column has one of the names, or ends with one."""
     words = plain_name(column).split()
-    return any(is_named(" ".join(words[-number:]), MESSAGES) for number in (1, 2) if len(words) >= number)
+    return any(is_named(" ".join(words[-number:]), names) for number in (1, 2) if len(words) >= number)
 
 
 def _find_opening(rows: list[Record]) -> dict[str, str]:
@@ -142,6 +147,19 @@ def find_only_list(rows: list[Record]) -> str | None:
     """The column of the only list of objects, if there is only one record."""
     columns = _list_columns(rows[0], dict) if len(rows) == 1 else []
     return columns[0] if len(columns) == 1 else None
+
+
+def find_only_mapping(rows: list[Record]) -> bool:
+    """Whether the only record maps the names of conversations to them, as in `{"c1": {"turns": [...]}, "c2": ...}`."""
+    values = list(rows[0].values()) if len(rows) == 1 else []
+    return len(values) > 1 and all(isinstance(value, dict) for value in values) and find_messages(values) is not None
+
+
+def mapping_values(records: Records) -> Records:
+    """The values of the only record, as records, which can be read repeatedly: they are in memory."""
+    _, record = next(records.rows(set(records.columns)))
+    rows = [(f"{records.location}, {name}", value) for name, value in record.items()]
+    return Records(records.location, list(rows[0][1]), False, lambda _: iter(rows))
 
 
 def list_elements(records: Records, column: str) -> Records:

@@ -19,6 +19,11 @@ SHAPES = {
     "one chat": ("text", "speaker", "time"),
 }
 
+# Columns that say whether a message is one of one's own, or of a customer.
+_SIDE_FLAGS = (
+    "is from me; from me; incoming; is incoming; inbound; is inbound; outgoing; is outgoing; outbound; is outbound; "
+    "from customer; is customer; from agent; is agent"
+)
 # Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous.
 _NAMES = {
     "input": (
@@ -30,6 +35,7 @@ _NAMES = {
         "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion; "
         "antwort; respuesta; resposta; réponse; risposta; antwoord",
         "agent; assistant; support; bot; output",
+        "chosen",  # beside `rejected`
     ),
     "text": (
         "body text; plain body; plain text",  # help desks have these beside the same text in HTML
@@ -56,7 +62,8 @@ _NAMES = {
         "expéditeur; auteur; mittente; autor; autore; verfasser",
         "author username; from id; sender id; author id; user id; user login; login; requester; requester id; "
         "reporter; participant; nick; nickname; handle; screen name; who; by",
-        "name; nom; nombre; nome; von; de; is from me; from me; role; sender type; author type; party; side; direction",
+        "name; nom; nombre; nome; von; de; role; sender type; author type; party; side; direction",
+        _SIDE_FLAGS,
     ),
     "time": (
         "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
@@ -148,7 +155,8 @@ def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
         for group in groups:
             accepted = group.split("; ")
             # A column `agent` may hold names, unlike a column `answer`.
-            fits = _are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
+            fits = are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
+            fits = _are_labels if group is _SIDE_FLAGS else fits
             matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
             matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
             if role == "speaker" and "text" in chosen:
@@ -269,7 +277,8 @@ def _are_texts(values: Sequence[Any]) -> bool:
     return _most(lambda value: isinstance(value, str), values) and not _most(is_date, values)
 
 
-def _are_long_texts(values: Sequence[Any]) -> bool:
+def are_long_texts(values: Sequence[Any]) -> bool:
+    """Whether most of the values are texts, of three words or more on average."""
     return _are_texts(values) and sum(len(value.split()) for value in values if isinstance(value, str)) >= 3 * len(
         values
     )
@@ -297,7 +306,7 @@ def _are_stamps(name: str, values: Sequence[Any]) -> bool:
 
 
 def _are_names(values: Sequence[Any]) -> bool:
-    return _are_labels(values) and not (_are_long_texts(values) or _most(lambda value: isinstance(value, bool), values))
+    return _are_labels(values) and not (are_long_texts(values) or _most(lambda value: isinstance(value, bool), values))
 
 
 _FITS: dict[str, Callable[[Sequence[Any]], bool]] = {
@@ -335,5 +344,5 @@ def _person_or_side(
 
 def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
     """The column of long texts, if there is exactly one."""
-    long = [name for name in columns if name not in chosen.values() and values[name] and _are_long_texts(values[name])]
+    long = [name for name in columns if name not in chosen.values() and values[name] and are_long_texts(values[name])]
     return long[0] if len(long) == 1 else None

@@ -1,4 +1,5 @@
-"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI) and `conversations` (ShareGPT).
+"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI), `conversations` (ShareGPT) and
+`contents` (Gemini).
 
 Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
@@ -73,5 +74,11 @@ EXPORTS = (
         ("conversations",),
         partial(_read, key="conversations", role_key="from", text_key="value"),
         message_fields=("from", "value"),
+    ),
+    RecordExport(
+        NAME,
+        ("contents",),
+        partial(_read, key="contents", role_key="role", text_key="parts"),
+        message_fields=("role", "parts"),
     ),
 )

@@ -81,6 +81,12 @@ def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
     return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
 
 
+def said(line: str) -> tuple[str, str] | None:
+    """The name and the text of a line such as `Ann: hello`, perhaps after a time; None if it is no such line."""
+    match = _SAID.fullmatch(line)
+    return (_speaker(match), match["text"]) if match else None
+
+
 def _speaker(match: re.Match[str]) -> str:
     """The name in a match of one of the patterns."""
     return _FROM_TO.sub(r"\1", match["speaker"].strip())

@@ -79,6 +79,13 @@ def test_messages_with_a_name_and_a_text_are_not_taken_for_messages_with_roles(t
     assert [item.speaker for item in items] == ["user"] and log.detected == {"format": "messages with roles"}
 
 
+def test_the_contents_of_gemini_have_roles_and_parts(tmp_path):
+    said = [{"role": "user", "parts": [{"text": "a"}, {"text": "b"}]}, {"role": "model", "parts": [{"text": "c"}]}]
+    items, log = read(tmp_path / "c.jsonl", [{"contents": said}])
+    assert [(item.speaker, item.text) for item in items] == [("user", "a\nb"), ("model", "c")]
+    assert log.detected == {"format": "messages with roles"}
+
+
 def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path):
     rows = [{"dialog": ["a", "b"], "emotion": [0, 1]}, {"dialog": ["c", 3], "emotion": [0]}]
     items, log = read(tmp_path / "c.jsonl", rows)
@@ -89,11 +96,27 @@ def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path
     assert "dialog should be a list of texts" in log.broken.examples[0]
 
 
+def test_the_texts_of_a_list_named_data_are_a_conversation(tmp_path):
+    texts = ["is this one shorter?", "yes, it is"]
+    items, log = read(tmp_path / "c.jsonl", [{"id": 1, "data": texts}])
+    assert [item.text for item in items] == texts and log.detected == {"format": "data of each record (texts)"}
+
+
+def test_turns_with_texts_alone_are_a_conversation_also_in_an_object_of_conversations(tmp_path):
+    turns = {name: {"log": [{"text": name, "metadata": {}}, {"text": "b", "metadata": {"a": 1}}]} for name in "xy"}
+    for content in (turns, list(turns.values())):
+        items, log = read(tmp_path / "c.json", content)
+        assert [item.text for item in items] == ["x", "b", "y", "b"]
+        assert items[0].thread == items[1].thread != items[2].thread == items[3].thread
+        assert log.detected == {"format": "log of each record (text=text)"}
+
+
 @pytest.mark.parametrize(
     "record",
     [
         {"answers": [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]},  # each answers the question
-        {"turns": [{"text": "a"}, {"text": "b"}]},  # by whom, or when?
+        {"comments": [{"text": "a"}, {"text": "b"}]},  # by whom, or when?
+        {"data": ["a tag", "another"]},
         {"history": ["a", "b"], "response": "c"},
         {"dialog": ["a", "b"], "comments": [{"author": "Ann", "text": "a"}]},
         {"turns": [{"author": "Ann", "text": "a"}], "comments": [{"author": "Ann", "text": "a"}]},

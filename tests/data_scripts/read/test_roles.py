@@ -77,6 +77,16 @@ def test_a_speaker_is_known_for_half_of_the_texts():
     assert guess(text=list(SAID), agent_name=list("abcd"), author=["a", None, None, None])["speaker"] == "author"
 
 
+def test_the_speaker_may_be_a_flag():
+    rows = [{"body": f"a text of words {number}", "incoming": number % 2 == 0, "public": True} for number in range(4)]
+    assert guess_roles(["body", "incoming", "public"], rows).columns == {"text": "body", "speaker": "incoming"}
+    named = [{**row, "author": "Ann"} for row in rows]
+    assert guess_roles(["body", "incoming", "author"], named).columns["speaker"] == "author"
+    assert guess_roles(["body", "user"], [{"body": row["body"], "user": True} for row in rows]).columns == {
+        "text": "body"
+    }
+
+
 def test_fields_of_persons_are_columns():
     rows = [{"a": 1, "from": {"user": {"name": "Ann"}, "bot": {"name": "x"}}}, {"from": {"user": None, "app": 2}}]
     assert flat_columns(["a", "from"], rows) == ["a", "from.user.name", "from.bot", "from.app"]

@@ -1,0 +1,156 @@
+"""Finds conversations in the rows of a table: a transcript in a column, or a turn in each of several columns."""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from data_scripts.read.chat_exports.transcripts import said
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.records import Record, Records, Rows
+from data_scripts.read.roles import answering_roles, are_long_texts, guess_roles, is_named, plain_name, shape_of
+
+Conversation = list[tuple[str | None, str]]  # (speaker, text)
+
+# Shares of the cells: those with a name first, with two speakers or more, and with one who speaks more than once
+TRANSCRIPTS, SPOKEN, RETURNS = 0.9, 0.8, 0.5
+COMMON = 0.5  # the sides, such as Agent, speak in a larger share of the conversations; others are names of people
+MIN_CELLS = 2
+REFUSED = "rejected"  # beside `chosen`, in data for preference tuning
+TURNS = "turn; utterance; utt; message; msg"
+_BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
+_NUMBERED = re.compile(r"(.*\D)(\d{1,3})")
+
+
+@dataclass(frozen=True)
+class Transcripts:
+    """A column whose cells are transcripts, with lines such as `Agent: hello`.
+
+    Attributes:
+        column: its name.
+        sides: the speakers of most conversations; with two or more, there are no others.
+    """
+
+    column: str
+    sides: frozenset[str]
+
+    def describe(self) -> str:
+        """The column, for people."""
+        return f"a transcript in {self.column} of each row"
+
+    def read(self, record: Record) -> Conversation:
+        """The messages of a row; of fewer than two people if the cell is no transcript."""
+        lines = said_lines(record.get(self.column))
+        names = [name for name, _ in lines if name is not None]
+        counts = Counter(names)
+        if len(self.sides) > 1:
+            speakers = self.sides
+        elif len(counts) <= 2:
+            speakers = frozenset(counts)
+        else:  # `Note: ` or the like may be within a text
+            speakers = self.sides | {name for name, count in counts.items() if count > 1 or name == names[0]}
+        messages: list[tuple[str, list[str]]] = []
+        for name, text in lines:
+            if name in speakers:
+                messages.append((name, [text]))
+            elif messages:
+                messages[-1][1].append(text if name is None else f"{name}: {text}")
+        return [(name, "\n".join(texts).strip()) for name, texts in messages]
+
+
+@dataclass(frozen=True)
+class NumberedTurns:
+    """Columns such as turn1, turn2 and turn3, each with a message of a conversation."""
+
+    columns: list[str]
+
+    def describe(self) -> str:
+        """The columns, for people."""
+        return f"a conversation in {self.columns[0]} to {self.columns[-1]} of each row"
+
+    def read(self, record: Record) -> Conversation:
+        """The messages of a row; a row may have fewer than there are columns."""
+        texts = [record.get(column) for column in self.columns]
+        return [(None, text) for text in texts if isinstance(text, str) and text.strip()]
+
+
+def find_conversation_cells(columns: list[str], rows: list[Record]) -> Transcripts | NumberedTurns | None:
+    """The conversations in the rows of a table, if its columns have no other shape.
+
+    Args:
+        columns: their names.
+        rows: the first rows.
+    """
+    roles = guess_roles(columns, rows).columns
+    found = [found for name in columns if (found := _find_transcripts(name, rows))]
+    found = [each for each in found if not is_named(each.column, REFUSED)] or found
+    shape = shape_of(roles)
+    if len(found) == 1 and (shape is None or roles.get("text") == found[0].column):
+        return found[0]
+    return _find_turns(columns, rows) if shape is None else None
+
+
+def _find_transcripts(column: str, rows: list[Record]) -> Transcripts | None:
+    cells = [said_lines(row[column]) for row in rows if row.get(column)]
+    first = [lines for lines in cells if lines and lines[0][0] is not None]
+    if len(cells) < MIN_CELLS or len(first) < TRANSCRIPTS * len(cells):
+        return None
+    conversations = Counter(name for lines in cells for name in {name for name, _ in lines if name is not None})
+    sides = frozenset(name for name, count in conversations.items() if count > COMMON * len(cells))
+    found = Transcripts(column, sides)
+    counts = [Counter(name for name, _ in found.read(row)) for row in rows if row.get(column)]
+    spoken = [each for each in counts if len(each) > 1]
+    returns = sum(max(each.values()) > 1 for each in spoken)
+    are_sides = bool(answering_roles(sides))  # other names that all cells have are those of fields: `Subject: …`
+    is_spoken = len(spoken) >= SPOKEN * len(cells) and (are_sides or returns >= RETURNS * len(cells))
+    return found if is_spoken else None
+
+
+def said_lines(cell: object) -> list[tuple[str | None, str]]:
+    """(Name, text) of the lines of a cell, without blank ones; the name of a line that has none is None."""
+    if not isinstance(cell, str):
+        return []
+    lines = (line.strip() for line in _BREAK.sub("\n", cell).splitlines())
+    return [said(line) or (None, line) for line in lines if line]
+
+
+def _find_turns(columns: list[str], rows: list[Record]) -> NumberedTurns | None:
+    numbered: dict[str, list[tuple[int, str]]] = {}
+    for column in columns:
+        match = _NUMBERED.fullmatch(column)
+        if match and is_named(match[1], TURNS):
+            numbered.setdefault(plain_name(match[1]), []).append((int(match[2]), column))
+    for turns in numbered.values():
+        numbers = [number for number, _ in sorted(turns)]
+        columns = [column for _, column in sorted(turns)]
+        texts = [row[column] for row in rows for column in columns if row.get(column)]
+        is_complete = len(turns) > 1 and numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        if is_complete and texts and are_long_texts(texts):
+            return NumberedTurns(columns)
+    return None
+
+
+def conversation_rows(records: Records, broken: BrokenLines, found: Transcripts | NumberedTurns) -> Records:
+    """The messages of all rows, with the columns thread, id, text and speaker.
+
+    A conversation is named after its content, so that its name does not depend on the other rows, and the messages of
+    equal conversations have equal ids.
+    """
+    needed = {found.column} if isinstance(found, Transcripts) else set(found.columns)
+
+    def rows(_: Iterable[str]) -> Rows:
+        for location, record in records.rows(needed):
+            conversation = found.read(record)
+            if len(conversation) < 2:
+                broken.add("no conversation", location, f"found {len(conversation)} messages, expected two or more")
+                continue
+            content = json.dumps(conversation, ensure_ascii=False)
+            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            for number, (speaker, text) in enumerate(conversation, start=1):
+                fields = {"thread": thread, "id": f"{thread}/{number}", "text": text, "speaker": speaker}
+                yield f"{location}, message {number}", fields
+
+    columns = ["thread", "id", "text", *(["speaker"] if isinstance(found, Transcripts) else [])]
+    return Records(records.location, columns, True, rows)
