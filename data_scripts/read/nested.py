@@ -24,7 +24,7 @@ from data_scripts.read.roles import (
 
 MESSAGES = (
     "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
-    "history; transcript; thread; parts; events"
+    "history; transcript; thread; threads; parts; events"
 )
 DIALOGS = "turns; utterances; dialog; dialogue; conversation; conversations; chat; log; transcript"
 DESCRIPTIONS = "description text; description"  # of tickets: their first message

@@ -29,12 +29,12 @@ _NAMES = {
     "input": (
         "input; question; query; prompt; question text; customer message; user message; customer question; "
         "inquiry; request; frage; pregunta; pergunta; domanda; vraag",
-        "customer; user; client; context; instruction; title",
+        "customer; user; client; context; instruction; title; q",
     ),
     "response": (
         "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion; "
         "antwort; respuesta; resposta; réponse; risposta; antwoord",
-        "agent; assistant; support; bot; output",
+        "agent; assistant; support; bot; output; a",
         "chosen",  # beside `rejected`
     ),
     "text": (
@@ -74,8 +74,8 @@ _NAMES = {
     ),
 }
 # Fields of an object such as `from` or `u` that name a person, the best first.
-_PERSONS = "author; sender; from; user; u; creator; owner; member; profile; account; commenter"
-_PERSON_FIELDS = "display name; name; full name; username; user name; login; email; id"
+_PERSONS = "author; sender; from; user; u; creator; created by; owner; member; profile; account; commenter"
+_PERSON_FIELDS = "display name; name; n; full name; username; user name; login; email; id"
 MOST_SIDES = 4
 # The values of a column that says of each message which side wrote it, and of a column of authors without names
 ANSWERING = frozenset(

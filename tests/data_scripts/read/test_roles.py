@@ -35,6 +35,8 @@ def guess(**columns: list) -> dict[str, str]:
         ("tweet_id|author_id|created_at|text|in_response_to_tweet_id", "id|speaker|time|text|parent"),
         ("customer|agent", "input|response"),
         ("customer|when", "|time"),
+        ("Q|A", "input|response"),
+        ("prompt|chosen|rejected", "input|response|"),
         ("channel|case_number|text", "|thread|text"),
         ("a|b|c", "||"),
     ],
@@ -63,6 +65,10 @@ def test_the_speaker_may_be_a_person_or_a_side():
     assert guess(**said, **{"from.user.displayName": list("abab"), "from.user.name": list("cdcd")})["speaker"] == (
         "from.user.displayName"
     )
+    assert (
+        guess(**said, **{"createdBy.id": [1, 2, 1, 2], "createdBy.email": list("abab")})["speaker"] == "createdBy.email"
+    )
+    assert guess(**said, **{"sender.t": list("vava"), "sender.n": list("abab")})["speaker"] == "sender.n"
     assert "speaker" not in guess(**said, **{"room.name": list("abab"), "u.color": list("abab")})
     assert guess(**said, event=["user", "bot", "user", "bot"], kind=["a", "b", "a", "b"])["speaker"] == "event"
     assert "speaker" not in guess(**said, event=["user", "bot"] * 2, kind=["agent", "client"] * 2)
