@@ -12,6 +12,7 @@ from data_scripts.read.conversation_cells import conversation_rows, find_convers
 from data_scripts.read.files import UNPACK, BrokenLines
 from data_scripts.read.hub_names import is_hub_name
 from data_scripts.read.layouts import is_text
+from data_scripts.read.list_pairs import find_list_pairs, list_pair_rows
 from data_scripts.read.messages import ChatLog, Items
 from data_scripts.read.nested import (
     find_messages,
@@ -120,15 +121,18 @@ def find_export(records: Records, reopen: Callable[[], Records]) -> RecordExport
 def _conversation_opener(
     log: ChatLog, open_records: Callable[[BrokenLines], Records]
 ) -> Callable[[BrokenLines], Records]:
-    """A function that opens the messages of the conversations in the records, if these have some and are no export."""
+    """A function that opens the conversations or lists in the records, if these have some and are no export."""
     records = open_records(BrokenLines())
     if log.columns or find_export(records, lambda: open_records(BrokenLines())):
         return open_records
-    found = find_conversation_cells(records.columns, sample_rows(records))
-    if not found:
-        return open_records
-    log.detected["format"] = found.describe()
-    return lambda broken: conversation_rows(open_records(broken), broken, found)
+    rows = sample_rows(records)
+    if conversations := find_conversation_cells(records.columns, rows):
+        log.detected["format"] = conversations.describe()
+        return lambda broken: conversation_rows(open_records(broken), broken, conversations)
+    if pairs := find_list_pairs(records.columns, rows):
+        log.detected["format"] = pairs.describe()
+        return lambda broken: list_pair_rows(open_records(broken), broken, pairs)
+    return open_records
 
 
 def _nested_opener(log: ChatLog, open_records: Callable[[BrokenLines], Records]) -> Callable[[BrokenLines], Records]:

@@ -1,0 +1,75 @@
+"""Questions and answers that are lists."""
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.read.chat_logs import read_log
+from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import ChatLog
+
+
+def read(path: Path, content: Any, **columns: str) -> tuple[list[tuple[str, str]], ChatLog]:
+    """Writes JSON, or JSON lines if the name of the file says so, and reads its pairs."""
+    rows = "\n".join(map(json.dumps, content)) if path.suffix == ".jsonl" else json.dumps(content)
+    path.write_text(rows, encoding="utf-8")
+    log = ChatLog(path, "c", columns, None, BrokenLines(), Counter())
+    return [(item.input, item.response) for _, item in read_log(log)], log
+
+
+def test_each_pattern_of_an_intent_has_each_response(tmp_path):
+    intents = [
+        {"tag": "hours", "patterns": ["when are you open?", "opening hours"], "responses": ["from nine", "until six"]},
+        {"tag": "bye", "patterns": ["goodbye"], "responses": ["see you"], "context": [""]},
+    ]
+    pairs, log = read(tmp_path / "c.json", {"intents": intents})
+    assert pairs == [
+        ("when are you open?", "from nine"),
+        ("when are you open?", "until six"),
+        ("opening hours", "from nine"),
+        ("opening hours", "until six"),
+        ("goodbye", "see you"),
+    ]
+    assert log.detected == {"format": "each of patterns with each of responses"}
+
+
+@pytest.mark.parametrize("answers", [["a", "b"], [{"body": "a", "score": 3}, {"body": "b", "score": 1}]])
+def test_a_question_has_each_answer(tmp_path, answers):
+    rows = [{"id": 1, "question": "q", "answers": answers}, {"id": 2, "question": "r", "answers": "c"}]
+    assert read(tmp_path / "c.jsonl", rows)[0] == [("q", "a"), ("q", "b"), ("r", "c")]
+
+
+def test_rows_without_a_pair_are_counted(tmp_path):
+    rows = [{"question": "q", "answers": ["a"]}] * 20
+    rows += [
+        {"question": "q", "answers": []},
+        {"question": None, "answers": ["a"]},
+        {"question": "q", "answers": [1, " "]},
+    ]
+    pairs, log = read(tmp_path / "c.jsonl", rows)
+    assert len(pairs) == 20 and log.broken.counts == {"no pair": 3}
+    assert "c.jsonl:21: no pair (answers should be a text, or a list of texts)" in log.broken.examples[0]
+    assert "question should be" in log.broken.examples[1]
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"question": "q", "tags": ["a", "b"]},
+        {"question": "q", "query": "r", "answers": ["a"]},  # which one?
+        {"question": "q", "answers": [{"text": "a", "body": "b"}]},
+        {"question": "q", "answers": {"text": ["a"], "start": [3]}},  # parts of a passage
+    ],
+)
+def test_other_lists_are_no_pairs(tmp_path, record):
+    with pytest.raises(InputError, match="the columns are|more than one column"):
+        read(tmp_path / "c.jsonl", [record] * 2)
+
+
+def test_texts_are_ready_pairs(tmp_path):
+    pairs, log = read(tmp_path / "c.jsonl", [{"question": "q", "answer": "a"}])
+    assert pairs == [("q", "a")] and "format" not in log.detected
