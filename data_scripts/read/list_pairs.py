@@ -1,5 +1,7 @@
 """Finds questions and answers that are lists: the patterns and responses of an intent, the answers to a question."""
 
+import hashlib
+import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -59,7 +61,7 @@ def texts_of(value: Any) -> list[str]:
 
 
 def list_pair_rows(records: Records, broken: BrokenLines, found: ListPairs) -> Records:
-    """The pairs of all rows, with the columns input and response."""
+    """The pairs of all rows, with the columns input, response and thread: the pairs of a row are in one split."""
 
     def rows(_: Iterable[str]) -> Rows:
         for location, record in records.rows({found.questions, found.answers}):
@@ -67,8 +69,10 @@ def list_pair_rows(records: Records, broken: BrokenLines, found: ListPairs) -> R
             if not (questions and answers):
                 missing = found.answers if questions else found.questions
                 broken.add("no pair", location, f"{missing} should be a text, or a list of texts")
+            content = json.dumps([questions, answers], ensure_ascii=False)
+            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
             for question in questions:
                 for answer in answers:
-                    yield location, {"input": question, "response": answer}
+                    yield location, {"input": question, "response": answer, "thread": thread}
 
-    return Records(records.location, ["input", "response"], True, rows)
+    return Records(records.location, ["input", "response", "thread"], True, rows)

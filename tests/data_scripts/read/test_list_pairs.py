@@ -43,6 +43,13 @@ def test_a_question_has_each_answer(tmp_path, answers):
     assert read(tmp_path / "c.jsonl", rows)[0] == [("q", "a"), ("q", "b"), ("r", "c")]
 
 
+def test_the_pairs_of_a_row_are_a_thread(tmp_path):
+    path = tmp_path / "c.jsonl"
+    read(path, [{"question": name, "answers": ["a", "\ud83d"]} for name in ("q", "r", "q")])
+    threads = [item.thread for _, item in read_log(ChatLog(path, "c", {}, None, BrokenLines(), Counter()))]
+    assert len(threads) == 6 and threads[0] == threads[1] == threads[4] != threads[2] == threads[3]
+
+
 def test_rows_without_a_pair_are_counted(tmp_path):
     rows = [{"question": "q", "answers": ["a"]}] * 20
     rows += [
