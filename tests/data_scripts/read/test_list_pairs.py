@@ -73,7 +73,7 @@ def test_rows_without_a_pair_are_counted(tmp_path):
     ],
 )
 def test_other_lists_are_no_pairs(tmp_path, record):
-    with pytest.raises(InputError, match="the columns are|more than one column"):
+    with pytest.raises(InputError, match=r"the columns are|more than one column"):
         read(tmp_path / "c.jsonl", [record] * 2)
 
 

@@ -59,9 +59,15 @@ def test_what_nobody_wrote_and_broken_lines_are_counted(tmp_path):
         post("ann", "when?", 3) | {"post": {"channel": "general", "user": "ann", "message": "a", "create_at": "noon"}},
         {"type": "post", "post": {"channel": "general", "message": "a", "create_at": 1}},
         {"type": "channel", "channel": {"name": "general"}},
+        post("ann", "who?", 4, replies={"user": "ben"}),
     ]
     items, log = read(tmp_path, rows)
-    assert [(item.text, item.parent, item.thread) for item in items] == [("nice picture", None, "m/t/general")]
+    assert [(item.text, item.parent, item.thread) for item in items] == [
+        ("nice picture", None, "m/t/general"),
+        ("who?", None, "m/t/general"),
+    ]
     assert log.left_out == {"system_join_channel": 1, "no text": 1}
-    assert log.broken.counts == {"wrong type": 1, "wrong time": 1, "missing field": 1}
+    assert log.broken.counts == {"wrong type": 2, "wrong time": 1, "missing field": 1}
+    assert "m.jsonl:5: wrong type" in log.broken.examples[0]
+    assert any("replies should be a list of objects" in each for each in log.broken.examples)
     assert any("create_at should be a number of milliseconds, found noon" in each for each in log.broken.examples)
