@@ -14,11 +14,11 @@ from data_scripts.read.messages import (
     list_of_objects,
     object_field,
     required_label,
+    seconds,
 )
 from data_scripts.read.records import Record, Records
 
 POSTS = ("post", "direct_post")
-MILLISECONDS = 1000
 
 
 def _read(log: ChatLog, records: Records) -> Items:
@@ -59,10 +59,7 @@ def _message(log: ChatLog, fields: Record, place: str, thread: str, parent: str 
         log.leave_out("no text")
         return None
     user, created = required_label(fields, "user"), required_label(fields, "create_at")
-    try:
-        time = float(created) / MILLISECONDS
-    except ValueError:
-        raise BrokenLineError("wrong time", f"create_at should be a number of milliseconds, found {created}") from None
+    time = seconds(fields["create_at"])  # in milliseconds
     return Message(f"{place}/{user}/{created}", parent, thread, user, time, text, log.name, gap)
 
 

@@ -315,19 +315,41 @@ TICKETS = [
     },
     {"id": 2, "description": None, "requester_id": 7, "comments": []},
 ]
+TRANSCRIPT = "Ann Lee: hello\nAgent: Note: a\n[10:00:01] Ann Lee: thanks<br>Agent: bye"
+OTHER_RECORDS: tuple[Any, ...] = (
+    [{"dialog": ["a", "b"]}],
+    [{"log": TRANSCRIPT}, {"log": TRANSCRIPT.replace("Lee", "Low")}],
+    [{"turn1": "a text of words", "turn 2": "another text of words", "turn_3": None}],
+    [{"question": "a", "answers": ["b", {"text": "c", "score": 1}]}],
+)
+CHATS = {"c1": {"turns": [{"text": "a"}, {"text": "b"}]}, "c2": {"turns": [{"text": "c"}]}}
 
 
 @harness(
-    "conversations in records (tickets, dialogs; .jsonl, .json)",
+    "conversations in records (tickets, dialogs, transcripts, lists; .jsonl, .json)",
     lambda: [
         bytes([0]) + as_lines(TICKETS),
         bytes([1]) + json.dumps({"tickets": TICKETS}).encode(),
-        bytes([0]) + as_lines([{"dialog": ["a", "b"]}]),
+        bytes([1]) + json.dumps(CHATS).encode(),
+        *(bytes([0]) + as_lines(records) for records in OTHER_RECORDS),
     ],
 )
 def nested(data: bytes, folder: Path) -> bool:
     """An odd byte 0 reads a .json file."""
     return _read_as(("chats.jsonl", "chats.json")[data[:1] > b"\0"], data[1:], folder)
+
+
+SAID = {"user": "ann", "message": "hello", "create_at": 1772359201000}
+MATTERMOST = [
+    {"type": "version", "version": 1},
+    {"type": "post", "post": {"team": "t", "channel": "c", **SAID, "replies": [{**SAID, "create_at": 1772359202000}]}},
+    {"type": "direct_post", "direct_post": {"channel_members": ["ann", "ben"], **SAID, "type": "system_a"}},
+]
+
+
+@harness("Mattermost (bulk export)", lambda: [as_lines(MATTERMOST)])
+def mattermost(data: bytes, folder: Path) -> bool:
+    return _read_as("export.jsonl", data, folder)
 
 
 MESSENGER = {

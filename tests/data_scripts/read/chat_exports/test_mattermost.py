@@ -1,6 +1,7 @@
 """Mattermost's bulk export."""
 
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_what_nobody_wrote_and_broken_lines_are_counted(tmp_path):
         {"type": "post", "post": {"channel": "general", "message": "a", "create_at": 1}},
         {"type": "channel", "channel": {"name": "general"}},
         post("ann", "who?", 4, replies={"user": "ben"}),
+        post("ann", "why?", 5) | {"post": {"channel": "general", **said("ann", "why?", 5), "create_at": math.inf}},
     ]
     items, log = read(tmp_path, rows)
     assert [(item.text, item.parent, item.thread) for item in items] == [
@@ -67,7 +69,6 @@ def test_what_nobody_wrote_and_broken_lines_are_counted(tmp_path):
         ("who?", None, "m/t/general"),
     ]
     assert log.left_out == {"system_join_channel": 1, "no text": 1}
-    assert log.broken.counts == {"wrong type": 2, "wrong time": 1, "missing field": 1}
+    assert log.broken.counts == {"wrong type": 2, "wrong time": 2, "missing field": 1}
     assert "m.jsonl:5: wrong type" in log.broken.examples[0]
     assert any("replies should be a list of objects" in each for each in log.broken.examples)
-    assert any("create_at should be a number of milliseconds, found noon" in each for each in log.broken.examples)
