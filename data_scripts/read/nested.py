@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
@@ -27,6 +28,7 @@ MESSAGES = (
     "history; transcript; thread; threads; parts; events"
 )
 DIALOGS = "turns; utterances; dialog; dialogue; conversation; conversations; chat; log; transcript"
+FIELDS = f"{MESSAGES}; posts; replies; notes; users; answers; questions"
 DESCRIPTIONS = "description text; description"  # of tickets: their first message
 ROLES = ("text", "speaker", "time")  # of messages that are in order
 
@@ -150,15 +152,30 @@ def find_only_list(rows: list[Record]) -> str | None:
 
 
 def find_only_mapping(rows: list[Record]) -> bool:
-    """Whether the only record maps the names of conversations to them, as in `{"c1": {"turns": [...]}, "c2": ...}`."""
-    values = list(rows[0].values()) if len(rows) == 1 else []
-    return len(values) > 1 and all(isinstance(value, dict) for value in values) and find_messages(values) is not None
+    """Whether the only record maps the names of conversations to them.
+
+    These are objects, as in `{"c1": {"turns": [...]}, "c2": ...}`, or lists of messages, as in Snapchat's
+    chat_history.json. Lists in `{"posts": [...], "comments": [...]}` are none.
+    """
+    values = list(map(_conversation, rows[0].values())) if len(rows) == 1 else []
+    has_fields = any(_is_named(name, FIELDS) for name in rows[0]) if values else False
+    return (
+        len(values) > 1
+        and not has_fields
+        and all(isinstance(value, dict) and find_messages([value]) for value in values)
+        and find_messages(values) is not None
+    )
+
+
+def _conversation(value: Any) -> Any:
+    """A conversation as an object: a list of messages is one without other fields."""
+    return {"messages": value} if isinstance(value, list) else value
 
 
 def mapping_values(records: Records) -> Records:
     """The values of the only record, as records, which can be read repeatedly: they are in memory."""
     _, record = next(records.rows(set(records.columns)))
-    rows = [(f"{records.location}, {name}", value) for name, value in record.items()]
+    rows = [(f"{records.location}, {name}", _conversation(value)) for name, value in record.items()]
     return Records(records.location, list(rows[0][1]), False, lambda _: iter(rows))
 
 

@@ -111,6 +111,25 @@ def test_turns_with_texts_alone_are_a_conversation_also_in_an_object_of_conversa
         assert log.detected == {"format": "log of each record (text=text)"}
 
 
+def test_an_object_of_lists_of_messages_has_a_conversation_in_each(tmp_path):
+    def said(name: str, text: str, second: int) -> dict[str, Any]:
+        return {"From": name, "Media Type": "TEXT", "Created": f"2026-03-01 00:00:0{second} UTC", "Content": text}
+
+    chats = {name: [said(name, f"hello {name}", 1), said("me", "hi", 2)] for name in ("ann", "ben")}
+    items, log = read(tmp_path / "c.json", chats)
+    assert [(item.speaker, item.text) for item in items] == [
+        ("ann", "hello ann"), ("me", "hi"), ("ben", "hello ben"), ("me", "hi"),
+    ]  # fmt: skip
+    assert items[0].thread == items[1].thread != items[2].thread == items[3].thread
+    assert log.detected["format"].startswith("messages of each record (text=Content, speaker=From")
+    for other in (
+        {"posts": chats["ann"], "replies": chats["ben"]},
+        {**chats, "people": [{"name": "ann", "age": 3}]},
+    ):
+        with pytest.raises(InputError, match="the columns are"):
+            read(tmp_path / "c.json", other)
+
+
 @pytest.mark.parametrize(
     "record",
     [
