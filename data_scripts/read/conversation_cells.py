@@ -7,18 +7,19 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from data_scripts.read.chat_exports.transcripts import said
+from data_scripts.read.chat_exports.transcripts import Line, parse_line
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
-from data_scripts.read.roles import answering_roles, are_long_texts, guess_roles, is_named, plain_name, shape_of
+from data_scripts.read.roles import ANSWERING, ASKING, are_long_texts, guess_roles, is_named, plain_name, shape_of
 
 Conversation = list[tuple[str | None, str]]  # (speaker, text)
 
-# Shares of the cells: those with a name first, with two speakers or more, and with one who speaks more than once
-TRANSCRIPTS, SPOKEN, RETURNS = 0.9, 0.8, 0.5
+# Shares of the cells: those of two speakers or more, and those with one who speaks more than once
+SPOKEN, RETURNS = 0.8, 0.5
 COMMON = 0.5  # the sides, such as Agent, speak in a larger share of the conversations; others are names of people
 MIN_CELLS = 2
 REFUSED = "rejected"  # beside `chosen`, in data for preference tuning
+SIDES = ASKING | ANSWERING | {"q", "a", "question", "answer"}
 TURNS = "turn; utterance; utt; message; msg"
 _BREAK = re.compile(r"<br\s*/?>", re.IGNORECASE)
 _NUMBERED = re.compile(r"(.*\D)(\d{1,3})")
@@ -31,19 +32,21 @@ class Transcripts:
     Attributes:
         column: its name.
         sides: the speakers of most conversations; with two or more, there are no others.
+        headings: what is before a colon in most conversations, but never twice, such as `Chat started`.
     """
 
     column: str
     sides: frozenset[str]
+    headings: frozenset[str]
 
     def describe(self) -> str:
         """The column, for people."""
         return f"a transcript in {self.column} of each row"
 
-    def read(self, record: Record) -> Conversation:
-        """The messages of a row; of fewer than two people if the cell is no transcript."""
-        lines = said_lines(record.get(self.column))
-        names = [name for name, _ in lines if name is not None]
+    def read(self, record: Record) -> tuple[Conversation, list[str]]:
+        """The messages of a row, and the lines that are none: headings, and notices such as `*** Ann joined ***`."""
+        lines = [line for line in cell_lines(record.get(self.column)) if line.speaker not in self.headings]
+        names = [line.speaker for line in lines if line.speaker is not None]
         counts = Counter(names)
         if len(self.sides) > 1:
             speakers = self.sides
@@ -51,13 +54,17 @@ class Transcripts:
             speakers = frozenset(counts)
         else:  # `Note: ` or the like may be within a text
             speakers = self.sides | {name for name, count in counts.items() if count > 1 or name == names[0]}
+        have_times = any(line.has_time for line in lines if line.speaker in speakers)
         messages: list[tuple[str, list[str]]] = []
-        for name, text in lines:
+        notices = [line.text for line in cell_lines(record.get(self.column)) if line.speaker in self.headings]
+        for name, text, has_time in lines:
             if name in speakers:
                 messages.append((name, [text]))
-            elif messages:
+            elif not messages or (have_times and has_time) or text.startswith("***"):
+                notices.append(text)
+            else:
                 messages[-1][1].append(text if name is None else f"{name}: {text}")
-        return [(name, "\n".join(texts).strip()) for name, texts in messages]
+        return [(name, "\n".join(texts).strip()) for name, texts in messages], notices
 
 
 @dataclass(frozen=True)
@@ -70,10 +77,10 @@ class NumberedTurns:
         """The columns, for people."""
         return f"a conversation in {self.columns[0]} to {self.columns[-1]} of each row"
 
-    def read(self, record: Record) -> Conversation:
-        """The messages of a row; a row may have fewer than there are columns."""
+    def read(self, record: Record) -> tuple[Conversation, list[str]]:
+        """The messages of a row, which may have fewer than there are columns, and no notices."""
         texts = [record.get(column) for column in self.columns]
-        return [(None, text) for text in texts if isinstance(text, str) and text.strip()]
+        return [(None, text) for text in texts if isinstance(text, str) and text.strip()], []
 
 
 def find_conversation_cells(columns: list[str], rows: list[Record]) -> Transcripts | NumberedTurns | None:
@@ -93,27 +100,31 @@ def find_conversation_cells(columns: list[str], rows: list[Record]) -> Transcrip
 
 
 def _find_transcripts(column: str, rows: list[Record]) -> Transcripts | None:
-    cells = [said_lines(row[column]) for row in rows if row.get(column)]
-    first = [lines for lines in cells if lines and lines[0][0] is not None]
-    if len(cells) < MIN_CELLS or len(first) < TRANSCRIPTS * len(cells):
+    cells = [row for row in rows if row.get(column)]
+    names = [[line.speaker for line in cell_lines(row[column]) if line.speaker] for row in cells]
+    if len(cells) < MIN_CELLS or sum(map(bool, names)) < SPOKEN * len(cells):
         return None
-    conversations = Counter(name for lines in cells for name in {name for name, _ in lines if name is not None})
-    sides = frozenset(name for name, count in conversations.items() if count > COMMON * len(cells))
-    found = Transcripts(column, sides)
-    counts = [Counter(name for name, _ in found.read(row)) for row in rows if row.get(column)]
-    spoken = [each for each in counts if len(each) > 1]
-    returns = sum(max(each.values()) > 1 for each in spoken)
-    are_sides = bool(answering_roles(sides))  # other names that all cells have are those of fields: `Subject: …`
-    is_spoken = len(spoken) >= SPOKEN * len(cells) and (are_sides or returns >= RETURNS * len(cells))
+    conversations = Counter(name for each in names for name in set(each))
+    common = {name for name, count in conversations.items() if count > COMMON * len(cells)}
+    repeated = {name for each in names for name, count in Counter(each).items() if count > 1}
+    headings = {name for name in common - repeated if name.casefold() not in SIDES}
+    for each in names:  # headings are at the beginning
+        first = next((index for index, name in enumerate(each) if name not in headings), len(each))
+        headings -= set(each[first:])
+    found = Transcripts(column, frozenset(common - headings), frozenset(headings))
+    counts = [Counter(name for name, _ in found.read(row)[0]) for row in cells]
+    spoken = [turns for turns in counts if len(turns) > 1]
+    returns = sum(max(turns.values()) > 1 for turns in spoken)
+    is_spoken = len(spoken) >= SPOKEN * len(cells) and (len(found.sides) > 1 or returns >= RETURNS * len(cells))
     return found if is_spoken else None
 
 
-def said_lines(cell: object) -> list[tuple[str | None, str]]:
-    """(Name, text) of the lines of a cell, without blank ones; the name of a line that has none is None."""
+def cell_lines(cell: object) -> list[Line]:
+    """The lines of a cell, without blank ones."""
     if not isinstance(cell, str):
         return []
     lines = (line.strip() for line in _BREAK.sub("\n", cell).splitlines())
-    return [said(line) or (None, line) for line in lines if line]
+    return [parse_line(line) for line in lines if line]
 
 
 def _find_turns(columns: list[str], rows: list[Record]) -> NumberedTurns | None:
@@ -142,7 +153,9 @@ def conversation_rows(records: Records, broken: BrokenLines, found: Transcripts 
 
     def rows(_: Iterable[str]) -> Rows:
         for location, record in records.rows(needed):
-            conversation = found.read(record)
+            conversation, notices = found.read(record)
+            for notice in notices:
+                broken.add("notice", location, notice)
             if len(conversation) < 2:
                 broken.add("no conversation", location, f"found {len(conversation)} messages, expected two or more")
                 continue

@@ -66,6 +66,11 @@ def list_pair_rows(records: Records, broken: BrokenLines, found: ListPairs) -> R
     def rows(_: Iterable[str]) -> Rows:
         for location, record in records.rows({found.questions, found.answers}):
             questions, answers = texts_of(record.get(found.questions)), texts_of(record.get(found.answers))
+            for name, texts in ((found.questions, questions), (found.answers, answers)):
+                value = record.get(name)
+                surplus = len(value) - len(texts) if isinstance(value, list) and texts else 0
+                for _number in range(surplus):
+                    broken.add("no text", location, f"{name} should be a text, or a list of texts")
             if not (questions and answers):
                 missing = found.answers if questions else found.questions
                 broken.add("no pair", location, f"{missing} should be a text, or a list of texts")

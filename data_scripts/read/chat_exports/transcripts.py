@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from data_scripts.errors import refuse_options
 from data_scripts.read.chat_exports import PathExport
@@ -34,6 +35,7 @@ _NAME = r"(?P<speaker>[^\W\d_][^:<>|;,\t\"]{0,39}?)"
 _IRC = re.compile(rf"(?:\[?{_TIME}\]?\s+)?<[ @+%&~!]?(?P<speaker>[^<>\s]{{1,40}})>\s(?P<text>.*)")
 # A date in brackets is WhatsApp's.
 _SAID = re.compile(rf"(?!\[\d+[./-])(?:[\[(]?{_TIME}[\])]?\s+|\((?:\s*\d+[hms])+\s*\)\s*)?{_NAME}:\s+(?P<text>\S.*)")
+_TIMED = re.compile(rf"[\[(]?{_TIME}[\])]?\s+\S.*")
 _ABOVE = re.compile(rf"[\[(]?{_TIME}[\])]?\s+{_NAME}:?\s*(?P<text>)")
 # The times after a name are those since the beginning, in minutes and seconds or longer.
 _ABOVE_FIRST = re.compile(rf"{_NAME}\s+[\[(]?(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}[\])]?:?\s*(?P<time>(?!))?(?P<text>)")
@@ -81,10 +83,19 @@ def _recognizes(path: Path, pattern: re.Pattern[str], share: float) -> bool:
     return len(speakers) > 1 and max(speakers.values()) > 1 and speakers.total() > share * len(lines)
 
 
-def said(line: str) -> tuple[str, str] | None:
-    """The name and the text of a line such as `Ann: hello`, perhaps after a time; None if it is no such line."""
-    match = _SAID.fullmatch(line)
-    return (_speaker(match), match["text"]) if match else None
+class Line(NamedTuple):
+    """A line of a transcript: who said what; a line that has no name has None."""
+
+    speaker: str | None
+    text: str
+    has_time: bool
+
+
+def parse_line(line: str) -> Line:
+    """A line such as `Ann: hello` or `hello`, perhaps after a time."""
+    if match := _SAID.fullmatch(line):
+        return Line(_speaker(match), match["text"], match["time"] is not None)
+    return Line(None, line, _TIMED.fullmatch(line) is not None)
 
 
 def _speaker(match: re.Match[str]) -> str:

@@ -83,6 +83,27 @@ def test_visitors_may_have_names(tmp_path):
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
 
+def test_headings_and_notices_are_counted(tmp_path):
+    cells = [
+        f"Chat started: 2026-03-0{number} 10:00 AM\n\n(10:00:05) {who}: where is it?\nwhere?\n"
+        "(10:00:09) *** Anna joined the chat ***\n(10:01:00) Anna: on its way\n"
+        f"(10:02:00) {who}: thanks\n*** {who} left ***"
+        for number, who in enumerate(["Visitor 11", "Ben", "Cleo D"], start=1)
+    ]
+    items, log = read(tmp_path / "c.csv", [{"id": number, "Transcript": text} for number, text in enumerate(cells)])
+    assert conversations(items) == [
+        [(who, "where is it?\nwhere?"), ("Anna", "on its way"), (who, "thanks")]
+        for who in ["Visitor 11", "Ben", "Cleo D"]
+    ]
+    assert log.broken.counts == {"notice": 9}
+    assert any("notice ((10:00:09) *** Anna joined the chat ***)" in each for each in log.broken.examples)
+
+
+def test_a_line_that_begins_with_a_time_of_day_continues_a_message(tmp_path):
+    rows = [[*said[:1], ("Agent", "tomorrow at\n10:30 in the morning"), *said[2:]] for said in (CALL, CHAT)]
+    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
+
+
 def test_two_people_may_have_other_names_in_each_conversation(tmp_path):
     rows = [[(f"{who} {number}", text) for who, text in CALL] for number in ("one", "two", "three")]
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows

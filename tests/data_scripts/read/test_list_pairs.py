@@ -59,6 +59,10 @@ def test_rows_without_a_pair_are_counted(tmp_path):
     ]
     pairs, log = read(tmp_path / "c.jsonl", rows)
     assert len(pairs) == 20 and log.broken.counts == {"no pair": 3}
+    rows[0] = {"question": "q", "answers": ["a", 3, "", None]}
+    pairs, log = read(tmp_path / "c.jsonl", rows)
+    assert len(pairs) == 20 and log.broken.counts == {"no text": 3, "no pair": 3}
+    pairs, log = read(tmp_path / "c.jsonl", [{"question": "q", "answers": ["a"]}] * 20 + rows[20:])
     assert "c.jsonl:21: no pair (answers should be a text, or a list of texts)" in log.broken.examples[0]
     assert "question should be" in log.broken.examples[1]
 
