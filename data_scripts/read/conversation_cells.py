@@ -10,7 +10,16 @@ from dataclasses import dataclass
 from data_scripts.read.chat_exports.transcripts import Line, parse_line
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Record, Records, Rows
-from data_scripts.read.roles import ANSWERING, ASKING, are_long_texts, guess_roles, is_named, plain_name, shape_of
+from data_scripts.read.roles import (
+    ANSWERING,
+    ASKING,
+    answering_roles,
+    are_long_texts,
+    guess_roles,
+    is_named,
+    plain_name,
+    shape_of,
+)
 
 Conversation = list[tuple[str | None, str]]  # (speaker, text)
 
@@ -31,7 +40,7 @@ class Transcripts:
 
     Attributes:
         column: its name.
-        sides: the speakers of most conversations; with two or more, there are no others.
+        sides: the speakers of most conversations. If they are such as Customer and Agent, there are no others.
         headings: what is before a colon in most conversations, but never twice, such as `Chat started`.
     """
 
@@ -46,14 +55,7 @@ class Transcripts:
     def read(self, record: Record) -> tuple[Conversation, list[str]]:
         """The messages of a row, and the lines that are none: headings, and notices such as `*** Ann joined ***`."""
         lines = [line for line in cell_lines(record.get(self.column)) if line.speaker not in self.headings]
-        names = [line.speaker for line in lines if line.speaker is not None]
-        counts = Counter(names)
-        if len(self.sides) > 1:
-            speakers = self.sides
-        elif len(counts) <= 2:
-            speakers = frozenset(counts)
-        else:  # `Note: ` or the like may be within a text
-            speakers = self.sides | {name for name, count in counts.items() if count > 1 or name == names[0]}
+        speakers = self.sides | self._people(lines)
         have_times = any(line.has_time for line in lines if line.speaker in speakers)
         messages: list[tuple[str, list[str]]] = []
         notices = [line.text for line in cell_lines(record.get(self.column)) if line.speaker in self.headings]
@@ -65,6 +67,15 @@ class Transcripts:
             else:
                 messages[-1][1].append(text if name is None else f"{name}: {text}")
         return [(name, "\n".join(texts).strip()) for name, texts in messages], notices
+
+    def _people(self, lines: list[Line]) -> set[str]:
+        """The other speakers of a conversation; `Note: ` or the like may be within a text."""
+        if answering_roles(self.sides):
+            return set()
+        others = Counter(line.speaker for line in lines if line.speaker and line.speaker not in self.sides)
+        if len(others) <= 2 - len(self.sides):
+            return set(others)
+        return {name for name, count in others.items() if count > 1} or set(list(others)[:1])
 
 
 @dataclass(frozen=True)

@@ -83,6 +83,22 @@ def test_visitors_may_have_names(tmp_path):
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
 
+def test_a_visitor_is_a_speaker_beside_a_bot_and_an_agent_of_all_conversations(tmp_path):
+    rows = [
+        [
+            ("Bot", "how can we help?"),
+            (name, "where is my parcel?"),
+            ("Bot", "one moment"),
+            ("Anna", "Note: on its way"),
+        ]
+        for name in ("Ben", "Cleo", "Dario")
+    ]
+    rows[1] += [("Cleo", "and the other one?"), ("Anna", "also")]
+    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
+    rows[2].insert(3, ("Bot", "hello\nPS: it may take a while"))
+    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
+
+
 def test_headings_and_notices_are_counted(tmp_path):
     cells = [
         f"Chat started: 2026-03-0{number} 10:00 AM\n\n(10:00:05) {who}: where is it?\nwhere?\n"
