@@ -332,9 +332,10 @@ class ConvSimTransformerModel(ConvSimEncoder):
         """Whether attention reads sentences without padding on a device: by flash attention or `unpadded_attention`."""
         if is_flash_attention_requested(self.config):
             return True
+        if device.type != "cuda" or torch.version.hip or self.config._attn_implementation != "sdpa":
+            return False
         head_size = self.config.hidden_size // self.config.num_attention_heads
-        is_nvidia = device.type == "cuda" and torch.version.hip is None
-        return is_nvidia and self.config._attn_implementation == "sdpa" and head_size % 8 == 0
+        return head_size % 8 == 0 and torch.backends.cuda.mem_efficient_sdp_enabled()
 
     def _apply_dnn(self, sentence: Tensor) -> Tensor:
         """Maps (batch, embedding_size) to the same shape: the residual DNN of `hidden_sizes`, if there is one."""

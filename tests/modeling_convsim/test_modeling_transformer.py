@@ -309,6 +309,21 @@ def test_flash_attention_of_no_tokens_gives_zeros(batch, implementation, flash_c
     assert not flash_calls
 
 
+def test_sentences_are_read_without_padding_on_a_gpu_unless_another_kernel_is_selected(monkeypatch):
+    model, gpu = build("transformer").encoder, torch.device("cuda")
+    assert model._reads_without_padding(gpu) and not model._reads_without_padding(torch.device("cpu"))
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        assert not model._reads_without_padding(gpu)
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.version, "hip", "7.0")  # AMD's GPUs
+        assert not model._reads_without_padding(gpu)
+    model.config.num_attention_heads = 4  # of 4 dimensions, fewer than the kernel reads at once
+    assert not model._reads_without_padding(gpu)
+    model.config.num_attention_heads = 2
+    model.config._attn_implementation = "eager"
+    assert not model._reads_without_padding(gpu)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
 def test_dropout_of_attention_weights_is_applied_in_training_only(attention):
