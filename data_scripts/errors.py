@@ -27,12 +27,15 @@ def user_message(error: Exception) -> str:
 
 def one_line(text: str, limit: int = MAX_MESSAGE) -> str:
     """A text as one line of printable characters; the middle of one that is longer than `limit` is left out."""
-    if len(text) > limit:
-        text = f"{text[: limit // 2]} … {text[-limit // 2 :]}"
-    text = " ".join(filter(None, map(str.strip, text.splitlines())))
+    text = " ".join(filter(None, map(str.strip, _without_middle(text, limit).splitlines())))
     if text.isprintable():
         return text
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    escaped = (each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    return _without_middle("".join(escaped), limit)
+
+
+def _without_middle(text: str, limit: int) -> str:
+    return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
 
 
 def refuse_options(given: Mapping[str, object], reason: str) -> None:

@@ -352,6 +352,33 @@ def mattermost(data: bytes, folder: Path) -> bool:
     return _read_as("export.jsonl", data, folder)
 
 
+IMESSAGE = """\
+Mar 01, 2026  5:29:42 PM (Read by them after 1 hour)
+Me
+is it open?
+
+Mar 01, 2026  5:30:00 PM
++15550100
+yes
+Tapbacks:
+    Loved by Me
+
+Mar 01, 2026 10:31:00 PM You named the conversation Shop
+"""
+X_MESSAGE = {"messageCreate": {"id": "1", "senderId": "2", "text": "hi", "createdAt": "2026-03-01T00:00:00.500Z"}}
+X_CHATS = [{"dmConversation": {"conversationId": "1-2", "messages": [X_MESSAGE, {"joinConversation": {}}]}}]
+
+
+@harness("iMessage (imessage-exporter's .txt)", lambda: [IMESSAGE.encode()])
+def imessage(data: bytes, folder: Path) -> bool:
+    return _read_as("chat.txt", data, folder)
+
+
+@harness("X (direct-messages.js)", lambda: [b"window.YTD.direct_messages.part0 = " + json.dumps(X_CHATS).encode()])
+def twitter(data: bytes, folder: Path) -> bool:
+    return _read_as("direct-messages.js", data, folder)
+
+
 MESSENGER = {
     "participants": [{"name": "Ann"}],
     "messages": [
