@@ -46,13 +46,18 @@ def find_list_pairs(columns: list[str], rows: list[Record]) -> ListPairs | None:
 
 
 def _are_texts(values: list[Any]) -> bool:
-    return bool(values) and sum(bool(texts_of(value)) for value in values) >= MOST * len(values)
+    have_roles = any(isinstance(each, dict) and "role" in each for value in values for each in _listed(value))
+    return bool(values) and not have_roles and sum(bool(texts_of(value)) for value in values) >= MOST * len(values)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
 
 
 def texts_of(value: Any) -> list[str]:
     """The texts of a value that is a text, or a list of texts or of objects with one, such as answers with a score."""
     texts = []
-    for each in value if isinstance(value, list) else [value]:
+    for each in _listed(value):
         fields = [name for name in each if has_usual_name(name, "text")] if isinstance(each, dict) else []
         text = each[fields[0]] if len(fields) == 1 else each
         if isinstance(text, str) and text.strip():

@@ -74,6 +74,10 @@ def test_rows_without_a_pair_are_counted(tmp_path):
         {"question": "q", "query": "r", "answers": ["a"]},  # which one?
         {"question": "q", "answers": [{"text": "a", "body": "b"}]},
         {"question": "q", "answers": {"text": ["a"], "start": [3]}},  # parts of a passage
+        {
+            "prompt": [{"role": "user", "content": "q"}, {"role": "assistant", "content": "r"}],
+            "response": "a",
+        },  # a dialog
     ],
 )
 def test_other_lists_are_no_pairs(tmp_path, record):
