@@ -1,7 +1,5 @@
 """Finds conversations in the rows of a table: a transcript in a column, or a turn in each of several columns."""
 
-import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Iterable
@@ -9,6 +7,7 @@ from dataclasses import dataclass
 
 from data_scripts.read.chat_exports.transcripts import Line, parse_line
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import name_of_content
 from data_scripts.read.records import Record, Records, Rows
 from data_scripts.read.roles import (
     ANSWERING,
@@ -54,11 +53,12 @@ class Transcripts:
 
     def read(self, record: Record) -> tuple[Conversation, list[str]]:
         """The messages of a row, and the lines that are none: headings, and notices such as `*** Ann joined ***`."""
-        lines = [line for line in cell_lines(record.get(self.column)) if line.speaker not in self.headings]
+        lines = cell_lines(record.get(self.column))
+        notices = [line.text for line in lines if line.speaker in self.headings]
+        lines = [line for line in lines if line.speaker not in self.headings]
         speakers = self.sides | self._people(lines)
         have_times = any(line.has_time for line in lines if line.speaker in speakers)
         messages: list[tuple[str, list[str]]] = []
-        notices = [line.text for line in cell_lines(record.get(self.column)) if line.speaker in self.headings]
         for name, text, has_time in lines:
             if name in speakers:
                 messages.append((name, [text]))
@@ -170,8 +170,7 @@ def conversation_rows(records: Records, broken: BrokenLines, found: Transcripts 
             if len(conversation) < 2:
                 broken.add("no conversation", location, f"found {len(conversation)} messages, expected two or more")
                 continue
-            content = json.dumps(conversation, ensure_ascii=False)
-            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            thread = name_of_content(conversation)
             for number, (speaker, text) in enumerate(conversation, start=1):
                 fields = {"thread": thread, "id": f"{thread}/{number}", "text": text, "speaker": speaker}
                 yield f"{location}, message {number}", fields

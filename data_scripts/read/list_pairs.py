@@ -1,12 +1,11 @@
 """Finds questions and answers that are lists: the patterns and responses of an intent, the answers to a question."""
 
-import hashlib
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import name_of_content
 from data_scripts.read.records import Record, Records, Rows
 from data_scripts.read.roles import has_usual_name, is_named
 
@@ -79,8 +78,7 @@ def list_pair_rows(records: Records, broken: BrokenLines, found: ListPairs) -> R
             if not (questions and answers):
                 missing = found.answers if questions else found.questions
                 broken.add("no pair", location, f"{missing} should be a text, or a list of texts")
-            content = json.dumps([questions, answers], ensure_ascii=False)
-            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            thread = name_of_content([questions, answers])
             for question in questions:
                 for answer in answers:
                     yield location, {"input": question, "response": answer, "thread": thread}

@@ -1,5 +1,7 @@
 """The messages and ready pairs of chat logs, and functions that read the fields of their records."""
 
+import hashlib
+import json
 from collections import Counter
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
@@ -93,6 +95,12 @@ class ChatLog:
 
 
 Items = Generator[tuple[str, Message | Pair], None, None]  # each with its location, as in file:line
+
+
+def name_of_content(content: Any) -> str:
+    """A name for JSON values, such as the texts of a conversation; equal values have the same name."""
+    text = json.dumps(content, ensure_ascii=False, default=str)  # half of a surrogate pair is refused later
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def required_text(values: Record, name: str) -> str:

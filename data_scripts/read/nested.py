@@ -3,13 +3,13 @@
 Exports of help desks and of APIs have them: tickets with comments, dialogs with turns, `{"data": {"items": [...]}}`.
 """
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from data_scripts.read.files import BrokenLines
+from data_scripts.read.messages import name_of_content
 from data_scripts.read.records import Record, Records, Rows
 from data_scripts.read.roles import (
     SAMPLE_ROWS,
@@ -125,8 +125,7 @@ def message_rows(records: Records, broken: BrokenLines, messages: Messages) -> R
             if not isinstance(listed, list) or not all(isinstance(message, kind) for message in listed):
                 broken.add("wrong type", location, f"{column} should be a list of {expected}")
                 continue
-            content = json.dumps(listed, ensure_ascii=False, default=str)
-            thread = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+            thread = name_of_content(listed)
             named = [
                 {role: look_up(message, field) for role, field in roles.items()} or {"text": message}
                 for message in listed
@@ -157,7 +156,7 @@ def find_only_mapping(rows: list[Record]) -> bool:
     These are objects, as in `{"c1": {"turns": [...]}, "c2": ...}`, or lists of messages, as in Snapchat's
     chat_history.json. Lists in `{"posts": [...], "comments": [...]}` are none.
     """
-    values = list(map(_conversation, rows[0].values())) if len(rows) == 1 else []
+    values = [_conversation(value) for value in islice(rows[0].values(), SAMPLE_ROWS)] if len(rows) == 1 else []
     has_fields = any(_is_named(name, FIELDS) for name in rows[0]) if values else False
     return (
         len(values) > 1

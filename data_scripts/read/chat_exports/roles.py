@@ -4,14 +4,12 @@
 Each record of JSON lines, a JSON array or Parquet is a conversation.
 """
 
-import hashlib
-import json
 from functools import partial
 from typing import Any
 
 from data_scripts.read.chat_exports import RecordExport
 from data_scripts.read.files import BrokenLineError
-from data_scripts.read.messages import ChatLog, Items, Message, list_of_objects, required_text
+from data_scripts.read.messages import ChatLog, Items, Message, list_of_objects, name_of_content, required_text
 from data_scripts.read.records import Records
 
 NAME = "messages with roles"
@@ -33,8 +31,7 @@ def _read(log: ChatLog, records: Records, key: str, role_key: str, text_key: str
         except BrokenLineError as error:
             log.broken.add(error.args[0], location, error.args[1])
             continue
-        content = json.dumps(messages, ensure_ascii=False)  # half of a surrogate pair is refused later
-        name = hashlib.sha256(content.encode("utf-8", "surrogatepass")).hexdigest()[:16]
+        name = name_of_content(messages)
         for position, (role, text) in enumerate(messages):
             if role in SILENT_ROLES:
                 log.leave_out(f"role {role}")
