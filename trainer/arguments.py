@@ -15,7 +15,7 @@ DEFAULT_STEPS = 1000
 DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
-NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
+NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "word_vector_seed", "texts")
 LARGEST_FLOAT = 3.4028234663852886e38  # float32
 
 
@@ -92,6 +92,12 @@ class Arguments:
     )
     word_vector_passes: int | None = option(
         None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts", group="model", minimum=1
+    )
+    word_vector_seed: int = option(
+        0,
+        "random seed of skip_gram; runs with the same share word vectors, whatever their seed",
+        group="model",
+        minimum=0,
     )
     initialize_from: str | None = option(
         None,
@@ -371,10 +377,8 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
     if arguments.tokenizer:
         refuse_ineffective(arguments, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
     if arguments.word_vectors != "skip_gram":
-        remedy = "set word_vectors to skip_gram"
-        refuse_ineffective(
-            arguments, ("texts", "word_vector_passes"), f"word_vectors: {arguments.word_vectors}", remedy
-        )
+        names, cause = ("texts", "word_vector_passes", "word_vector_seed"), f"word_vectors: {arguments.word_vectors}"
+        refuse_ineffective(arguments, names, cause, "set word_vectors to skip_gram")
     if arguments.epochs:
         refuse_ineffective(arguments, ("max_steps",), "epochs", "drop epochs")
     if arguments.optimizer == "sgd":

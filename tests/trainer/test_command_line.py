@@ -126,6 +126,7 @@ INEFFECTIVE = [
         "late_from has no effect without late_batch_size or late_learning_rate",
     ),
     ("word_vectors: random\n", "word_vector_passes: 2\n", "word_vector_passes has no effect with word_vectors: random"),
+    ("word_vectors: random\n", "word_vector_seed: 1\n", "word_vector_seed has no effect with word_vectors: random"),
     ("word_vectors: random\n", "texts: [here]\n", "texts has no effect with word_vectors: random: set word_vectors to"),
     ("epochs: 1\n", "max_steps: 10\n", "max_steps has no effect with epochs: drop epochs, or drop it"),
     ("push_to_hub: false\n", "hub_model_id: me/it\n", "hub_model_id has no effect with push_to_hub: false"),

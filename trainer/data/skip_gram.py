@@ -18,7 +18,6 @@ from trainer.hardware import available_threads
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
 UNK_TOKEN_ID = 1
-SEED = 0  # of every run
 _CHUNK = 100_000  # texts
 # gensim's settings, apart from sizes and threads; part of the cache key.
 SKIP_GRAM = {"sg": 1, "window": 5, "negative": 5, "sample": 1e-4, "min_count": 5}
@@ -27,22 +26,22 @@ logger = logging.getLogger(__name__)
 
 
 def cached_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, passes: int | None = None
+    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, passes: int | None = None, seed: int = 0
 ) -> np.ndarray:
-    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts and passes.
+    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts, passes and seed.
 
-    They take longer to train than a DAN, so runs that differ in their seed alone share them. With several threads,
-    training twice gives slightly different vectors; the cache has the first.
+    They take longer to train than a DAN, so they have a seed of their own: runs that differ in theirs alone share
+    them. With several threads, training twice gives slightly different vectors; the cache has the first.
     """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
-        f"{vocab_size}/{size}/{SEED}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
+        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
     path = cache_dir / f"{digest.hexdigest()}.npz"
     vectors = read_array(path)
     if vectors is None:
         threads = available_threads()
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, SEED, threads, passes)
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, threads, passes)
         write_array(path, vectors)
     return vectors
 

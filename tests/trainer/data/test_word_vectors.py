@@ -144,7 +144,7 @@ def test_texts_of_all_columns_are_read_as_words_or_with_their_numbers_as_tags(mo
         ]
 
 
-def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, tmp_path, monkeypatch):
+def test_the_key_has_the_sizes_the_settings_the_seed_and_the_boundaries_of_texts(column, tmp_path, monkeypatch):
     trained = []
     monkeypatch.setattr(
         skip_gram,
@@ -152,8 +152,8 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
         lambda columns, rows, size, seed, threads, passes: trained.append(1) or np.full((rows, size), len(trained)),
     )
 
-    def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3, passes: int | None = None) -> tuple[int, ...]:
-        result = cached_word_vectors(columns, rows, size, tmp_path, passes)
+    def vectors(columns: list[TokenColumn], rows: int = 7, size: int = 3, **options: int) -> tuple[int, ...]:
+        result = cached_word_vectors(columns, rows, size, tmp_path, **options)
         return (*result.shape, int(result[0, 0]))
 
     other = TokenColumn(column.ids, np.arange(0, 8 * 2000 + 1, 16), column.keys[:1000])
@@ -166,6 +166,7 @@ def test_the_key_has_the_sizes_the_settings_and_the_boundaries_of_texts(column, 
             patch.setattr(skip_gram, name, value)
             assert vectors([column]) == (7, 3, number)
     assert vectors([column], passes=2) == (7, 3, 10) and vectors([column], passes=3) == (7, 3, 11)
+    assert vectors([column], seed=1) == (7, 3, 12) and vectors([column], seed=0) == (7, 3, 1)
     assert vectors([column]) == (7, 3, 1)
 
 
@@ -181,8 +182,12 @@ def test_a_repeated_column_is_used_once(column, tmp_path, monkeypatch):
 
 def test_vectors_trained_again_with_one_thread_are_the_same(column, tmp_path, monkeypatch):
     monkeypatch.setattr(skip_gram, "available_threads", lambda: 1)
-    first, again = (cached_word_vectors([column], VOCABULARY, 10, tmp_path / name) for name in "ab")
+    first, again, other = (
+        cached_word_vectors([column], VOCABULARY, 10, tmp_path / name, seed=seed)
+        for name, seed in [("a", 1), ("b", 1), ("c", 2)]
+    )
     np.testing.assert_array_equal(first, again)
+    assert not np.isclose(first[2], other[2]).any()
 
 
 def test_damaged_vectors_are_trained_again(column, tmp_path, monkeypatch, caplog):
