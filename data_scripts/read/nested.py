@@ -10,7 +10,7 @@ from typing import Any
 
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import name_of_content
-from data_scripts.read.records import Record, Records, Rows
+from data_scripts.read.records import LISTS, Record, Records, Rows
 from data_scripts.read.roles import (
     SAMPLE_ROWS,
     are_long_texts,
@@ -18,6 +18,7 @@ from data_scripts.read.roles import (
     flat_columns,
     guess_roles,
     has_usual_name,
+    is_date,
     is_named,
     look_up,
     plain_name,
@@ -59,17 +60,19 @@ class Messages:
 def find_messages(rows: list[Record]) -> Messages | None:
     """The messages of each record, if there is one column of them.
 
-    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts. A message is an object with a text,
-    and a speaker or a time unless the list is named like a dialog, or it is a text.
+    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts; or the records are lists. A message
+    is an object with a text, and a speaker or a time unless the list is named like a dialog, or it is a text.
     """
     found = []
     columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
     for column in columns:
         lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
         messages = [message for value in lists for message in value]
-        if not (_is_named(column, MESSAGES) or (is_named(column, "data") and are_long_texts(messages))):
-            continue
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_ROWS]
+        if not _is_named(column, MESSAGES):
+            are_texts = is_named(column, f"data; {LISTS}") and are_long_texts(messages) and not _are_rows(lists)
+            if not (are_texts or (column == LISTS and objects)):
+                continue
         if not objects:
             found.append(Messages(column, {}, [], {}))
             continue
@@ -81,6 +84,17 @@ def find_messages(rows: list[Record]) -> Messages | None:
         if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
             found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
     return found[0] if len(found) == 1 else None
+
+
+def _are_rows(lists: list[list[Any]]) -> bool:
+    """Whether lists of texts are the rows of a table: equally long, and a name, number or time at the same place."""
+    if len(lists) < 2 or len({len(values) for values in lists}) > 1:
+        return False
+    return any(
+        all(is_date(value) or len(str(value).split()) == 1 for value in values)
+        or (2 * len(set(map(str, values))) <= len(values) and not are_long_texts(values))
+        for values in zip(*lists, strict=True)
+    )
 
 
 def _is_named(column: str, names: str) -> bool:

@@ -45,6 +45,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
+LISTS = "list"  # the column of JSON lists that are not fields of an object
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]
@@ -246,27 +247,38 @@ def _batch_records(batch: pa.RecordBatch, path: Path, before: int, broken: Broke
         yield f"{path}: row {row}", record
 
 
-def _json_object(line: bytes) -> Record:
+def _json_value(line: bytes) -> Any:
     try:
-        value = json.loads(decode(line))
+        return json.loads(decode(line))
     except (ValueError, RecursionError) as error:
         raise BrokenLineError("not JSON", str(error)) from error
-    if not isinstance(value, dict):
-        raise BrokenLineError("not a JSON object", f"found {type(value).__name__}")
-    return value
 
 
-def _objects(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Rows:
+def _json_values(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Iterator[tuple[str, Any]]:
     for location, line in lines:
         try:
             if line.strip():
-                yield location, _json_object(line)
+                yield location, _json_value(line)
         except BrokenLineError as error:
             broken.add(error.args[0], location, error.args[1])
 
 
+def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Rows:
+    """JSON objects; or, if the first value is a list of texts or objects, lists: the column `LISTS`."""
+    kind: type = object
+    for location, value in values:
+        if kind is object:
+            is_list = isinstance(value, list) and all(isinstance(each, str | dict) for each in value)
+            kind = list if is_list else dict
+        if isinstance(value, kind):
+            yield location, value if kind is dict else {LISTS: value}
+        else:
+            expected = "object" if kind is dict else "list"
+            broken.add(f"not a JSON {expected}", location, f"found {type(value).__name__}")
+
+
 def _json_lines(path: Path, broken: BrokenLines, encoding: str) -> Rows:
-    return _objects(read_lines(path, FORMS, encoding), broken)
+    return _json_records(_json_values(read_lines(path, FORMS, encoding), broken), broken)
 
 
 def _json_file(path: Path, broken: BrokenLines, streamed: Streamed, encoding: str) -> Rows:
@@ -275,19 +287,19 @@ def _json_file(path: Path, broken: BrokenLines, streamed: Streamed, encoding: st
         array = stream.peek(1).lstrip()[:1] == b"["
         line = b"" if array else stream.readline(FIRST_LINE_BYTES)
     if array:
-        number = 0
-        for number, record in enumerate(_elements(path, encoding), start=1):
-            if isinstance(record, dict):
-                yield f"{path}: record {number}", record
-            else:
-                broken.add("not a JSON object", f"{path}: record {number}", f"found {type(record).__name__}")
-        return
-    try:
-        _json_object(line)
-    except BrokenLineError:
-        yield str(path), _document(path, streamed, encoding)
-    else:
+        elements = enumerate(_elements(path, encoding), start=1)
+        yield from _json_records(((f"{path}: record {number}", value) for number, value in elements), broken)
+    elif _is_object(line):
         yield from _json_lines(path, broken, encoding)
+    else:
+        yield str(path), _document(path, streamed, encoding)
+
+
+def _is_object(line: bytes) -> bool:
+    try:
+        return isinstance(_json_value(line), dict)
+    except BrokenLineError:
+        return False
 
 
 def _document(path: Path, streamed: Streamed, encoding: str) -> Record:
@@ -371,6 +383,6 @@ def _tar(path: Path, broken: BrokenLines) -> Rows:
                 yield from member_lines(file, f"{path}/{member.name}")
 
     try:
-        yield from _objects(lines(), broken)
+        yield from _json_records(_json_values(lines(), broken), broken)
     except (tarfile.TarError, EOFError, *UNREADABLE) as error:
         raise InputError(f"{path}: not readable to its end as a tar archive ({error}); download it again") from error

@@ -379,6 +379,23 @@ def twitter(data: bytes, folder: Path) -> bool:
     return _read_as("direct-messages.js", data, folder)
 
 
+SMS = b"""\
+<?xml version='1.0' encoding='UTF-8' standalone='yes' ?>
+<smses count="3">
+  <sms address="+15550100" date="1772386182000" type="1" body="is it open? &#55357;&#56832;" contact_name="Ann" />
+  <sms address="+15550100" date="1772386183000" type="2" body="yes&#10;it is" contact_name="Ann" />
+  <mms address="+15550100~+15550101" date="1772386184000" msg_box="1">
+    <parts><part ct="text/plain" text="all of us" /></parts><addrs><addr address="+15550101" type="137" /></addrs>
+  </mms>
+</smses>
+"""
+
+
+@harness("SMS Backup & Restore (.xml)", lambda: [SMS])
+def sms(data: bytes, folder: Path) -> bool:
+    return _read_as("sms.xml", data, folder)
+
+
 MESSENGER = {
     "participants": [{"name": "Ann"}],
     "messages": [

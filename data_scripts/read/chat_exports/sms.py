@@ -1,0 +1,103 @@
+"""Android's text messages, as the app SMS Backup & Restore writes them (.xml): SMS, and the texts of MMS.
+
+Its XML is not always well-formed: it has the halves of emoji as character references of their own.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree  # nosec B405
+
+from data_scripts.errors import InputError
+from data_scripts.read.chat_exports import PathExport
+from data_scripts.read.files import BrokenLineError, read_lines
+from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, required_label, seconds
+from data_scripts.read.records import form_of
+
+SUFFIX = ".xml"
+OWNER = "me"  # the speaker of what was sent
+RECEIVED, SENT = "1", "2"  # `type` of an SMS, `msg_box` of an MMS
+UNSENT = {"3": "draft", "4": "not sent", "5": "not sent", "6": "not sent"}
+SENDER = "137"  # `type` of the address of an MMS; the others are recipients
+_MISSING = {"", "null", "(Unknown)"}
+_IS_VALID = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0
+_REFERENCES = re.compile(rb"(?:&#(?:[0-9]{1,7}|x[0-9a-fA-F]{1,6});)+")
+
+
+def _recognizes(path: Path) -> bool:
+    return form_of(path) == SUFFIX and path.is_file()
+
+
+def _read(log: ChatLog) -> Items:
+    gap = CHANNEL_GAP if log.gap is None else log.gap
+    for number, (location, element) in enumerate(_messages(log.path), start=1):
+        try:
+            fields = {name: value for name, value in element.attrib.items() if value not in _MISSING}
+            is_sms = element.tag == "sms"
+            box = fields.get("type" if is_sms else "msg_box", "none")
+            text = fields.get("body", "") if is_sms else _mms_text(element)
+            if box not in (RECEIVED, SENT):
+                log.leave_out(UNSENT.get(box, f"type {box}"))
+                continue
+            if not text.strip():
+                log.leave_out("no text")
+                continue
+            address = required_label(fields, "address")
+            name = fields.get("contact_name", address)  # a number may be written in several ways
+            speaker = OWNER if box == SENT else _sender_in_group(element, address) or name
+            time = seconds(required_label(fields, "date"))
+        except BrokenLineError as error:
+            log.broken.add(error.args[0], location, error.args[1])
+            continue
+        yield location, Message(f"message {number}", None, f"{log.name}/{name}", speaker, time, text, log.name, gap)
+
+
+def _mms_text(element: Any) -> str:
+    parts = [part.get("text", "") for part in element.iter("part") if part.get("ct") == "text/plain"]
+    return "\n".join(text for text in parts if text not in _MISSING)
+
+
+def _sender_in_group(element: Any, address: str) -> str:
+    """The address that sent the MMS of a group; "" for other messages."""
+    senders = [each.get("address", "") for each in element.iter("addr") if each.get("type") == SENDER]
+    return senders[0] if "~" in address and senders else ""
+
+
+def _messages(path: Path) -> Iterator[tuple[str, Any]]:
+    """The elements `sms` and `mms`, each with its location.
+
+    Raises:
+        InputError: the file is another XML, or is not well-formed.
+    """
+    parser: Any = ElementTree.XMLPullParser(["start", "end"])  # bounds the text that entities expand to
+    root = None
+    location = str(path)
+    try:
+        for location, line in read_lines(path, (SUFFIX,)):
+            parser.feed(_REFERENCES.sub(_valid_references, line) + b"\n")
+            for event, element in parser.read_events():
+                if root is None:
+                    root = element
+                    if root.tag != "smses":
+                        raise InputError(
+                            f"{location}: <{root.tag}>, expected <smses>, the messages of the app SMS Backup & "
+                            "Restore; export the chats of other programs as JSON, CSV or text"
+                        )
+                if event == "end" and element.tag in ("sms", "mms"):
+                    yield location, element
+                    root.clear()
+        parser.close()
+    except ElementTree.ParseError as error:
+        raise InputError(f"{location}: not well-formed XML ({error}): copy the backup from the phone again") from error
+
+
+def _valid_references(match: re.Match[bytes]) -> bytes:
+    """Character references without those of characters that XML does not have; the halves of a character are joined."""
+    codes = [int(code[1:], 16) if code[:1] == b"x" else int(code) for code in re.findall(rb"&#(\w+);", match[0])]
+    units = "".join(map(chr, (code for code in codes if code <= 0x10FFFF))).encode("utf-16-le", "surrogatepass")
+    valid = filter(_IS_VALID.match, units.decode("utf-16-le", "replace"))
+    return b"".join(b"&#%d;" % ord(character) for character in valid)
+
+
+EXPORTS = (PathExport("SMS Backup & Restore", _recognizes, _read, suffixes=(SUFFIX,)),)
