@@ -42,10 +42,15 @@ _ABOVE_FIRST = re.compile(rf"{_NAME}\s+[\[(]?(?:\d{{1,2}}:)?\d{{1,2}}:\d{{2}}[\]
 _FROM_TO = re.compile(r"From\s+(\S.*?)\s+[tT]o\s+\S.*")  # in the chat of Zoom
 _CLOCK = re.compile(r"\s*[\[(]?(?:\d{1,2}:)?\d{1,2}:\d{2}[\])]?\s*")
 _COLUMNS = re.compile(rf"{_TIME}\t(?!(?:-->|<--|--| ?\*)\t)[@+%&~]?(?P<speaker>[^\t]{{1,40}})\t(?P<text>.*)")
+_BRACKETS = re.compile(  # of KakaoTalk: `[Ann] [오후 5:29] hello`
+    r"\[(?P<speaker>[^\[\]]{1,40})\] \[(?P<time>(?:\w{2} )?\d{1,2}:\d{2}(?: [AP]M)?)\] (?P<text>.*)"
+)
+_STICKER = re.compile(r"\[[^\[\]]{1,30}\]")  # in LINE, or [Photo]
 _STAMPED = re.compile(rf"{_TIME}\t")  # in columns, others of these are notices
 _RULE = re.compile(r"\s*([-=*_#])\1{2,}\s*")
-_NEW_DAY = re.compile(  # of irssi, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
-    r"--- (?:Day changed|Log opened)|(?:\w{2,9}, ?)?\d{1,4}[./]\d{1,2}[./]\d{1,4}(?:[ (]*\w{1,9}\)?)?$"
+_NEW_DAY = re.compile(  # of irssi, of KakaoTalk, and of LINE: `Mon, 03/02/2026`, `2026.03.02 Monday`
+    r"--- (?:Day changed|Log opened)|-{6,} .*\d{4}.* -{6,}$|"
+    r"(?:\w{2,9}, ?)?\d{1,4}[./]\d{1,2}[./]\d{1,4}(?:[ (]*\w{1,9}\)?)?$"
 )
 
 
@@ -131,7 +136,8 @@ def _read(log: ChatLog, pattern: re.Pattern[str]) -> Items:
                     log.broken.add(error.args[0], spoken.location, error.args[1])
                     continue
                 thread, time, gap = log.name, clock, CHANNEL_GAP if log.gap is None else log.gap
-            if not (text := "\n".join(spoken.lines).strip()):
+            text = "\n".join(spoken.lines).strip()
+            if not text or (pattern is _COLUMNS and _STICKER.fullmatch(text)):
                 log.leave_out("no text")
                 continue
             yield spoken.location, Message(f"message {number}", None, thread, spoken.speaker, time, text, log.name, gap)
@@ -203,6 +209,7 @@ def _seconds(spoken: _Spoken, dates: Dates, before: float) -> float:
 # (Name, pattern, the share of the lines from which it is recognized), the first that fits
 _STYLES = (
     ("IRC", _IRC, 0.2),
+    ("KakaoTalk", _BRACKETS, 0.2),
     ("transcript", _SAID, 0.5),
     ("transcript in columns", _COLUMNS, 0.2),
     ("transcript, names above texts", _ABOVE, 0.2),

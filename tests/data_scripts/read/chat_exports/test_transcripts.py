@@ -73,6 +73,7 @@ it has been long
 and more
 10:01 AM\tBen joined
 10:01 AM\tBen\tfine
+10:02 AM\tBen\t[Sticker]
 Sat, 03/14/2026
 11:00 AM\tAnn\tand today?
 """
@@ -85,7 +86,8 @@ def test_columns_of_line_and_weechat(tmp_path):
         ("Ann", "how are you?\nit has been long\nand more", 0), ("Ben", "fine", MINUTE),
         ("Ann", "and today?", DAY + HOUR),
     ]  # fmt: skip
-    assert log.left_out == {"notice": 1} and log.broken.counts == {"line before the first message of a conversation": 2}
+    assert log.left_out == {"notice": 1, "no text": 1}
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
     marks = {
         "-->": "cid (a@b) has joined",
         "--": "Mode #c",
@@ -98,6 +100,34 @@ def test_columns_of_line_and_weechat(tmp_path):
     items, log = read(tmp_path / "c.log", "\n".join(lines))
     assert [(item.speaker, item.text) for item in items] == [("ann", "hello"), ("ben", "hi"), ("ann", "so")]
     assert log.left_out == {"notice": 3} and items[0].time == MARCH_13 + 10 * HOUR + 2
+
+
+KAKAOTALK = """\
+Ben 님과 카카오톡 대화
+저장한 날짜 : 2026-03-15 10:00:00
+
+--------------- 2026년 3월 13일 금요일 ---------------
+[Ann] [오전 10:00] how are you?
+it has been long
+[Ben Ro] [오후 5:29] fine
+[Ben Ro] [오후 5:30] [1] of them
+--------------- 2026년 3월 14일 토요일 ---------------
+[Ann] [오전 11:00] and today?
+"""
+
+
+def test_messages_after_names_and_times_in_brackets(tmp_path):
+    items, log = read(tmp_path / "c.txt", KAKAOTALK)
+    assert [(item.speaker, item.text, item.time - items[0].time) for item in items] == [
+        ("Ann", "how are you?\nit has been long", 0), ("Ben Ro", "fine", 7 * HOUR + 29 * MINUTE),
+        ("Ben Ro", "[1] of them", 7 * HOUR + 30 * MINUTE), ("Ann", "and today?", DAY + HOUR),
+    ]  # fmt: skip
+    assert log.detected["format"] == "KakaoTalk"
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
+    english = KAKAOTALK.replace("오전 10:00", "10:00 AM").replace("오전 11:00", "11:00 AM")
+    english = english.replace("오후 5:29", "5:29 PM").replace("오후 5:30", "5:30 PM")
+    english = english.replace("2026년 3월 14일 토요일", "Saturday, March 14, 2026")
+    assert read(tmp_path / "c.txt", english)[0] == items
 
 
 SPOKEN = """\
