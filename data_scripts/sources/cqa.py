@@ -17,13 +17,13 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
-from xml.etree import ElementTree  # nosec B405
 
 from data_scripts.errors import InputError
-from data_scripts.read.files import BrokenLines, read_lines
+from data_scripts.read.files import BrokenLines
 from data_scripts.read.records import Rows
 from data_scripts.read.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.read.text_files import find_file, text_lines
+from data_scripts.read.xml_files import xml_events
 from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
 from data_scripts.write.report import Report, add_broken_lines, print_report
 
@@ -186,23 +186,8 @@ def _gold(path: Path) -> Gold:
 
 def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
     """Rows of an official file, which repeats the original question for each of its related questions."""
-    parser: Any = ElementTree.XMLPullParser(["end"])  # bounds the text that entities expand to
-    try:
-        for _, line in read_lines(path, (".xml",)):
-            parser.feed(line + b"\n")
-            yield from _question_rows(parser, path, gold)
-        parser.close()
-        yield from _question_rows(parser, path, gold)
-    except ElementTree.ParseError as error:
-        raise InputError(
-            f"{path}:{error.position[0]}: not well-formed XML ({error}): download the file again"
-        ) from error
-
-
-def _question_rows(parser: Any, path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
-    """Rows of the questions that the parser has read completely."""
-    for _, question in parser.read_events():
-        if question.tag != "OrgQuestion":
+    for _, event, question in xml_events(path, "download the file again"):
+        if event != "end" or question.tag != "OrgQuestion":
             continue
         for related in question.iter("RelQuestion"):
             fields = {

@@ -7,15 +7,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree  # nosec B405
 
 from data_scripts.errors import InputError
 from data_scripts.read.chat_exports import PathExport
-from data_scripts.read.files import BrokenLineError, read_lines
+from data_scripts.read.files import BrokenLineError
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Items, Message, required_label, seconds
 from data_scripts.read.records import form_of
+from data_scripts.read.xml_files import SUFFIX, xml_events
 
-SUFFIX = ".xml"
 OWNER = "me"  # the speaker of what was sent
 RECEIVED, SENT = "1", "2"  # `type` of an SMS, `msg_box` of an MMS
 UNSENT = {"3": "draft", "4": "not sent", "5": "not sent", "6": "not sent"}
@@ -70,26 +69,22 @@ def _messages(path: Path) -> Iterator[tuple[str, Any]]:
     Raises:
         InputError: the file is another XML, or is not well-formed.
     """
-    parser: Any = ElementTree.XMLPullParser(["start", "end"])  # bounds the text that entities expand to
     root = None
-    location = str(path)
-    try:
-        for location, line in read_lines(path, (SUFFIX,)):
-            parser.feed(_REFERENCES.sub(_valid_references, line) + b"\n")
-            for event, element in parser.read_events():
-                if root is None:
-                    root = element
-                    if root.tag != "smses":
-                        raise InputError(
-                            f"{location}: <{root.tag}>, expected <smses>, the messages of the app SMS Backup & "
-                            "Restore; export the chats of other programs as JSON, CSV or text"
-                        )
-                if event == "end" and element.tag in ("sms", "mms"):
-                    yield location, element
-                    root.clear()
-        parser.close()
-    except ElementTree.ParseError as error:
-        raise InputError(f"{location}: not well-formed XML ({error}): copy the backup from the phone again") from error
+    for location, event, element in xml_events(path, "copy the backup from the phone again", _repair):
+        if root is None:
+            root = element
+            if root.tag != "smses":
+                raise InputError(
+                    f"{location}: <{root.tag}>, expected <smses>, the messages of the app SMS Backup & Restore; "
+                    "export the chats of other programs as JSON, CSV or text"
+                )
+        if event == "end" and element.tag in ("sms", "mms"):
+            yield location, element
+            root.clear()
+
+
+def _repair(line: bytes) -> bytes:
+    return _REFERENCES.sub(_valid_references, line)
 
 
 def _valid_references(match: re.Match[bytes]) -> bytes:

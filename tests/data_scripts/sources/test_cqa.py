@@ -103,6 +103,10 @@ def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:
     [
         (xml(RELATED_ROWS)[:-40], r"QL-dev.xml:\d+: not well-formed XML"),
         (
+            b"<?xml version='1.0' encoding='no'?>" + xml(RELATED_ROWS),
+            r"QL-dev.xml:1: .* \(unknown encoding: no\): download",
+        ),
+        (
             xml([{**RELATED_ROWS[0], "label": "?"}]),
             r"QL-dev.xml, RelQuestion Q1_R3: label '\?'; expected one of PerfectMatch",
         ),

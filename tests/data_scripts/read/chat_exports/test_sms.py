@@ -125,6 +125,8 @@ def test_messages_without_a_number_or_a_time_are_counted(tmp_path):
         ('<smses><sms body="a" ', "sms.xml:1: not well-formed XML"),
         ("<smses>\n<sms/>\n&oops;\n</smses>", "sms.xml:3: not well-formed XML (undefined entity"),
         (" \n", "sms.xml:1: not well-formed XML (no element found"),
+        ("<?xml version='1.0' encoding='UTF-7'?><smses/>", "sms.xml:1: not well-formed XML (multi-byte encodings"),
+        ("<?xml version='1.0' encoding='yes'?><smses/>", "sms.xml:1: not well-formed XML (unknown encoding"),
     ],
 )
 def test_other_xml_is_refused(tmp_path, content, message):
