@@ -36,10 +36,11 @@ class ResponseHead(nn.Module):
         The score of an input and a response is the dot product u . v'. Where vectors are L2-normalized, it is their
         cosine, which the learned `scale` multiplies in the loss only.
         """
+        *hidden_layers, output_layer = self.layers
         hidden = embeddings
-        for layer in self.layers[:-1]:
+        for layer in hidden_layers:
             hidden = F.relu(layer(hidden)) if self.residual else torch.tanh(layer(hidden))
-        response = self.layers[-1](hidden)
+        response = output_layer(hidden)
         if self.residual:
             response = embeddings + response
         return normalize(response) if self.normalized else response

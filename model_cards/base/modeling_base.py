@@ -461,8 +461,9 @@ class ConvSimEncoder(ConvSimPreTrainedModel):
         """L2-normalizes sentence vectors (batch, embedding_size) and builds the encoder's output."""
         # Under autocast the last layer returns half precision; normalize (and later score) in the weights' dtype.
         # Weights in half precision: norms that are computed in float32 are closer to one.
-        wide = sentence.to(torch.promote_types(self.dtype, torch.float32))
-        return ConvSimEncoderOutput(pooler_output=normalize(wide).to(self.dtype), **fields)
+        dtype = self.dtype  # which iterates over the parameters
+        wide = sentence.to(torch.promote_types(dtype, torch.float32))
+        return ConvSimEncoderOutput(pooler_output=normalize(wide).to(dtype), **fields)
 
     def look_up_sums(
         self, table: nn.Embedding, ids: Tensor, cu_seqlens: Tensor, weights: Tensor | None = None

@@ -161,10 +161,11 @@ class ConvSimDanModel(ConvSimEncoder):
     def _apply_layers(self, sums: Tensor) -> Tensor:
         """Maps scaled sums (batch, word_embedding_size) to sentence vectors (batch, embedding_size)."""
         activation = torch.tanh if self.config.activation == "tanh" else F.relu
+        *hidden_layers, output_layer = self.layers
         hidden = sums
-        for layer in self.layers[:-1]:
+        for layer in hidden_layers:
             hidden = activation(layer(hidden))
-        output = self.layers[-1](hidden)
+        output = output_layer(hidden)
         return sums + output if self.config.residual else activation(output)
 
 
