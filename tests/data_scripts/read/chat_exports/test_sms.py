@@ -75,6 +75,7 @@ def test_texts_of_mms_are_read_and_those_of_a_group_have_their_sender(tmp_path):
         mms(text, box=2, addresses=sender, **group),
         mms(text, addresses=sender.replace("+15550101", "+15550100")),
         mms('<part ct="text/plain" text="null" />'),
+        mms('<part ct="text/plain" />'),
         mms('<part ct="image/png" text="a picture" />'),
     )
     assert [(item.thread, item.speaker, item.text) for item in items] == [
@@ -83,7 +84,7 @@ def test_texts_of_mms_are_read_and_those_of_a_group_have_their_sender(tmp_path):
         ("s/Ann, Ben", "me", "look"),
         ("s/Ann", "Ann", "look"),
     ]
-    assert log.left_out == {"no text": 2}
+    assert log.left_out == {"no text": 3}
 
 
 def test_what_was_not_sent_or_has_no_text_is_counted(tmp_path):
@@ -123,6 +124,8 @@ def test_messages_without_a_number_or_a_time_are_counted(tmp_path):
     [
         ("<note><to>Ann</to></note>", "sms.xml:1: <note>, expected <smses>"),
         ('<smses><sms body="a" ', "sms.xml:1: not well-formed XML"),
+        ('<smses><sms body="a" ', "): copy the backup from the phone again"),
+        ("\ufeff", "sms.xml: not well-formed XML (no element found"),
         ("<smses>\n<sms/>\n&oops;\n</smses>", "sms.xml:3: not well-formed XML (undefined entity"),
         (" \n", "sms.xml:1: not well-formed XML (no element found"),
         ("<?xml version='1.0' encoding='UTF-7'?><smses/>", "sms.xml:1: not well-formed XML (multi-byte encodings"),
