@@ -109,6 +109,10 @@ def test_lists_are_conversations(tmp_path, name):
     assert [item.text for item in items] == [text for conversation in texts for text in conversation]
     assert len({item.thread for item in items}) == 2 and items[2].thread == items[0].thread
     assert log.detected == {"format": "list of each record (texts)"} and not log.broken.counts
+    greeting = "how may I help you?"
+    greeted = [[greeting, f"I look for number {number}", "that is good"] for number in range(4)]
+    items, log = read(tmp_path / name, greeted)
+    assert [item.text for item in items] == [text for conversation in greeted for text in conversation]
     spoken = [[{"role": role, "content": text} for role, text in zip("ab", "xy", strict=True)], [], {"role": "a"}]
     items, log = read(tmp_path / name, spoken)
     assert [(item.speaker, item.text) for item in items] == [("a", "x"), ("b", "y")]
@@ -118,9 +122,9 @@ def test_lists_are_conversations(tmp_path, name):
 @pytest.mark.parametrize(
     "rows",
     [
-        [["Ann", "is this one shorter?"], ["Ben", "yes, I think it is"]],
-        [["Ann Lee", "is this one shorter?"], ["Ben", "yes, I think it is"], ["Ann Lee", "good"], ["Ben", "and this?"]],
-        [["2026-03-01 17:29", "is this one shorter?"], ["2026-03-01 17:30", "yes, I think it is"]],
+        [["Ann", "is this one much shorter?"], ["Ben", "yes, I think that it is"]],
+        [["Ann Lee", "is this one much shorter?"], ["Ben", "yes, I think that it is"]] * 2,
+        [["2026-03-01 17:29", "is this one much shorter?"], ["2026-03-01 17:30", "yes, I think that it is"]],
         [["is this one shorter?", 1], ["yes, I think it is", 0]],
         [["cat", "dog"], ["bird"]],
         [[], []],
