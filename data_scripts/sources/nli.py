@@ -6,6 +6,7 @@ split (train, dev, test; dev_matched and dev_mismatched are separate).
 Columns: premise or sentence1 or context; hypothesis or sentence2; gold_label or label; those of SICK are known too.
 Labels: entailment, neutral, contradiction, or e, n, c, or 0, 1, 2. The four premises of Multi-Premise Entailment are
 joined. Rows without a gold label (-, -1) and rows with other labels, such as not_entailment, are left out and counted.
+Of a table in several languages, such as XNLI's, --language names the one to read.
 
 Examples: python -m data_scripts nli stanfordnlp/snli -o data/snli
           python -m data_scripts nli nyu-mll/multi_nli -o data/multi_nli
@@ -38,12 +39,14 @@ COLUMN_NAMES: ColumnNames = {
     "premise": ("premise", "sentence1", "context", "sentence_A", "premise1 premise2 premise3 premise4"),
     "hypothesis": ("hypothesis", "sentence2", "sentence_B"),
     "label": ("gold_label", "label", "entailment_label", "entailment_judgment"),
+    "language": ("language",),
 }
 NO_LABEL = ("-", "-1", "")  # in official files and on the Hub, if the annotators did not agree
 # ANLI has first letters; copies on the Hub and XNLI have numbers; SciTail has "entails".
 SPELLINGS = {name: number for number, label in enumerate(NLI_LABELS) for name in (label, label[0], str(number))}
 SPELLINGS["entails"] = 0
 NO_GOLD = "without a gold label"
+OTHER_LANGUAGE = "in another language"
 MAX_OTHER_LABELS = 100  # a column with more other values than this does not hold labels
 _CAPTION_ID = re.compile(r"\d+\.jpg#\d/")  # before each premise of Multi-Premise Entailment
 
@@ -66,7 +69,8 @@ def load_nli(source: str) -> DatasetDict:
         cannot be read are left out, counted and logged; missing splits are logged.
 
     Raises:
-        InputError: there is nothing to read, a column is missing, a label is invalid, or an archive is truncated.
+        InputError: there is nothing to read, a column is missing, a label is invalid, the column `language` has
+            several values, or an archive is truncated.
     """
     return _load(source)[0]
 
@@ -74,20 +78,25 @@ def load_nli(source: str) -> DatasetDict:
 load_evaluation = load_nli  # for `leakage --against nli=SOURCE`
 
 
-def _load(source: str) -> tuple[DatasetDict, Report]:
-    """The splits, and the report: the source, the rows and what was left out of each split."""
+def _load(source: str, language: str | None = None) -> tuple[DatasetDict, Report]:
+    """The splits, and the report: the source, the rows and what was left out of each split.
+
+    Args:
+        source: see `load_nli`.
+        language: the language to read, a value of the column `language`.
+    """
     from datasets import DatasetDict
 
     broken = BrokenLines()
     parts: dict[str, Dataset] = {}
     counts: dict[str, Counter[str]] = {}
-    rows = read_rows(source, COLUMN_NAMES, broken, label_names=True, cached=True)
+    rows = read_rows(source, COLUMN_NAMES, broken, optional=("language",), label_names=True, cached=True)
     joined: dict[str, list[Rows]] = {}
     for name, part in rows.items():
         split = re.sub(r"^(dev|val|valid)(?![a-z])", "validation", name)
         joined.setdefault("train" if split.startswith("train") else split, []).append(part)
     for split in sorted(joined, key=lambda name: [not name.startswith(prefix) for prefix in SPLITS]):
-        parts[split], counts[split] = _labeled_rows(joined[split], f"{source}, split {split}")
+        parts[split], counts[split] = _labeled_rows(joined[split], f"{source}, split {split}", language)
     for split in SPLITS:
         if not any(name.startswith(split) for name in parts):
             logger.warning("%s: no %s split; left out", source, split)
@@ -104,7 +113,7 @@ def _load(source: str) -> tuple[DatasetDict, Report]:
     return DatasetDict(parts), report
 
 
-def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
+def _labeled_rows(parts: list[Rows], name: str, language: str | None) -> tuple[Dataset, Counter[str]]:
     """The rows with one of the three labels, and the number of rows left out, by reason."""
     from datasets import Dataset
 
@@ -112,7 +121,12 @@ def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
 
     columns: dict[str, list[Any]] = {name: [] for name in NLI_FEATURES}
     left_out: Counter[str] = Counter()
+    languages: Counter[str] = Counter()
     for location, row in (row for part in parts for row in part):
+        languages[f"in {row['language']}" if row["language"] else "without a language"] += 1
+        if language and row["language"] != language:
+            left_out[OTHER_LANGUAGE] += 1
+            continue
         premise, hypothesis, label = row["premise"], row["hypothesis"], _label(row["label"], location)
         if not isinstance(premise, str) or not isinstance(hypothesis, str):
             raise InputError(f"{location}: premise and hypothesis must be texts; found {premise!r} and {hypothesis!r}")
@@ -126,6 +140,12 @@ def _labeled_rows(parts: list[Rows], name: str) -> tuple[Dataset, Counter[str]]:
         columns["premise"].append(_CAPTION_ID.sub("", premise))
         columns["hypothesis"].append(hypothesis)
         columns["label"].append(label)
+    is_found = f"in {language}" in languages if language else len(languages) <= 1
+    if not is_found:
+        found = ", ".join(f"{number:,} {which}" for which, number in languages.most_common())
+        raise InputError(
+            f"{name}: {found}, by the column language; name one of them with --language of the command nli"
+        )
     if not columns["label"]:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
         raise InputError(f"{name}: no row has a gold label ({reasons or 'no row'}); expected {', '.join(NLI_LABELS)}")
@@ -147,11 +167,12 @@ def _label(value: Any, location: str) -> int | str:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     add_dataset_arguments(parser, SOURCE_HELP)
+    parser.add_argument("--language", metavar="CODE", help="read the rows with this value in the column language")
 
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
     with dataset_folder(args) as (folder, _):
-        splits, report = _load(args.source)
+        splits, report = _load(args.source, args.language)
         write_splits(splits, report, folder)
     print_report(report, args.output)

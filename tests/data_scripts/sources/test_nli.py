@@ -298,6 +298,34 @@ def test_a_table_of_any_format_and_spelling_is_read(tmp_path: Path, name: str) -
     ]
 
 
+def write_languages(folder: Path, languages: str) -> Path:
+    rows = [f"{code}\tneutral\tpremise {code}\thypothesis {number}" for number, code in enumerate(languages.split())]
+    path = folder / "xnli.dev.tsv"
+    path.write_text("\n".join(["language\tgold_label\tsentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_of_several_languages_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_languages(tmp_path, "ar en de en")
+    with pytest.raises(InputError, match=r"split validation: 2 in en, 1 in ar, 1 in de, .* with --language"):
+        load_nli(str(path))
+    command = ["nli", str(path), "-o", str(tmp_path / "out"), "--language"]
+    assert main([*command, "fr"]) != 0
+    assert "2 in en, 1 in ar, 1 in de" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert main([*command, "en"]) == 0
+    assert load_nli(str(tmp_path / "out"))["validation"]["hypothesis"] == ["hypothesis 1", "hypothesis 3"]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["validation"]["in another language"] == 2
+
+
+def test_one_language_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(load_nli(str(write_languages(tmp_path, "en en")))["validation"]) == 2
+    (tmp_path / "official").mkdir()
+    write_official(tmp_path / "official")
+    assert main(["nli", str(tmp_path / "official"), "-o", str(tmp_path / "out"), "--language", "en"]) != 0
+    assert "split validation: 3 without a language" in capsys.readouterr().err
+
+
 def test_the_four_premises_of_multi_premise_entailment_are_joined(tmp_path: Path) -> None:
     header = "ID\tpremise1\tpremise2\tpremise3\tpremise4\thypothesis\tgold_label\n"
     premises = "\t".join(f"12.jpg#{i}/Premise {i}." for i in range(4))
