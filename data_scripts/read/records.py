@@ -265,15 +265,16 @@ def _json_values(lines: Iterator[tuple[str, bytes]], broken: BrokenLines) -> Ite
 
 def _json_records(values: Iterator[tuple[str, Any]], broken: BrokenLines) -> Rows:
     """JSON objects; or, if the first value is a list of texts or objects, lists: the column `LISTS`."""
-    kind: type = object
+    has_lists: bool | None = None
     for location, value in values:
-        if kind is object:
-            is_list = isinstance(value, list) and all(isinstance(each, str | dict) for each in value)
-            kind = list if is_list else dict
-        if isinstance(value, kind):
-            yield location, value if kind is dict else {LISTS: value}
+        if has_lists is None:
+            has_lists = isinstance(value, list) and all(isinstance(each, str | dict) for each in value)
+        if has_lists and isinstance(value, list):
+            yield location, {LISTS: value}
+        elif not has_lists and isinstance(value, dict):
+            yield location, value
         else:
-            expected = "object" if kind is dict else "list"
+            expected = "list" if has_lists else "object"
             broken.add(f"not a JSON {expected}", location, f"found {type(value).__name__}")
 
 
