@@ -21,6 +21,7 @@ UNSENT = {"3": "draft", "4": "not sent", "5": "not sent", "6": "not sent"}
 SENDER = "137"  # `type` of the address of an MMS; the others are recipients
 _MISSING = {"", "null", "(Unknown)"}
 _IS_VALID = re.compile(r"[\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")  # in XML 1.0
+_NUMBER = re.compile(r"[+\d\s()./-]+")
 _REFERENCES = re.compile(rb"(?:&#(?:[0-9]{1,7}|x[0-9a-fA-F]{1,6});)+")
 
 
@@ -43,13 +44,25 @@ def _read(log: ChatLog) -> Items:
                 log.leave_out("no text")
                 continue
             address = required_label(fields, "address")
-            name = fields.get("contact_name", address)  # a number may be written in several ways
-            speaker = OWNER if box == SENT else _sender_in_group(element, address) or name
+            sender = _sender_in_group(element, address) or fields.get("contact_name", address)
+            speaker = OWNER if box == SENT else sender
+            thread = f"{log.name}/{_chat(address)}"
             time = seconds(required_label(fields, "date"))
         except BrokenLineError as error:
             log.broken.add(error.args[0], location, error.args[1])
             continue
-        yield location, Message(f"message {number}", None, f"{log.name}/{name}", speaker, time, text, log.name, gap)
+        yield location, Message(f"message {number}", None, thread, speaker, time, text, log.name, gap)
+
+
+def _chat(address: str) -> str:
+    """The name of a chat: its numbers, which may be written with or without the code of the country, in any order."""
+    return "~".join(sorted(map(_last_digits, address.split("~"))))
+
+
+def _last_digits(address: str) -> str:
+    """The digits that all ways of writing a phone number have; another address as it is."""
+    digits = re.sub(r"\D", "", address)
+    return digits[-9:] if digits and _NUMBER.fullmatch(address) else address
 
 
 def _mms_text(element: Any) -> str:

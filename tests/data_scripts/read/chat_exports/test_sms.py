@@ -16,14 +16,14 @@ from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message
 START = 1772386182  # 2026-03-01 17:29:42, UTC
 
 
-def sms(body: str, kind: int = 1, second: int = 0, address: str = "+15550100", name: str = "Ann") -> str:
+def sms(body: str, kind: int = 1, second: int = 0, address: str = "+15555550100", name: str = "Ann") -> str:
     return (
         f'<sms protocol="0" address="{address}" date="{START + second}000" type="{kind}" subject="null" '
         f'body="{body}" read="1" contact_name="{name}" />'
     )
 
 
-def mms(part: str, box: int = 1, address: str = "+15550100", addresses: str = "", name: str = "Ann") -> str:
+def mms(part: str, box: int = 1, address: str = "+15555550100", addresses: str = "", name: str = "Ann") -> str:
     return (
         f'<mms date="{START}000" msg_box="{box}" address="{address}" contact_name="{name}">'
         f'<parts><part ct="application/smil" text="layout" />\n{part}</parts><addrs>{addresses}</addrs></mms>'
@@ -44,17 +44,19 @@ def test_messages_have_the_contact_the_time_and_the_text(tmp_path, name):
     items, log = read(
         tmp_path / name,
         sms("is it open &amp; warm?"),
-        sms("yes&#10;it is", kind=2, second=5, address="5550100"),
-        sms("hi", address="+15550199", name="(Unknown)"),
-        sms("ok", kind=2, address="+15550199", name="null"),
+        sms("yes&#10;it is", kind=2, second=5, address="(555) 555-0100"),
+        sms("really?", second=9, address="555-555-0101"),
+        sms("hi", address="+15555550199", name="(Unknown)"),
+        sms("ok", kind=2, address="+15555550199", name="null"),
     )
     assert [(item.thread, item.speaker, item.time, item.text) for item in items] == [
-        ("s/Ann", "Ann", START, "is it open & warm?"),
-        ("s/Ann", "me", START + 5, "yes\nit is"),
-        ("s/+15550199", "+15550199", START, "hi"),
-        ("s/+15550199", "me", START, "ok"),
+        ("s/555550100", "Ann", START, "is it open & warm?"),
+        ("s/555550100", "me", START + 5, "yes\nit is"),
+        ("s/555550101", "Ann", START + 9, "really?"),
+        ("s/555550199", "+15555550199", START, "hi"),
+        ("s/555550199", "me", START, "ok"),
     ]
-    assert len({item.id for item in items}) == 4
+    assert len({item.id for item in items}) == 5
     assert {(item.parent, item.source, item.gap) for item in items} == {(None, "s", CHANNEL_GAP)}
     assert log.detected == {"format": "SMS Backup & Restore"} and not log.broken.counts and not log.left_out
 
@@ -64,25 +66,39 @@ def test_the_gap_may_be_given(tmp_path):
     assert items[0].gap == 60
 
 
+@pytest.mark.parametrize(
+    ("address", "chat"),
+    [
+        ("Shop 24", "Shop 24"),
+        ("a1@example.org", "a1@example.org"),
+        ("72404", "72404"),
+        ("+44 20 7946 0000", "079460000"),
+    ],
+)
+def test_chats_are_named_by_numbers_or_by_what_is_none(tmp_path, address, chat):
+    items, _ = read(tmp_path / "sms.xml", sms("hi", address=address))
+    assert items[0].thread == f"s/{chat}"
+
+
 def test_texts_of_mms_are_read_and_those_of_a_group_have_their_sender(tmp_path):
     text = '<part ct="text/plain" text="look" />'
-    sender = '<addr address="+15550101" type="137" /><addr address="+15550100" type="151" />'
-    group = {"address": "+15550100~+15550101", "name": "Ann, Ben"}
+    sender = '<addr address="+15555550101" type="137" /><addr address="+15555550100" type="151" />'
+    group = {"address": "+15555550100~+15555550101", "name": "Ann, Ben"}
     items, log = read(
         tmp_path / "sms.xml",
         mms(text + '<part ct="image/png" text="null" data="aGk=" /><part ct="text/plain" text="here" />'),
         mms(text, addresses=sender, **group),
-        mms(text, box=2, addresses=sender, **group),
-        mms(text, addresses=sender.replace("+15550101", "+15550100")),
+        mms(text, box=2, addresses=sender, **group | {"address": "5555550101~+15555550100"}),
+        mms(text, addresses=sender.replace("+15555550101", "+15555550100")),
         mms('<part ct="text/plain" text="null" />'),
         mms('<part ct="text/plain" />'),
         mms('<part ct="image/png" text="a picture" />'),
     )
     assert [(item.thread, item.speaker, item.text) for item in items] == [
-        ("s/Ann", "Ann", "look\nhere"),
-        ("s/Ann, Ben", "+15550101", "look"),
-        ("s/Ann, Ben", "me", "look"),
-        ("s/Ann", "Ann", "look"),
+        ("s/555550100", "Ann", "look\nhere"),
+        ("s/555550100~555550101", "+15555550101", "look"),
+        ("s/555550100~555550101", "me", "look"),
+        ("s/555550100", "Ann", "look"),
     ]
     assert log.left_out == {"no text": 3}
 
