@@ -70,8 +70,9 @@ def find_messages(rows: list[Record]) -> Messages | None:
         messages = [message for value in lists for message in value]
         objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_ROWS]
         if not _is_named(column, MESSAGES):
-            are_texts = is_named(column, f"data; {LISTS}") and are_long_texts(messages) and not _are_rows(lists)
-            if not (are_texts or (column == LISTS and objects)):
+            is_list = column == LISTS
+            are_texts = (is_list or is_named(column, "data")) and are_long_texts(messages) and not _are_rows(lists)
+            if not (are_texts or (is_list and objects)):
                 continue
         if not objects:
             found.append(Messages(column, {}, [], {}))

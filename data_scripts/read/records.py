@@ -45,7 +45,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
-LISTS = "list"  # the column of JSON lists that are not fields of an object
+LISTS = "JSON list"  # the column of lists that are not fields of an object
 FIRST_LINE_BYTES = 1 << 25  # of a .json file, read to check whether its first line is an object
 
 Record = dict[str, Any]

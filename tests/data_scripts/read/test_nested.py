@@ -108,7 +108,7 @@ def test_lists_are_conversations(tmp_path, name):
     items, log = read(tmp_path / name, texts)
     assert [item.text for item in items] == [text for conversation in texts for text in conversation]
     assert len({item.thread for item in items}) == 2 and items[2].thread == items[0].thread
-    assert log.detected == {"format": "list of each record (texts)"} and not log.broken.counts
+    assert log.detected == {"format": "JSON list of each record (texts)"} and not log.broken.counts
     greeting = "how may I help you?"
     greeted = [[greeting, f"I look for number {number}", "that is good"] for number in range(4)]
     items, log = read(tmp_path / name, greeted)
@@ -117,6 +117,12 @@ def test_lists_are_conversations(tmp_path, name):
     items, log = read(tmp_path / name, spoken)
     assert [(item.speaker, item.text) for item in items] == [("a", "x"), ("b", "y")]
     assert log.broken.counts == {"not a JSON list": 1} and "(found dict)" in log.broken.examples[0]
+
+
+def test_a_field_named_list_is_no_conversation(tmp_path):
+    messages = [{"thread": name, "user": name, "text": f"hello {name}", "time": 1} for name in ("a", "a", "b", "b")]
+    items, log = read(tmp_path / "c.json", {"list": messages})
+    assert [item.thread for item in items] == ["a", "a", "b", "b"] and "format" not in log.detected
 
 
 @pytest.mark.parametrize(
