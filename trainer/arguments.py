@@ -98,6 +98,7 @@ class Arguments:
         "random seed of skip_gram; runs with the same share word vectors, whatever their seed",
         group="model",
         minimum=0,
+        maximum=2**32 - 1,  # NumPy's, which gensim passes it to
     )
     initialize_from: str | None = option(
         None,

@@ -59,6 +59,7 @@ def test_model_config_of_the_command_line_adds_to_the_preset(preset):
         ("overwrite: maybe\n", [], "overwrite: expected true or false, got 'maybe'"),
         ("batch_size: 0\n", [], "batch_size is 0; expected 2 or more"),
         ("snli_share: 1.5\n", [], "snli_share is 1.5; expected 1 or less"),
+        ("word_vector_seed: 4294967296\n", [], "word_vector_seed is 4294967296; expected 4294967295 or less"),
         ("learning_rate: 0\n", [], "learning_rate is 0.0; expected more than 0"),
         ("model_type: lstm\n", [], "model_type is 'lstm'; did you mean 'bilstm'.; expected one of .*bilstm.*dan"),
         (
