@@ -28,7 +28,9 @@ from modeling_convsim.suggestion.calibration import Calibration, ThresholdRow
 from tests.conftest import ROOT
 from tests.modeling_convsim.tiny_models import build
 
-gradio = pytest.importorskip("gradio", reason="the page needs Gradio: pip install -e '.[demo]'")
+# Imported by the tests, not while they are collected, because that takes seconds.
+if not importlib.util.find_spec("gradio"):
+    pytest.skip("the page needs Gradio: pip install -e '.[demo]'", allow_module_level=True)
 
 SPACE = ROOT / "model_cards" / "space"
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
@@ -425,19 +427,19 @@ def test_what_only_programs_send_is_refused_with_a_message(functions, index_fold
         lambda: functions.suggest(index, text, 1),
         lambda: functions.find_nearest(index, text),
     ):
-        with pytest.raises(gradio.Error, match=message):
+        with pytest.raises(functions.gr.Error, match=message):
             ask()
 
 
 @pytest.mark.parametrize("count", [0, -1, 11, 10**400, float("nan"), float("inf"), "three", None, [1]])
 def test_a_number_of_suggestions_that_the_page_does_not_offer_is_refused(functions, index_folder, count):
-    with pytest.raises(gradio.Error, match="Expected a number of suggestions from 1 to 10"):
+    with pytest.raises(functions.gr.Error, match="Expected a number of suggestions from 1 to 10"):
         functions.suggest(ReplyIndex.load(index_folder), "the dog", count)
 
 
 @pytest.mark.parametrize("threshold", ["high", float("nan"), [1]])
 def test_a_threshold_that_is_no_number_is_refused(functions, index_folder, threshold):
-    with pytest.raises(gradio.Error, match="Expected a number as the threshold"):
+    with pytest.raises(functions.gr.Error, match="Expected a number as the threshold"):
         functions.suggest(ReplyIndex.load(index_folder), "the dog", 1, threshold)
 
 
@@ -446,7 +448,7 @@ def test_an_index_without_a_threshold_has_no_slider_and_suggests_always(function
     shown = functions.suggest(index, "the dog", 2)
     assert shown.count("<tr>") == 3 and "in reply to" not in shown and "precision" not in shown
     sliders = [
-        [block.label for block in functions.build(each).blocks.values() if isinstance(block, gradio.Slider)]
+        [block.label for block in functions.build(each).blocks.values() if isinstance(block, functions.gr.Slider)]
         for each in (index, ReplyIndex.load(index_folder))
     ]
     assert [len(labels) for labels in sliders] == [1, 2]
