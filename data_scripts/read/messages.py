@@ -90,7 +90,7 @@ class ChatLog:
 
     def leave_out(self, kind: str) -> None:
         """Count a message that is left out; names of kinds come from the file, so their number is limited."""
-        kind = one_line(kind, MAX_KIND)
+        kind = one_line(kind, MAX_KIND) or "no name"
         self.left_out[kind if kind in self.left_out or len(self.left_out) < MAX_KINDS else OTHER_KIND] += 1
 
 
