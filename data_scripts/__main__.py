@@ -9,7 +9,7 @@ from pathlib import Path
 
 from data_scripts.command_line import (
     ArgumentParser,
-    exit_without_collection,
+    end_process,
     paused_collections,
     run_stoppable,
     suggest,
@@ -61,4 +61,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    exit_without_collection(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -4,9 +4,11 @@ multiprocessing's fork server is such a process. It has computed nothing: PyTorc
 process that has used it.
 """
 
+import faulthandler
 import json
 import os
 import runpy
+import signal
 import socket
 import subprocess
 import sys
@@ -54,6 +56,9 @@ def run_python(
         end = time.monotonic() + seconds
         for process in processes:
             process.join(max(0, end - time.monotonic()))
+            if process.is_alive():
+                os.kill(process.pid or 0, signal.SIGABRT)  # faulthandler prints what it is doing
+                process.join(5)
             process.kill()
             process.join()
         return [
@@ -148,6 +153,7 @@ def _run(command: list[str], folder: Path, environment: dict[str, str], output: 
     file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for stream in (1, 2):
         os.dup2(file, stream)
+    faulthandler.enable(file)
     if command[0] == "-m":
         sys.argv = command[1:]
         runpy.run_module(command[1], run_name="__main__", alter_sys=True)

@@ -70,7 +70,7 @@ def test_every_command_accepts_extensions_in_three_files(tmp_path, monkeypatch, 
     preset.write_text(yaml.safe_dump(options))
     monkeypatch.setattr(sys, "argv", ["trainer/run.py", str(preset)])
     AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
-    run.main()
+    assert run.main() == 0
     results = json.loads((folder / "results.json").read_text())
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     cosines = [row["dev"]["rhymes"]["dev"]["cosine"] for row in rows if "dev" in row]

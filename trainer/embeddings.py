@@ -1,7 +1,7 @@
 """Train the papers' word-vector baselines: launches `trainer.report.word2vec_command`."""
 
-from data_scripts.command_line import exit_without_collection
+from data_scripts.command_line import end_process
 from trainer.report.word2vec_command import main
 
 if __name__ == "__main__":
-    exit_without_collection(main())
+    end_process(main())

@@ -3,14 +3,14 @@
 import logging
 import sys
 
-from data_scripts.command_line import exit_without_collection, paused_collections
+from data_scripts.command_line import end_process, paused_collections
 from data_scripts.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
 
 
-def main() -> None:
-    """Train; an error in the settings or the data is one line on stderr, with exit code 2.
+def main() -> int:
+    """Train; returns the exit code. An error in the settings or the data is one line on stderr, with exit code 2.
 
     SIGTERM and SIGINT (Ctrl-C) save a checkpoint and end the run with exit code 143 or 130.
 
@@ -18,7 +18,7 @@ def main() -> None:
     """
     if not sys.argv[1:]:
         print(f"usage: {USAGE}\n\n{list_presets()}\n`python trainer/run.py --help` lists the options.")
-        return
+        return 0
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("accelerate", "datasets", "gensim", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
@@ -30,12 +30,12 @@ def main() -> None:
         train(arguments)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
-        sys.exit(2)
+        return 2
     except KeyboardInterrupt as stopped:
         print(f"error: {stopped or 'stopped by SIGINT'}", file=sys.stderr)
-        sys.exit(getattr(stopped, "exit_code", 130))
+        return getattr(stopped, "exit_code", 130)
+    return 0
 
 
 if __name__ == "__main__":
-    main()
-    exit_without_collection(0)
+    end_process(main())

@@ -2,8 +2,8 @@
 
 import sys
 
-from data_scripts.command_line import exit_without_collection
+from data_scripts.command_line import end_process
 from trainer.sweep.seeds import main
 
 if __name__ == "__main__":
-    exit_without_collection(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

@@ -84,7 +84,10 @@ def _json_object(line: bytes) -> dict:
 
 def _created_utc(value: object) -> int:
     try:
-        created = int(value)  # type: ignore[call-overload]  # a number, or in some months' dumps digits in quotes
+        try:
+            created = int(value)  # type: ignore[call-overload]  # a number, or in some months' dumps digits in quotes
+        except ValueError:
+            created = int(float(value))  # type: ignore[arg-type]  # "1420070400.0"
         if 0 <= created < 2**63:
             return created
         raise ValueError
@@ -99,7 +102,7 @@ class _Comment(msgspec.Struct, gc=False):
     author: str
     body: str
     subreddit: str
-    created_utc: int | str
+    created_utc: int
 
 
 class _Submission(msgspec.Struct, gc=False):
@@ -107,7 +110,7 @@ class _Submission(msgspec.Struct, gc=False):
     author: str
     title: str
     subreddit: str
-    created_utc: int | str
+    created_utc: int
 
 
 def _separated_by_newlines(block: memoryview, lines: int) -> bool:
@@ -117,6 +120,12 @@ def _separated_by_newlines(block: memoryview, lines: int) -> bool:
     last = content[ends - 1]
     last = np.where(last == ord("\r"), content[ends - 2], last)
     return bool(content[0] == ord("{") and (last == ord("}")).all() and (content[ends + 1] == ord("{")).all())
+
+
+def _check_utf8(block: memoryview) -> None:
+    """Raise a ValueError if a block is not UTF-8."""
+    offsets = pa.py_buffer(np.array([0, len(block)]))
+    pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(block)).validate(full=True)
 
 
 class BlockParser:
@@ -130,7 +139,8 @@ class BlockParser:
 
     def __init__(self, submissions: bool, filters: Filters) -> None:
         self.submissions, self.filters = submissions, filters
-        self.decoder = msgspec.json.Decoder(_Submission if submissions else _Comment)
+        # Not strict: `created_utc` may be in quotes.
+        self.decoder = msgspec.json.Decoder(_Submission if submissions else _Comment, strict=False)
 
     def parse(self, block: memoryview, lines: int) -> pa.Table | None:
         """The comments of a block with the columns of `comment_schema`; None if a line must be parsed by itself."""
@@ -140,9 +150,9 @@ class BlockParser:
     def columns(self, block: memoryview, lines: int) -> tuple[dict[str, pa.StringArray], pa.Int64Array] | None:
         """The unchanged texts of a block by field, and `created_utc`; None if a line must be parsed by itself."""
         try:
-            str(block, "utf-8")  # msgspec does not decode the fields that it skips
+            _check_utf8(block)  # msgspec does not decode the fields that it skips
             rows = self.decoder.decode_lines(block)
-            created = pa.array([int(seconds) for seconds in map(attrgetter("created_utc"), rows)], pa.int64())
+            created = pa.array(list(map(attrgetter("created_utc"), rows)), pa.int64())
         except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
             return None
         if len(rows) != lines or not _separated_by_newlines(block, lines) or pc.min(created).as_py() < 0:

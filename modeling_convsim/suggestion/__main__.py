@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.command_line import ArgumentParser, disk_path, exit_without_collection, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, end_process, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.extra import import_extra
@@ -297,4 +297,4 @@ def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    exit_without_collection(main())
+    end_process(main())

@@ -18,6 +18,7 @@ from data_scripts import command_line
 from data_scripts.write.files import new_file
 from modeling_convsim import command_line as wheel_command_line
 
+ROOT = Path(__file__).resolve().parents[2]
 BOTH = [command_line.run_stoppable, wheel_command_line.run_stoppable]
 
 
@@ -88,29 +89,37 @@ def test_collections_pause_and_are_then_as_before(is_enabled):
 
 
 @pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
-def test_a_command_ends_with_its_exit_code_and_without_a_collection(package):
+def test_a_command_ends_with_its_exit_code_and_without_finalization(package):
     code = f"""
 import atexit, sys
 sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]  # which imports no models
-from {package}.command_line import exit_without_collection
+from {package}.command_line import end_process
 
-class Cycle:
-    def __init__(self): self.itself = self
-    def __del__(self): print("collected")
+class Thing:
+    def __del__(self): print("finalized", flush=True)
 
 atexit.register(print, "last")
-Cycle()
+thing = Thing()
 print("first")
-exit_without_collection(3)
+end_process(3)
 """
-    root = Path(__file__).resolve().parents[2]
-    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last"], "")
 
 
+@pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
+def test_a_command_whose_last_output_cannot_be_written_fails(package):
+    code = f"from {package}.command_line import end_process\nprint('last')\nend_process(0)"
+    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=buffered
+        )
+    assert done.returncode == 120 and "No space left on device" in done.stderr
+
+
 def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked_objects(tmp_path):
-    root = Path(__file__).resolve().parents[2]
     (tmp_path / "c.csv").write_text("input,response\nHello,Hi\n")
     words = ["-m", "data_scripts", "conversations", str(tmp_path / "c.csv"), "-o", str(tmp_path / "out")]
-    done = subprocess.run([sys.executable, *words], cwd=root, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0 and "written" in done.stdout + done.stderr and "leak" not in done.stderr

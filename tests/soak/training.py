@@ -80,13 +80,12 @@ def _train(words: list[str], fault: str, rank: int) -> int:
     FAULTS[name](rank, *values)
     sys.argv = ["trainer/run.py", *words]
     try:
-        run.main()
-    except SystemExit as stopped:
+        return run.main()
+    except SystemExit as stopped:  # from the parser
         return stopped.code if isinstance(stopped.code, int) else 1
     except BaseException:
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
         return 1
-    return 0
 
 
 def _no_fault(rank: int) -> None:

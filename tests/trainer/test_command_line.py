@@ -222,7 +222,7 @@ def test_without_a_similar_option_nothing_is_suggested():
 
 def test_without_arguments_the_presets_are_listed_with_their_descriptions(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["trainer/run.py"])
-    run.main()
+    assert run.main() == 0
     printed = capsys.readouterr().out
     lines = printed[printed.index("presets (") :].splitlines()
     end = lines.index("")

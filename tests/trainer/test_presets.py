@@ -130,7 +130,7 @@ def run_trainer(words: list[str]) -> None:
     AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["trainer/run.py", *words])
-        run.main()
+        assert run.main() == 0
 
 
 def number_of_steps(arguments: Arguments, results: dict[str, Any]) -> int:

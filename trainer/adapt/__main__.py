@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from data_scripts.command_line import ArgumentParser, exit_without_collection, paused_collections, run_stoppable
+from data_scripts.command_line import ArgumentParser, end_process, paused_collections, run_stoppable
 from data_scripts.commands import find_commands
 from data_scripts.errors import USER_ERRORS, InputError, refuse_options, user_message
 from data_scripts.read.storage import is_url
@@ -176,4 +176,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    exit_without_collection(main(sys.argv[1:]))
+    end_process(main(sys.argv[1:]))

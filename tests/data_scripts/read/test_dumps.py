@@ -79,6 +79,16 @@ def test_columns_hold_the_unescaped_text_and_its_measures(tmp_path):
     ]
 
 
+@pytest.mark.parametrize(
+    "created", [b"7", b'"7"', b"7.0", b'"7.0"', b'"7e0"', b'"007"', b'" 7"', b'"\\u0037"', b'"+7"', b"7.9", b'"7.9"']
+)
+def test_the_time_of_a_comment_may_be_in_quotes_or_have_a_fraction(created):
+    block = jsonl(comment(1, created_utc=0)).replace(b'"created_utc": 0', b'"created_utc": ' + created)
+    assert dumps.parse_comment(block, False, PAPER)[6] == 7
+    table = dumps.BlockParser(False, PAPER).parse(memoryview(block), 1)
+    assert table is None or table["created_utc"].to_pylist() == [7]
+
+
 @pytest.mark.parametrize("quoted", [False, True])
 def test_parsing_a_block_equals_parsing_its_lines(quoted):
     bodies = [

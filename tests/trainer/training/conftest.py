@@ -129,10 +129,9 @@ def run_trainer(monkeypatch) -> Callable[..., int]:
         monkeypatch.setattr(sys, "argv", ["trainer/run.py", *argv])
         AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
         try:
-            run.main()
-        except SystemExit as stopped:
+            return run.main()
+        except SystemExit as stopped:  # from the parser
             return int(stopped.code or 0)
-        return 0
 
     return run_main
 

@@ -25,7 +25,7 @@ def main() -> None:
         step(self, index)
 
     TrainingLoop.step = stop_after_four  # type: ignore[method-assign]
-    run.main()
+    sys.exit(run.main())
 
 
 if __name__ == "__main__":
