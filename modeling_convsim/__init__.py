@@ -6,10 +6,11 @@ classes can be imported from here: `from modeling_convsim import ConvSimDanConfi
 defined in a file elsewhere.
 """
 
-import gc
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from .command_line import paused_collections
 
 if TYPE_CHECKING:
     from .encoding import Encoder
@@ -59,13 +60,8 @@ def __dir__() -> list[str]:
 
 def _register_models() -> None:
     """Registers the models with transformers' Auto classes and imports their classes into this package."""
-    was_enabled = gc.isenabled()
-    gc.disable()  # garbage collections would take a quarter of the time of importing torch and transformers
-    try:
+    with paused_collections():
         registry = import_module(".registry", __name__)
-    finally:
-        if was_enabled:
-            gc.enable()
     globals().update({name: getattr(registry, name) for name in registry.__all__})
     __all__.extend(name for name in registry.__all__ if name not in __all__)
 

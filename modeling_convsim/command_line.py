@@ -6,12 +6,14 @@
 import argparse
 import atexit
 import difflib
+import gc
 import multiprocessing
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -85,6 +87,18 @@ def run_stoppable(run: Callable[[], int]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def paused_collections() -> Iterator[None]:
+    """Pauses garbage collections: while libraries are imported, they take a quarter of the time and free nothing."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 _exit_codes: list[int] = []

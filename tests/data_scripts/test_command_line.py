@@ -74,13 +74,14 @@ def test_worker_processes_end_with_the_command(run_stoppable):
     assert worker.exitcode == -signal.SIGTERM
 
 
+@pytest.mark.parametrize("package", [command_line, wheel_command_line])
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_collections_pause_and_are_then_as_before(is_enabled):
+def test_collections_pause_and_are_then_as_before(package, is_enabled):
     assert gc.isenabled()
     try:
         if not is_enabled:
             gc.disable()
-        with pytest.raises(ImportError), command_line.paused_collections():
+        with pytest.raises(ImportError), package.paused_collections():
             assert not gc.isenabled()
             raise ImportError
         assert gc.isenabled() == is_enabled
