@@ -91,7 +91,10 @@ def run_stoppable(run: Callable[[], int]) -> int:
 
 @contextmanager
 def paused_collections() -> Iterator[None]:
-    """Pauses garbage collections: while libraries are imported, they take a quarter of the time and free nothing."""
+    """Pauses garbage collections.
+
+    While libraries are imported and a model is loaded, they take a quarter of the time and free nothing.
+    """
     was_enabled = gc.isenabled()
     gc.disable()
     try:

@@ -95,7 +95,8 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         total = count_texts(options.file)
-        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
+        with paused_collections():
+            encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
         if options.dtype == "auto":
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")

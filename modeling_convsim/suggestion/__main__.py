@@ -289,8 +289,8 @@ def _load(options: argparse.Namespace) -> "ReplyIndex":
         from modeling_convsim.encoding.encoder import Encoder
         from modeling_convsim.suggestion.reply_index import ReplyIndex
 
-    encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
-    return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
+        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
+        return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
 
 
 def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:
