@@ -29,6 +29,8 @@ from data_scripts.read.tables import default_columns, has_columns, read_table
 
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
 _PAGE = "a page; export the chat as JSON or text instead, and name that file"
+_DOCUMENT = "a document; save it as plain text (.txt) in the program that wrote it, and name that file"
+_MAIL = "not .mbox, in which a folder of mails is one file; export the folder as .mbox, and name that file"
 _LOG = "not a chat, of which most lines should be such as 'Ann: hello' or, in IRC, '<ann> hello'"
 _REMEDIES = {
     ".xlsx": _SPREADSHEET,
@@ -36,6 +38,12 @@ _REMEDIES = {
     ".ods": _SPREADSHEET,
     ".html": _PAGE,
     ".htm": _PAGE,
+    ".docx": _DOCUMENT,
+    ".odt": _DOCUMENT,
+    ".pdf": _DOCUMENT,
+    ".eml": _MAIL,
+    ".msg": _MAIL,
+    ".pst": _MAIL,
     ".log": _LOG,
 }
 

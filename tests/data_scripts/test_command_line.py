@@ -95,17 +95,19 @@ def test_a_command_ends_with_its_exit_code_and_without_finalization(package):
 import atexit, sys
 sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]  # which imports no models
 from {package}.command_line import end_process
+import multiprocessing.util
 
 class Thing:
     def __del__(self): print("finalized", flush=True)
 
 atexit.register(print, "last")
+multiprocessing.util.Finalize(None, print, ["released"], exitpriority=1)  # such as the removal of a temporary folder
 thing = Thing()
 print("first")
 end_process(3)
 """
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last"], "")
+    assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last", "released"], "")
 
 
 @pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])

@@ -351,7 +351,9 @@ def test_an_option_that_a_table_does_not_use_is_refused(tmp_path, monkeypatch, c
             "c.tsv:1: the columns are inpüt, response; expected",
         ),
         (lambda at: at / "c.tsv", "c.tsv: cannot be read (No such file or directory)"),
-        (lambda at: raw(at / "c.pdf", b"input,response\n"), "c.pdf: unknown kind of file"),
+        (lambda at: raw(at / "c.png", b"input,response\n"), "c.png: unknown kind of file"),
+        (lambda at: raw(at / "c.pdf", b"%PDF"), "c.pdf: a document; save it as plain text"),
+        (lambda at: raw(at / "c.eml", b"From: ann\n"), "c.eml: not .mbox, in which a folder of mails is one file"),
         (lambda at: raw(at / "c.txt", b"input,response\n"), "c.txt: contains no message and no pair"),
         (
             lambda at: raw(at / "c.tsv.xz", lzma.compress(b"input\tresponse\n")[:-8]),
