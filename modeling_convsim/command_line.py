@@ -90,16 +90,19 @@ def run_stoppable(run: Callable[[], int]) -> int:
 
 
 @contextmanager
-def paused_collections() -> Iterator[None]:
-    """Pauses garbage collections.
+def paused_collections(freeze: bool = False) -> Iterator[None]:
+    """Pauses garbage collections: while libraries are imported, they take a quarter of the time and free nothing.
 
-    While libraries are imported and a model is loaded, they take a quarter of the time and free nothing.
+    Args:
+        freeze: Exclude what exists at the end from later collections; only for the program itself to decide.
     """
     was_enabled = gc.isenabled()
     gc.disable()
     try:
         yield
     finally:
+        if freeze:
+            gc.freeze()
         if was_enabled:
             gc.enable()
 

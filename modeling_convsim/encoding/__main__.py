@@ -86,7 +86,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     # Imported after the arguments are parsed: importing torch and transformers takes seconds.
-    with paused_collections():
+    with paused_collections(freeze=True):
         from tqdm import tqdm
 
         from modeling_convsim.encoding.encoder import Encoder
@@ -95,8 +95,7 @@ def _run(options: argparse.Namespace) -> int:
 
     try:
         total = count_texts(options.file)
-        with paused_collections():
-            encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
+        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
         if options.dtype == "auto":
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")

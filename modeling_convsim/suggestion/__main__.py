@@ -217,7 +217,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> None:
-    with paused_collections():
+    with paused_collections(freeze=True):
         from modeling_convsim.encoding.encoder import Encoder
         from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
         from modeling_convsim.suggestion.reply_index import ReplyIndex
@@ -285,12 +285,12 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 
 def _load(options: argparse.Namespace) -> "ReplyIndex":
-    with paused_collections():
+    with paused_collections(freeze=True):
         from modeling_convsim.encoding.encoder import Encoder
         from modeling_convsim.suggestion.reply_index import ReplyIndex
 
-        encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
-        return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
+    encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
+    return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
 
 
 def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:

@@ -89,6 +89,19 @@ def test_collections_pause_and_are_then_as_before(package, is_enabled):
         gc.enable()
 
 
+def test_what_exists_after_imports_is_excluded_from_collections_if_a_command_asks_for_it():
+    before = gc.get_freeze_count()
+    try:
+        with wheel_command_line.paused_collections():
+            pass
+        assert gc.get_freeze_count() == before
+        with wheel_command_line.paused_collections(freeze=True):
+            pass
+        assert gc.get_freeze_count() > before and gc.isenabled()
+    finally:
+        gc.unfreeze()
+
+
 @pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
 def test_a_command_ends_with_its_exit_code_and_without_finalization(package):
     code = f"""
