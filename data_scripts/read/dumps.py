@@ -124,7 +124,7 @@ def _separated_by_newlines(block: memoryview, lines: int) -> bool:
 
 def _check_utf8(block: memoryview) -> None:
     """Raise a ValueError if a block is not UTF-8."""
-    offsets = pa.py_buffer(np.array([0, len(block)]))
+    offsets = pa.py_buffer(np.array([0, len(block)], np.int64))
     pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(block)).validate(full=True)
 
 

@@ -37,7 +37,7 @@ MADE_FROM = "convsim.made_from"  # key in the metadata of a file of comments
 WORTH_WORKERS = 1 << 24  # minimum bytes of dumps; starting a process takes as long as reading a few MB
 REPEATING = ["link_id", "author", "subreddit"]  # columns with repeated values, which get dictionaries
 HUB_BATCH = 10_000  # rows of a dataset on the Hub that are converted together
-FORMAT = 3  # raised when what is read from a dump changes, so that existing files of comments are regenerated
+FORMAT = 4  # raised when what is read from a dump changes, so that existing files of comments are regenerated
 
 
 def write_comments(
