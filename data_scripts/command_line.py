@@ -107,8 +107,8 @@ _exit_codes: list[int] = []
 def end_process(code: int | None) -> NoReturn:
     """End the process with this exit code, as `sys.exit` does, but without the interpreter's finalization.
 
-    That takes a tenth of a second with torch and transformers, and their threads can abort the process then, or keep it
-    from ending: those of gloo have.
+    That takes a tenth of a second with torch and transformers, while threads of libraries still run: runs of several
+    processes, whose gloo threads do, have aborted at their end or never ended.
     """
     _exit_codes.append(code or 0)
     sys.exit(code)

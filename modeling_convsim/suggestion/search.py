@@ -100,7 +100,7 @@ class Int8Vectors:
         rounds = -(-len(queries) // (threads * size))
         own = -(-len(queries) // (threads * max(rounds, 1)))
         # Each thread searches all vectors for queries of its own or, if these would be few, a share of the vectors for
-        # all queries. Candidates of more than `RESCORED` are compared one query at a time: they need much memory.
+        # all queries. More than `RESCORED` candidates are compared one query at a time: their vectors need much memory.
         has_own = own >= QUERIES // 2 and count <= RESCORED
         shares = np.array_split(np.arange(self._chunks), 1 if has_own else min(threads, self._chunks))
 
