@@ -9,8 +9,6 @@ from pathlib import Path
 
 from data_scripts.command_line import (
     ArgumentParser,
-    end_process,
-    paused_collections,
     run_stoppable,
     suggest,
 )
@@ -50,8 +48,7 @@ def _run(arguments: list[str]) -> int:
             if name not in commands:
                 _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
             command = commands[name]
-        with paused_collections():  # of the command's modules
-            parser = command.parser(name)
+        parser = command.parser(name)
         args = parser.parse_args(arguments[1:])
         args.run(args)
     except USER_ERRORS as error:
@@ -61,4 +58,4 @@ def _run(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -10,8 +10,6 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from .command_line import paused_collections
-
 if TYPE_CHECKING:
     from .encoding import Encoder
     from .registry import (
@@ -60,8 +58,7 @@ def __dir__() -> list[str]:
 
 def _register_models() -> None:
     """Registers the models with transformers' Auto classes and imports their classes into this package."""
-    with paused_collections():
-        registry = import_module(".registry", __name__)
+    registry = import_module(".registry", __name__)
     globals().update({name: getattr(registry, name) for name in registry.__all__})
     __all__.extend(name for name in registry.__all__ if name not in __all__)
 

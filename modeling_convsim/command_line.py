@@ -4,16 +4,13 @@
 """
 
 import argparse
-import atexit
 import difflib
-import gc
 import multiprocessing
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -87,50 +84,6 @@ def run_stoppable(run: Callable[[], int]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-
-
-@contextmanager
-def paused_collections(freeze: bool = False) -> Iterator[None]:
-    """Pauses garbage collections: while libraries are imported, they take a quarter of the time and free nothing.
-
-    Args:
-        freeze: Exclude what exists at the end from later collections; only for the program itself to decide.
-    """
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if freeze:
-            gc.freeze()
-        if was_enabled:
-            gc.enable()
-
-
-_exit_codes: list[int] = []
-
-
-def end_process(code: int | None) -> NoReturn:
-    """Ends the process with this exit code, as `sys.exit` does, but without the interpreter's finalization.
-
-    That takes a tenth of a second with torch and transformers, while threads of libraries still run: runs of several
-    processes, whose gloo threads do, have aborted at their end or never ended.
-    """
-    _exit_codes.append(code or 0)
-    sys.exit(code)
-
-
-def _skip_finalization() -> None:
-    if _exit_codes:
-        try:
-            for stream in filter(None, (sys.stdout, sys.stderr)):
-                stream.flush()
-        except OSError:  # the finalization reports it
-            return
-        os._exit(_exit_codes[-1])
-
-
-atexit.register(_skip_finalization)  # first, so that it is called after the functions that libraries register
 
 
 def disk_path(text: str) -> Path:

@@ -3,7 +3,6 @@
 A run has one main process (rank 0). The first process of each machine is that of local rank 0.
 """
 
-import functools
 import os
 import time
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ PATIENCE = timedelta(hours=24)
 Value = TypeVar("Value")
 
 _waits: list[float] = []  # seconds of each wait of this process
+_patient_group: dist.ProcessGroup | None = None
 
 
 def seconds_waited() -> float:
@@ -52,15 +52,23 @@ def is_first_on_machine() -> bool:
     return world_size() == 1 or int(os.environ.get("LOCAL_RANK", 0)) == 0
 
 
-@functools.cache
-def _patient_group(world: dist.ProcessGroup) -> dist.ProcessGroup:
-    """Return a group of all processes with the time-out `PATIENCE`; on the CPU, whatever the device of the run is."""
-    return cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=PATIENCE))
+def patient_group() -> dist.ProcessGroup:
+    """Return a group of all processes with the time-out `PATIENCE`; on the CPU, whatever the device of the run is.
+
+    Every process must call this for the first time at the same time. `end_processes` destroys the group.
+    """
+    global _patient_group
+    if _patient_group is None:
+        _patient_group = cast(dist.ProcessGroup, dist.new_group(backend="gloo", timeout=PATIENCE))
+    return _patient_group
 
 
-def patient_group() -> Any:
-    """Return the group of `wait_for_all` and `share`. Every process must call this first at the same time."""
-    return _patient_group(dist.group.WORLD)
+def end_processes() -> None:
+    """Destroy the process groups of a run, whose threads would otherwise still run when Python exits."""
+    global _patient_group
+    _patient_group = None
+    if dist.is_available() and dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def wait_for_all() -> None:

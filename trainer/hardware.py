@@ -8,7 +8,6 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
 
 import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
@@ -192,32 +191,6 @@ def keep_freed_memory() -> None:
     if mallopt is not None:
         mallopt(M_MMAP_THRESHOLD, 2**30)  # arrays of less than a gibibyte are on the heap
         mallopt(M_TRIM_THRESHOLD, -1)  # the heap does not shrink
-
-
-def fastest_threads(work: Callable[[], None], most: int) -> int:
-    """Return the fastest number of threads for some work among `most`, `most` / 2, and so on.
-
-    Unlike kernels and precision, the number may depend on a timing: a run records it, and a resumed run keeps it. With
-    one and two threads, the gradients of a DAN are identical to the last bit, and so are the results of quickstart;
-    those of a Transformer are deterministic for each number, but differ between numbers in the last bits.
-    """
-    work()  # warm-up: the first call allocates memory and fills caches
-    seconds: dict[int, float] = {}
-    threads = most
-    while threads:
-        torch.set_num_threads(threads)
-        seconds[threads] = min(_time(work) for _ in range(3))
-        threads //= 2
-    fastest = min(seconds, key=seconds.__getitem__)
-    times = ", ".join(f"{1000 * value:.1f} ms with {count}" for count, value in seconds.items())
-    logger.info("training with %d of %d threads: a step takes %s", fastest, most, times)
-    return fastest
-
-
-def _time(work: Callable[[], None]) -> float:
-    started = time.perf_counter()
-    work()
-    return time.perf_counter() - started
 
 
 def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:

@@ -3,7 +3,6 @@
 import logging
 import sys
 
-from data_scripts.command_line import end_process, paused_collections
 from data_scripts.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
@@ -24,8 +23,7 @@ def main() -> int:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
-        with paused_collections():
-            from trainer.training.train import train  # imports torch, which --help does not need
+        from trainer.training.train import train  # imports torch, which --help does not need
 
         train(arguments)
     except USER_ERRORS as error:
@@ -38,4 +36,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    end_process(main())
+    sys.exit(main())

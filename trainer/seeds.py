@@ -2,8 +2,7 @@
 
 import sys
 
-from data_scripts.command_line import end_process
 from trainer.sweep.seeds import main
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, get_args
 
-from modeling_convsim.command_line import ArgumentParser, disk_path, end_process, paused_collections, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts
 
@@ -86,12 +86,11 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _run(options: argparse.Namespace) -> int:
     # Imported after the arguments are parsed: importing torch and transformers takes seconds.
-    with paused_collections(freeze=True):
-        from tqdm import tqdm
+    from tqdm import tqdm
 
-        from modeling_convsim.encoding.encoder import Encoder
-        from modeling_convsim.encoding.hardware import has_fast_bfloat16
-        from modeling_convsim.encoding.vector_files import write_vectors
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.encoding.hardware import has_fast_bfloat16
+    from modeling_convsim.encoding.vector_files import write_vectors
 
     try:
         total = count_texts(options.file)
@@ -116,4 +115,4 @@ def _run(options: argparse.Namespace) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main())
+    sys.exit(main())

@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
-from modeling_convsim.command_line import ArgumentParser, disk_path, end_process, paused_collections, run_stoppable
+from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding.options import Dtype
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.extra import import_extra
@@ -217,10 +217,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _build(options: argparse.Namespace) -> None:
-    with paused_collections(freeze=True):
-        from modeling_convsim.encoding.encoder import Encoder
-        from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
-        from modeling_convsim.suggestion.reply_index import ReplyIndex
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
 
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
@@ -285,9 +284,8 @@ def _calibrate(options: argparse.Namespace) -> None:
 
 
 def _load(options: argparse.Namespace) -> "ReplyIndex":
-    with paused_collections(freeze=True):
-        from modeling_convsim.encoding.encoder import Encoder
-        from modeling_convsim.suggestion.reply_index import ReplyIndex
+    from modeling_convsim.encoding.encoder import Encoder
+    from modeling_convsim.suggestion.reply_index import ReplyIndex
 
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
     return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
@@ -299,4 +297,4 @@ def _texts(files: list[str], column: str, remedy: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    end_process(main())
+    sys.exit(main())

@@ -193,7 +193,6 @@ def _start(
     plan = plan_batches(arguments, tasks, accelerator.num_processes)
     context = RunContext(arguments, accelerator, Path(arguments.output_dir))
     loop = TrainingLoop(context, trainable, tasks, plan)
-    loop.choose_threads()
     return loop, model
 
 

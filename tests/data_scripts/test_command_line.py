@@ -3,7 +3,6 @@
 Signals end a command with one line, and its outputs as they were.
 """
 
-import gc
 import multiprocessing
 import os
 import signal
@@ -72,66 +71,6 @@ def test_worker_processes_end_with_the_command(run_stoppable):
     assert run_stoppable(command) == 143
     worker.join(10)
     assert worker.exitcode == -signal.SIGTERM
-
-
-@pytest.mark.parametrize("package", [command_line, wheel_command_line])
-@pytest.mark.parametrize("is_enabled", [True, False])
-def test_collections_pause_and_are_then_as_before(package, is_enabled):
-    assert gc.isenabled()
-    try:
-        if not is_enabled:
-            gc.disable()
-        with pytest.raises(ImportError), package.paused_collections():
-            assert not gc.isenabled()
-            raise ImportError
-        assert gc.isenabled() == is_enabled
-    finally:
-        gc.enable()
-
-
-def test_what_exists_after_imports_is_excluded_from_collections_if_a_command_asks_for_it():
-    before = gc.get_freeze_count()
-    try:
-        with wheel_command_line.paused_collections():
-            pass
-        assert gc.get_freeze_count() == before
-        with wheel_command_line.paused_collections(freeze=True):
-            pass
-        assert gc.get_freeze_count() > before and gc.isenabled()
-    finally:
-        gc.unfreeze()
-
-
-@pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
-def test_a_command_ends_with_its_exit_code_and_without_finalization(package):
-    code = f"""
-import atexit, sys
-sys.orig_argv, sys.argv = ["python", "-m", "modeling_convsim.encoding"], ["-m"]  # which imports no models
-from {package}.command_line import end_process
-import multiprocessing.util
-
-class Thing:
-    def __del__(self): print("finalized", flush=True)
-
-atexit.register(print, "last")
-multiprocessing.util.Finalize(None, print, ["released"], exitpriority=1)  # such as the removal of a temporary folder
-thing = Thing()
-print("first")
-end_process(3)
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stdout.split(), done.stderr) == (3, ["first", "last", "released"], "")
-
-
-@pytest.mark.parametrize("package", ["data_scripts", "modeling_convsim"])
-def test_a_command_whose_last_output_cannot_be_written_fails(package):
-    code = f"from {package}.command_line import end_process\nprint('last')\nend_process(0)"
-    buffered = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
-    with Path("/dev/full").open("w") as full:
-        done = subprocess.run(
-            [sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, cwd=ROOT, env=buffered
-        )
-    assert done.returncode == 120 and "No space left on device" in done.stderr
 
 
 def test_a_command_that_has_used_duckdb_does_not_end_with_a_report_of_its_leaked_objects(tmp_path):

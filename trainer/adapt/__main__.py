@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from data_scripts.command_line import ArgumentParser, end_process, paused_collections, run_stoppable
+from data_scripts.command_line import ArgumentParser, run_stoppable
 from data_scripts.commands import find_commands
 from data_scripts.errors import USER_ERRORS, InputError, refuse_options, user_message
 from data_scripts.read.storage import is_url
@@ -80,7 +80,7 @@ def run(args: argparse.Namespace) -> dict[str, Any]:
     if not 0 < args.precision <= 1:
         raise InputError(f"--precision is {args.precision:g}; expected a number above 0, at most 1")
     base, folder, seconds = choose_base(args.base), args.output, dict[str, float]()
-    with _timed(seconds, "imports and checks"), paused_collections():
+    with _timed(seconds, "imports and checks"):
         import datasets
 
         from trainer.adapt.training import check_base, load_splits, train_model
@@ -176,4 +176,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.command_line import ArgumentParser, disk_path, end_process
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
@@ -266,4 +266,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_scripts.command_line import ArgumentParser, disk_path, end_process
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, one_line, user_message
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
@@ -231,4 +231,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

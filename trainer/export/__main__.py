@@ -12,7 +12,7 @@ RUN/model/onnx is published with the model. If the vectors differ from the model
 import sys
 from argparse import RawDescriptionHelpFormatter
 
-from data_scripts.command_line import ArgumentParser, disk_path, end_process
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, user_message
 from trainer.export.formats import FORMATS, PRECISIONS
 
@@ -73,4 +73,4 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main())
+    sys.exit(main())

@@ -11,7 +11,7 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser, end_process, run_stoppable
+from data_scripts.command_line import ArgumentParser, run_stoppable
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 
 
@@ -82,4 +82,4 @@ def _run(args: Namespace) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main())
+    sys.exit(main())

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from data_scripts.command_line import ArgumentParser, disk_path, end_process
+from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text
 from trainer.report.plan import read_plan, run_plan
@@ -130,4 +130,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

@@ -15,7 +15,7 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_scripts.command_line import ArgumentParser, disk_path, end_process, suggest
+from data_scripts.command_line import ArgumentParser, disk_path, suggest
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text, make_folder, write_text
 from data_scripts.write.records import has_record
@@ -177,4 +177,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    end_process(main(sys.argv[1:]))
+    sys.exit(main(sys.argv[1:]))

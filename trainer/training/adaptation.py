@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
@@ -206,7 +205,7 @@ def _ranker(
     context: RunContext, model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset
 ) -> Callable[[], dict[str, Any]]:
     """Return a function that evaluates response prediction by the model on some pairs."""
-    evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=pairs)}, (), context.threads)
+    evaluator = ModelEvaluator(model, tokenizer, {"pairs": DatasetDict(validation=pairs)}, ())
     return lambda: evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
 
 
@@ -220,12 +219,10 @@ def _fold_ranker(
     model.train(was_training)
 
     def rank() -> dict[str, Any]:
-        was_training, threads = model.training, torch.get_num_threads()
-        torch.set_num_threads(context.threads)
+        was_training = model.training
         model.eval()
         scores = score_candidates(encoder, queries)
         ranking = summarize(scores, "dev") | {MRR: mean_reciprocal_rank(scores)}
-        torch.set_num_threads(threads)
         model.train(was_training)
         return ranking
 
@@ -283,7 +280,7 @@ def _cross_validate(
         folds_of = dict[tuple[int, float], list[dict[str, Any]]]()
         for fold, rank in tqdm(held_out.items(), "cross-validation", unit="fold", leave=False):
             plan = _FoldPlan(arguments.seed, np.flatnonzero(folds != fold), Schedule(arguments).batch_sizes())
-            for point, ranking in _train_fold(context, model, rank, tasks, plan, start.interpolation, not folds_of):
+            for point, ranking in _train_fold(context, model, rank, tasks, plan, start.interpolation):
                 folds_of.setdefault(point, []).append(ranking)
     rankings = {point: _average(each) for point, each in folds_of.items()}
     (steps, factor), best = _choose(rankings, start_ranking, base_ranking)
@@ -337,13 +334,10 @@ def _train_fold(
     tasks: Mapping[str, Task],
     plan: BatchPlan,
     start: Interpolation,
-    is_first: bool,
 ) -> list[tuple[tuple[int, float], dict[str, Any]]]:
     """Response prediction after (step, factor)."""
     rankings = []
     loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
-    if is_first:
-        loop.choose_threads()  # a measurement, which the other folds need not repeat
     for step in range(1, len(plan.batch_sizes) + 1):
         loop.step(step - 1)
         if step % context.arguments.eval_every == 0 or step == len(plan.batch_sizes):

@@ -23,7 +23,7 @@ class RunContext:
     started: float = field(default_factory=time.monotonic)
     """`time.monotonic()` at the start of this process's part of the run."""
     threads: int = field(default_factory=available_threads)
-    """Number of threads that torch may use; training may be faster with fewer."""
+    """Number of threads of torch."""
     fingerprints: Mapping[str, str] = field(default_factory=dict)
     """Fingerprints of the datasets and the tokenizer, on the first process of each machine only."""
     interruption: Interruption = field(default_factory=Interruption)
@@ -70,6 +70,7 @@ class Progress:
         return cls(
             mixed_precision=accelerator.mixed_precision,
             device=accelerator.device.type,
+            threads=context.threads if accelerator.device.type == "cpu" else None,
             processes=accelerator.num_processes,
             fingerprints=dict(context.fingerprints),
         )

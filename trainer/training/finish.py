@@ -53,7 +53,6 @@ def finish_run(
     Returns:
         The contents of results.json; an empty mapping on the other processes.
     """
-    torch.set_num_threads(context.threads)
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)

@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 
 from data_scripts.errors import InputError
-from trainer.distributed import world_size
+from trainer.distributed import patient_group, world_size
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)
 # `accelerate launch` forwards Ctrl-C, which its processes have received already: for so long, it is the same signal.
@@ -43,7 +43,6 @@ class Interruption:
         self._number: int | None = None
         self._seconds = 0.0
         self._is_deferred = False
-        self._gloo: dist.ProcessGroup | None = None
 
     @contextmanager
     def handle_signals(self) -> Iterator[None]:
@@ -79,10 +78,8 @@ class Interruption:
         """Return whether any process of the run has received a signal. Every process must call this."""
         if world_size() > 1:
             # Not on the GPU, which would have to finish the step first.
-            if self._gloo is None:
-                self._gloo = dist.group.WORLD if dist.get_backend() == "gloo" else dist.new_group(backend="gloo")
             number = torch.tensor([self._number or 0])
-            dist.all_reduce(number, dist.ReduceOp.MAX, group=self._gloo)
+            dist.all_reduce(number, dist.ReduceOp.MAX, group=patient_group())
             self._number = int(number) or None
         return self._number is not None
 

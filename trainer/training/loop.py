@@ -12,8 +12,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
-from trainer.distributed import gather, share, wait_for_all
-from trainer.hardware import fastest_threads
+from trainer.distributed import wait_for_all
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
@@ -70,7 +69,6 @@ class TrainingLoop:
         self._metrics.start_trackers()
         self._record(results)
         started = time.monotonic() - progress.seconds
-        self.choose_threads()
         self._log_traffic()
         # A signal during a step, an evaluation or a save takes effect after it.
         with self._progress_bar() as bar, self._context.interruption.deferred():
@@ -129,26 +127,6 @@ class TrainingLoop:
         self._model.backward(loss)
         self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
 
-    def choose_threads(self) -> None:
-        """On a CPU, use the number of threads that computes gradients fastest; a resumed run keeps its number.
-
-        All processes use the number of the main process, which is the one that a checkpoint records.
-        """
-        context, progress = self._context, self._progress
-        if self._accelerator.device.type == "cpu" and progress.threads is None:
-            most = min(gather(context.threads))  # every process must measure the same number of steps
-            progress.threads = share(self._fastest_threads(most)) if most > 1 else 1
-        torch.set_num_threads(progress.threads or context.threads)
-
-    def _fastest_threads(self, most: int) -> int:
-        def compute_again() -> None:
-            self._model.zero_gradients()
-            self.compute_gradients(0)
-
-        threads = fastest_threads(compute_again, most)
-        self._drop_measurement()
-        return threads
-
     def _own_part(self, rows: np.ndarray) -> np.ndarray:
         """Return this process's part of the rows of a batch: (batch,) -> (batch / processes,)."""
         size = len(rows) // self._accelerator.num_processes
@@ -176,6 +154,8 @@ class TrainingLoop:
             if self._accelerator.is_main_process:
                 resume_run(self._context.folder)
             self._metrics.load(checkpoint)
+        # With another number of threads, results can differ in the last bits.
+        torch.set_num_threads(self._progress.threads or self._context.threads)
         if self._accelerator.is_main_process:
             logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
 

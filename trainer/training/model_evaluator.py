@@ -6,7 +6,6 @@ from statistics import fmean
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.command_line import suggest
@@ -30,7 +29,7 @@ def evaluators_to_skip(tasks: Iterable[str], final_split: str) -> set[str]:
 
 
 class ModelEvaluator:
-    """Evaluates the complete model on the main process, with all threads, even if training uses fewer."""
+    """Evaluates the complete model on the main process."""
 
     def __init__(
         self,
@@ -38,7 +37,6 @@ class ModelEvaluator:
         tokenizer: PreTrainedTokenizerFast,
         data: EvaluationData,
         skip: Iterable[str],
-        threads: int,
     ) -> None:
         """Prepare the evaluation of a model.
 
@@ -47,12 +45,10 @@ class ModelEvaluator:
             tokenizer: the model's tokenizer.
             data: the evaluation data of the run.
             skip: evaluators to skip, because their heads are not trained.
-            threads: number of threads that an evaluation uses.
         """
         self.model, self.tokenizer = model, tokenizer
         skipped = {EVALUATORS[name].dataset for name in skip if name in EVALUATORS}
         self._data = {name: splits for name, splits in data.items() if name not in skipped}
-        self._threads = threads
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
@@ -68,13 +64,11 @@ class ModelEvaluator:
         evaluators: Iterable[str] | None = None,
     ) -> dict[str, Any]:
         """Evaluate the model, with the arguments of `evaluate_encoder`; the result has the shape of results.json."""
-        was_training, threads = self.model.training, torch.get_num_threads()
-        torch.set_num_threads(self._threads)
+        was_training = self.model.training
         self.model.eval()
         results = evaluate_encoder(
             self._encoder, self._data, split, evaluators, queries=queries, intervals=intervals, matrices=matrices
         )
-        torch.set_num_threads(threads)
         self.model.train(was_training)
         return results
 

@@ -2,15 +2,17 @@
 
 import contextlib
 import functools
-import gc
 import logging
 import math
 import time
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+from accelerate import Accelerator
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
@@ -20,7 +22,15 @@ from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, load_run_data
 from trainer.data.dev_split import complete_dev_split
-from trainer.distributed import first_on_each_machine, is_first_on_machine, rank, share, share_weights, wait_for_all
+from trainer.distributed import (
+    end_processes,
+    first_on_each_machine,
+    is_first_on_machine,
+    rank,
+    share,
+    share_weights,
+    wait_for_all,
+)
 from trainer.hardware import keep_freed_memory, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.adaptation import plan_adaptation, split_pairs
@@ -58,30 +68,31 @@ def train(arguments: Arguments) -> dict[str, Any]:
     interruption = Interruption()
     with contextlib.ExitStack() as exit_stack:
         exit_stack.enter_context(interruption.handle_signals())
+        exit_stack.callback(end_processes)
         exit_stack.enter_context(interruption.explained(Path(arguments.output_dir)))
         context = _start(arguments, interruption, exit_stack)
-        exit_stack.enter_context(_frozen_objects())
-        results = _train(context)
-        # The DDP model, a local variable of `_train`, must be deleted before its process group is destroyed, or a rank
-        # can hang at exit.
-        context.accelerator.free_memory()
+        with _released_model(context.accelerator):
+            results = _train(context)
         context.accelerator.end_training()
     return results
 
 
 @contextlib.contextmanager
-def _frozen_objects() -> Iterator[None]:
-    """Exclude what exists, most of it libraries, from garbage collections, which take half a second with it.
+def _released_model(accelerator: Accelerator) -> Iterator[None]:
+    """Delete the DDP model before its process group is destroyed, or a process can hang at exit.
 
-    What a caller has frozen stays frozen.
+    Accelerate refers to the model, and so do local variables of `_train`, which the traceback of an error keeps.
     """
-    is_first = not gc.get_freeze_count()
-    gc.freeze()
     try:
         yield
+    except BaseException as error:
+        chained: BaseException | None = error
+        while chained is not None:
+            traceback.clear_frames(chained.__traceback__)
+            chained = chained.__context__
+        raise
     finally:
-        if is_first:
-            gc.unfreeze()
+        accelerator.free_memory()
 
 
 def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
@@ -95,7 +106,9 @@ def _start(arguments: Arguments, interruption: Interruption, exit_stack: context
     wait_for_all()
     if arguments.sharded:
         check_shared_folder(folder)
-    return RunContext(arguments, accelerator, folder, started, interruption=interruption)
+    context = RunContext(arguments, accelerator, folder, started, interruption=interruption)
+    torch.set_num_threads(context.threads)
+    return context
 
 
 def _train(context: RunContext) -> dict[str, Any]:
@@ -113,7 +126,7 @@ def _train(context: RunContext) -> dict[str, Any]:
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
-    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip, context.threads)
+    evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip)
     if context.accelerator.device.type == "cpu":
         keep_freed_memory()
     progress = TrainingLoop(context, trainable, tasks, plan, interpolation).run(evaluator, begin)

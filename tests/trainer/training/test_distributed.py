@@ -6,7 +6,7 @@ import torch
 import yaml
 from safetensors.torch import load_file
 
-from tests.forking import run_python, run_ranks
+from tests.forking import run_machines, run_python, run_ranks
 from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
@@ -47,6 +47,17 @@ def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_o
     assert counts == ["2", "8", "64"]  # once, by the main process
     waits = re.search(r"Seconds that each process waited for others between steps: ([\d.]+), ([\d.]+)", done.stdout)
     assert waits and float(waits[2]) > float(waits[1])  # the first process evaluates and saves alone
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux names threads in /proc")
+@pytest.mark.parametrize("failure", [[], ["--fail"]])
+def test_no_thread_of_a_process_group_outlives_a_run(two_process_preset, tmp_path, failure):
+    script, code = SCRIPT.with_name("counted_threads.py"), 2 if failure else 0
+    arguments = [*failure, two_process_preset, "--output_dir", tmp_path / "run", "--num_processes", "2"]
+    for done in run_machines(script, [arguments] * 2):
+        (counts,) = re.findall(r"exit code (\d), threads: (\d+) during training, (\d+) after it", done.stdout)
+        assert done.returncode == code and counts[0] == str(code), done.stdout
+        assert int(counts[1]) > 0 and counts[2] == "0"
 
 
 def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(two_process_preset, tmp_path):

@@ -1,8 +1,6 @@
 """The steps of a run, with a model, tasks and a plan that record what they are asked for."""
 
-import dataclasses
 import json
-from collections.abc import Callable
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
@@ -187,31 +185,6 @@ def test_a_measurement_leaves_no_gradient_and_no_metric(tmp_path, monkeypatch):
     loop.compute_gradients(0)
     loop._drop_measurement()
     assert cleared == [1] and loop._metrics.take_means() == {}
-
-    def fastest(compute: Callable[[], None], threads: int) -> int:
-        compute()
-        compute()
-        assert cleared == [1, 1, 1]  # each measures the gradients of one batch
-        return threads - 1
-
-    monkeypatch.setattr(loop_module, "fastest_threads", fastest)
-    assert loop._fastest_threads(3) == 2
-    assert cleared == [1, 1, 1, 1] and loop._metrics.take_means() == {}
-
-
-@pytest.mark.parametrize(("others", "measured", "used"), [(4, [4], 5), (12, [8], 5), (1, [], 1)])
-def test_machines_with_different_cores_measure_the_same_steps_and_use_the_same_threads(
-    tmp_path, monkeypatch, others, measured, used
-):
-    loop, _, _ = build(tmp_path)
-    loop._context = dataclasses.replace(loop._context, threads=8)
-    asked, calls = [], []
-    monkeypatch.setattr(loop_module, "gather", lambda own: [own, others])
-    monkeypatch.setattr(loop_module, "share", lambda own: 5)  # the main process's choice
-    monkeypatch.setattr(loop, "_fastest_threads", lambda most: asked.append(most))
-    monkeypatch.setattr(torch, "set_num_threads", calls.append)
-    loop.choose_threads()
-    assert (asked, calls, loop._progress.threads) == (measured, [used], used)
 
 
 @pytest.mark.parametrize(("processes", "step", "is_main", "logged"), [

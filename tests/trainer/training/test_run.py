@@ -1,6 +1,5 @@
 """Whole runs of `trainer/run.py` on tiny synthetic datasets: their files, training data and evaluations."""
 
-import gc
 import shutil
 
 import numpy as np
@@ -33,22 +32,6 @@ def test_a_run_writes_all_documented_files(run_trainer, preset, tmp_path):
     checkpoints = {int(path.name.split("-")[1]) for path in folder.glob("checkpoint-*")}
     assert checkpoints == {12, results["run"]["best_step"]}
     assert Encoder.from_pretrained(folder / "model").encode(["the red dog"]).shape == (1, 16)
-
-
-@pytest.mark.parametrize("is_frozen", [True, False])
-def test_what_exists_before_a_run_is_not_collected_in_it_and_what_its_caller_froze_not_afterwards(
-    run_trainer, preset, monkeypatch, is_frozen
-):
-    counts = []
-    monkeypatch.setattr("trainer.training.train._train", lambda context: counts.append(gc.get_freeze_count()) or {})
-    gc.unfreeze()
-    try:
-        if is_frozen:
-            gc.freeze()
-        assert run_trainer(preset()) == 0
-        assert counts[0] > 100_000 and (gc.get_freeze_count() > 0) == is_frozen
-    finally:
-        gc.freeze()
 
 
 def test_training_improves_the_metrics_of_both_tasks(run_trainer, preset, tmp_path):

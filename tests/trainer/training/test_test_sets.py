@@ -3,7 +3,6 @@
 from typing import Any
 
 import pytest
-import torch
 
 from modeling_convsim.encoding import Encoder
 from tests.trainer.evaluation.invented_data import evaluation_data
@@ -20,32 +19,31 @@ TASKS = {"response_prediction": 1.0}
 def test_a_run_on_dev_does_not_evaluate_the_semeval_test_sets(tiny_tokenizer, final_split, evaluated):
     model = make_model("dan", len(tiny_tokenizer))
     skip = evaluators_to_skip(TASKS, final_split)
-    evaluator = ModelEvaluator(model, tiny_tokenizer, evaluation_data(), skip, torch.get_num_threads())
+    evaluator = ModelEvaluator(model, tiny_tokenizer, evaluation_data(), skip)
     results = evaluator.evaluate("dev")
     assert ("sts" in results) == evaluated
     assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
 
 
 @pytest.mark.parametrize("is_training", [True, False])
-def test_an_evaluation_uses_all_threads_and_leaves_the_model_as_it_was(tiny_tokenizer, monkeypatch, is_training):
+def test_an_evaluation_leaves_the_model_as_it_was(tiny_tokenizer, monkeypatch, is_training):
     model, seen = make_model("dan", len(tiny_tokenizer)).train(is_training), []
 
     def evaluate(encoder: Encoder, *arguments: Any, **options: Any) -> dict[str, Any]:
         assert encoder.model is model
-        seen.append((torch.get_num_threads(), model.training, arguments, options))
+        seen.append((model.training, arguments, options))
         return {"snli": {"accuracy": 1.0}}
 
     monkeypatch.setattr(model_evaluator, "evaluate_encoder", evaluate)
-    threads = torch.get_num_threads()
-    evaluator = ModelEvaluator(model, tiny_tokenizer, {"stsb": 1, "snli": 2, "pairs": 3}, ["snli", "mine"], threads + 2)
+    evaluator = ModelEvaluator(model, tiny_tokenizer, {"stsb": 1, "snli": 2, "pairs": 3}, ["snli", "mine"])
     assert evaluator.evaluate("dev") == {"snli": {"accuracy": 1.0}}
     evaluator.evaluate("both", queries=7, intervals=True, matrices={"stsb_tuned": 1})
     data = {"stsb": 1, "pairs": 3}
     assert seen == [
-        (threads + 2, False, (data, "dev", None), {"queries": None, "intervals": False, "matrices": None}),
-        (threads + 2, False, (data, "both", None), {"queries": 7, "intervals": True, "matrices": {"stsb_tuned": 1}}),
+        (False, (data, "dev", None), {"queries": None, "intervals": False, "matrices": None}),
+        (False, (data, "both", None), {"queries": 7, "intervals": True, "matrices": {"stsb_tuned": 1}}),
     ]
-    assert torch.get_num_threads() == threads and model.training == is_training
+    assert model.training == is_training
 
 
 def test_evaluators_of_heads_that_are_not_trained_are_skipped():

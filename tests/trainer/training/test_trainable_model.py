@@ -117,7 +117,7 @@ def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny
         return len({trainable.wrapped(**BATCH).pooler_output.sum().item() for _ in range(10)}) > 1
 
     assert varies()
-    evaluator = ModelEvaluator(trainable.full, tiny_tokenizer, {}, skip=(), threads=1)
+    evaluator = ModelEvaluator(trainable.full, tiny_tokenizer, {}, skip=())
     evaluator.evaluate("dev")
     assert varies()
 
