@@ -110,7 +110,3 @@ def _anchors(path: Path) -> set[str]:
     """The anchors that GitHub gives the headings of a document."""
     headings = re.findall(r"^#+ (.+)$", path.read_text("utf-8"), re.M)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
-
-
-def test_the_readme_is_short() -> None:
-    assert len((ROOT / "README.md").read_text("utf-8").splitlines()) < 200
