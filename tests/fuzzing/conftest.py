@@ -7,5 +7,5 @@ COMMON = {"deadline": None, "database": None, "suppress_health_check": CHECKS, "
 # Finding the smallest example takes minutes, which only a long run has.
 SUITE = {"derandomize": True, "max_examples": 12, "phases": [Phase.explicit, Phase.generate]}
 settings.register_profile("suite", **COMMON, **SUITE)
-settings.register_profile("long", **COMMON, max_examples=300, print_blob=True)
+settings.register_profile("long", **COMMON, max_examples=1_000, print_blob=True)
 settings.load_profile("suite")

@@ -1,76 +1,23 @@
-"""Hypothesis strategies: hostile texts, JSON values, and records that have the right fields with any values."""
+"""Hypothesis strategies: hostile texts, JSON values, records with a wrong field, and damaged documents."""
 
+import json
 from typing import Any
 
 from hypothesis import strategies as st
 
+# fmt: off
 SAMPLES = [
-    *(
-        "",
-        " ",
-        "\n",
-        "\r",
-        "\t",
-        "\0",
-        "\x1b[31m",
-        "\x7f",
-        "\x85",
-        "\u2028",
-        "\u200b",
-        "\ufeff",
-        "\ufffd",
-        "\uffff",
-        "\U0010ffff",
-    ),
-    *(
-        "\ud800",
-        "\udfff",
-        "\ud83d\ude00",
-        "a\ud800b",
-        "e\u0301\u0302\u0303",
-        "\u0301",
-        "\u202eabc\u202c",
-        "שלום",
-        "مرحبا",
-        "हिन्दी",
-    ),
-    *(
-        "👩\u200d👩\u200d👧",
-        "🏳️\u200d🌈",
-        "🇩🇪",
-        "👍🏽",
-        "ﬁ",
-        "İ",
-        "ß",
-        "ǅ",
-        "㋿",
-        "日本語",
-        "\U000e0041",
-        "=== x",
-        "-",
-        "nan",
-        "1e999",
-        "٣",
-    ),
-    *(
-        '"',
-        '""',
-        "'",
-        "\\",
-        ",",
-        "\t\t",
-        "a\tb",
-        "{",
-        "&amp;#x0;",
-        "&#xd800;",
-        "<b>",
-        "[a](b)",
-        "> q",
-        "a@b.de",
-        "http://x.y",
-        "+1 212 555 0123",
-    ),
+    "", " ", "\n", "\r", "\t", "\0", "\x1b[31m", "\x7f", "\x85", "\u2028", "\u200b", "\ufeff", "\ufffd", "\U0010ffff",
+    "\ud800", "\ud83d\ude00", "a\ud800b", "e\u0301\u0302", "\u202eabc\u202c", "שלום", "हिन्दी", "👩\u200d👧", "ﬁ", "ß",
+    "日本語", "=== x", "-", "nan", "1e999", "٣", '"', "'", "\\", ",", "a\tb", "{", "&amp;#x0;", "&#xd800;", "<b>",
+    "[a](b)", "> q", "a@b.de", "http://x.y", "+1 212 555 0123",
 ]
+TOKENS = [
+    b"", b'"', b"\\", b"{", b"}", b"[", b",", b":", b"\n", b"\r\n", b"\t", b"\0", b"\xff", b"\xed\xa0\x80", b"\\ud800",
+    b"\xef\xbb\xbf", b"\xff\xfe", "\u202e".encode(), b"NaN", b"1e999", b"-1", b"12.0", b"9" * 1_200, b"null",
+    b"[" * 60, b"{}", b"}\n\n{", b'"id":', b'"messages":', b"text,",
+]
+# fmt: on
 
 
 def texts(surrogates: bool = True, max_size: int = 30) -> st.SearchStrategy[str]:
@@ -105,31 +52,57 @@ def json_values() -> st.SearchStrategy[Any]:
     )
 
 
-def records(**fields: st.SearchStrategy[Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Records with the given fields, one of which may have another value or be missing; or other fields in addition."""
-
-    @st.composite
-    def draw_record(draw: st.DrawFn) -> dict[str, Any]:
-        record = {name: draw(values) for name, values in fields.items()}
-        change = draw(st.sampled_from(["none", "none", "value", "missing", "more"]))
-        name = draw(st.sampled_from(sorted(fields)))
-        if change == "value":
-            record[name] = draw(json_values())
-        elif change == "missing":
-            del record[name]
-        elif change == "more":
-            record[draw(texts(max_size=5))] = draw(json_values())
-        return record
-
-    return draw_record()
+@st.composite
+def records(draw: st.DrawFn, **fields: st.SearchStrategy[Any]) -> dict[str, Any]:
+    """Records with the given fields, one of which may have any value or be missing."""
+    record = {name: draw(values) for name, values in fields.items()}
+    name, change = draw(st.sampled_from(sorted(fields))), draw(st.sampled_from(["none", "value", "missing"]))
+    if change == "value":
+        record[name] = draw(json_values())
+    elif change == "missing":
+        del record[name]
+    return record
 
 
-def damaged(content: bytes) -> st.SearchStrategy[bytes]:
-    """A content with a part that is cut out, replaced or repeated."""
-    places = st.integers(0, len(content))
-    return st.builds(
-        lambda start, end, middle: content[: min(start, end)] + middle + content[max(start, end) :],
-        places,
-        places,
-        st.binary(max_size=4),
-    )
+@st.composite
+def damaged(draw: st.DrawFn, content: bytes) -> bytes:
+    """A document with one to three changes: a JSON value that is another one or missing, other bytes, or no end."""
+    for _ in range(draw(st.integers(1, 3))):
+        change = draw(st.sampled_from([_change_json, _change_json, _change_bytes, _truncate]))
+        content = change(draw, content)
+    return content
+
+
+def _change_json(draw: st.DrawFn, content: bytes) -> bytes:
+    """Change a value of a JSON document, or of one of its lines."""
+    lines = content.split(b"\n")
+    number = draw(st.integers(0, len(lines) - 1))
+    for before, text, after in ([], content, []), (lines[:number], lines[number], lines[number + 1 :]):
+        try:
+            changed = json.dumps(_change_value(draw, json.loads(text))).encode()
+            return b"\n".join([*before, changed, *after])
+        except (ValueError, RecursionError):
+            continue
+    return _change_bytes(draw, content)
+
+
+def _change_value(draw: st.DrawFn, value: Any) -> Any:
+    keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
+    if not keys or not draw(st.integers(0, 6)):
+        return draw(json_values())
+    key, copy = draw(st.sampled_from(keys)), value.copy()
+    if draw(st.integers(0, 6)):
+        copy[key] = _change_value(draw, value[key])
+    else:
+        del copy[key]
+    return copy
+
+
+def _change_bytes(draw: st.DrawFn, content: bytes) -> bytes:
+    start, length = draw(st.integers(0, len(content))), draw(st.sampled_from([0, 1, 2, 8, 64]))
+    middle = draw(st.sampled_from(TOKENS) | st.binary(max_size=2) | st.just(content[start : start + length] * 2))
+    return content[:start] + middle + content[start + length :]
+
+
+def _truncate(draw: st.DrawFn, content: bytes) -> bytes:
+    return content[: draw(st.integers(0, len(content)))]

@@ -1,115 +1,116 @@
-"""Files of every format: each record is valid, or the file or line is refused in one line."""
+"""Files of every format, damaged: the command reads them, or refuses them in one line that names the file."""
 
-import csv
-import gzip
-import io
 import json
-import lzma
-from collections import Counter
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from data_scripts.__main__ import main
 from data_scripts.clean.filters import Filters
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.measures import measure, measure_column
 from data_scripts.clean.text import normalize_text
-from data_scripts.errors import InputError
-from data_scripts.read.chat_logs import read_log
-from data_scripts.read.files import BrokenLines, zstd
-from data_scripts.read.messages import ChatLog
-from data_scripts.read.rows import read_rows
-from tests.fuzzing.harnesses.chats import CHATGPT, CONVOKIT, DISCORD, OPENAI, SHAREGPT
-from tests.fuzzing.invariants import accepts, check_broken, read_chat
-from tests.fuzzing.strategies import damaged, is_unicode, json_values, numbers, records, texts
+from data_scripts.read.dumps import BlockParser, parse_lines
+from data_scripts.read.files import BrokenLines
+from tests.fuzzing.documents import DOCUMENTS, as_lines
+from tests.fuzzing.strategies import damaged, numbers, records, texts
 
-PACKERS = {"": bytes, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zstd.compress}
-LABELS = st.one_of(texts(max_size=8), numbers(), st.none())
-TABLES = {
-    "pairs": records(input=texts(), response=texts(), thread=LABELS, source=LABELS),
-    "replies": records(id=LABELS, parent=LABELS, text=texts(), speaker=LABELS),
-    "turns": records(thread=LABELS, text=texts(), time=st.one_of(numbers(), texts(), st.none()), id=LABELS),
-    "convokit": records(**{name: json_values() | st.just(value) for name, value in CONVOKIT[1].items()}),
-    "openai": st.just(OPENAI[0]) | records(messages=st.lists(records(role=texts(), content=json_values()), max_size=3)),
-    "sharegpt": st.just(SHAREGPT[0])
-    | records(conversations=st.lists(records(**{"from": texts(), "value": texts()}), max_size=3)),
-    "chatgpt": st.just(CHATGPT[0])
-    | records(mapping=st.dictionaries(texts(max_size=3), records(parent=LABELS, message=json_values()), max_size=3)),
-    "discord": records(**{name: st.just(value) for name, value in DISCORD.items()}),
-}
+SUITE = settings.default.max_examples
 
 
-@pytest.mark.parametrize("name", TABLES)
-@given(data=st.data())
-def test_a_json_array_has_the_items_of_json_lines(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    table = data.draw(st.lists(TABLES[name], min_size=1, max_size=4))
-    (tmp_path / "log.jsonl").write_text("".join(json.dumps(record) + "\n" for record in table))
-    (tmp_path / "log.json").write_text(json.dumps(table, indent=data.draw(st.sampled_from([None, 1]))))
-    outcomes = []
-    for path in (tmp_path / "log.jsonl", tmp_path / "log.json"):
-        log = ChatLog(path, "log", {}, None, BrokenLines(), Counter())
-        try:
-            items = [item for _, item in read_log(log)]
-        except InputError:
-            items = ["refused"]
-        assert accepts(lambda path=path: read_chat(path), path) == (items != ["refused"])
-        outcomes.append((items, log.broken.counts, log.left_out))
-    assert outcomes[0] == outcomes[1]
+def run(capsys: pytest.CaptureFixture[str], *words: object) -> int:
+    """Run a command of data_scripts; it may refuse the last file that it is given, in one line that names it."""
+    code = main([str(word) for word in words])
+    printed = capsys.readouterr().err
+    assert code in (0, 2)
+    if code:
+        (line,) = [line for line in printed.splitlines() if line.startswith("error: ")]
+        assert any(Path(str(word)).name in line for word in words[1:]) and len(line) <= 3_000, line
+    return code
 
 
-@given(data=st.data(), suffix=st.sampled_from(sorted(PACKERS)), separator=st.sampled_from(",\t"))
-def test_csv_with_any_quoting_gives_the_texts_that_were_written(
-    tmp_path: Path, data: st.DataObject, suffix: str, separator: str
+def write(path: Path, document: bytes | dict[str, bytes]) -> Path:
+    if isinstance(document, bytes):
+        path.write_bytes(document)
+    else:
+        with zipfile.ZipFile(path, "w") as file:
+            for name, content in document.items():
+                file.writestr(name, content)
+    return path
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_a_valid_document_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+    assert run(capsys, "inspect", write(tmp_path / name, DOCUMENTS[name])) == 0
+
+
+@settings(max_examples=8 * SUITE)
+@given(data=st.data(), name=st.sampled_from(sorted(DOCUMENTS)))
+def test_a_damaged_document_is_read_or_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject, name: str
 ) -> None:
-    plain = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=12)
-    rows = data.draw(st.lists(st.tuples(plain, plain), min_size=1, max_size=5))
-    quoting = data.draw(st.sampled_from([csv.QUOTE_ALL, csv.QUOTE_MINIMAL])) if separator == "," else csv.QUOTE_NONE
-    file = io.StringIO(newline="")
-    writer = csv.writer(file, delimiter=separator, quoting=quoting, quotechar='"' if separator == "," else None)
-    writer.writerows([("input", "response"), *rows])
-    path = tmp_path / f"pairs{'.csv' if separator == ',' else '.tsv'}{suffix}"
-    path.write_bytes(PACKERS[suffix](file.getvalue().encode()))
-    assert [item[:2] for item in read_chat(path)] == rows
-    content = path.read_bytes()
-    path.write_bytes(data.draw(damaged(content)))
-    accepts(lambda: read_chat(path), path)
+    document = DOCUMENTS[name]
+    if isinstance(document, bytes):
+        document = data.draw(damaged(document))
+    else:
+        member = data.draw(st.sampled_from(sorted(document)))
+        document = document | {member: data.draw(damaged(document[member]))}
+    run(capsys, "inspect", write(tmp_path / name, document))
 
 
+COMMENT = {
+    "id": "a1", "parent_id": "t1_a0", "link_id": "t3_b", "author": "someone", "subreddit": "pets",
+    "body": "I like [cats](http://c.d) &amp; dogs\n> no", "created_utc": 1420070400, "edited": False, "flair": None,
+}  # fmt: skip
+
+
+@settings(max_examples=4 * SUITE)
+@given(
+    block=damaged(as_lines([COMMENT | {"id": f"a{number}"} for number in range(3)])).filter(bool),
+    markdown=st.booleans(),
+)
+def test_a_block_of_a_dump_has_the_rows_of_its_lines(block: bytes, markdown: bool) -> None:
+    """The parser of blocks against Python's json, line by line."""
+    filters, broken = Filters(markdown=markdown), BrokenLines()
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    rows = [row for row, _ in parse_lines(Path("RC.jsonl"), 1, memoryview(block), False, filters, broken)]
+    assert len(rows) + broken.counts.total() == lines
+    table = BlockParser(False, filters).parse(memoryview(block), lines)
+    if table is not None:
+        assert not broken.counts and [tuple(row.values()) for row in table.to_pylist()] == rows
+
+
+SENTENCES = texts()
+TABLES = {
+    "nli": records(premise=SENTENCES, hypothesis=SENTENCES, label=st.sampled_from([0, 1, 2, -1, "neutral", "-"])),
+    "paraphrases": records(sentence1=SENTENCES, sentence2=SENTENCES, score=numbers() | st.none()),
+    "captions": records(group=SENTENCES, captions=st.lists(SENTENCES, max_size=3)),
+    "books": records(book=SENTENCES, paragraph=numbers(), sentence=SENTENCES),
+}
+# The count of the report, and the rows that it counts.
+COUNTS = {"nli": "rows", "paraphrases": "pairs", "captions": "captions", "books": "sentences"}
+
+
+@pytest.mark.parametrize("command", TABLES)
+@settings(max_examples=max(SUITE // 3, 3))
 @given(data=st.data())
-def test_parquet_of_any_types_is_read_or_refused(tmp_path: Path, data: st.DataObject) -> None:
-    columns = {
-        "input": [["a", None], [b"a", b"\xff"], [[1], None]],
-        "response": [["b", "\0"], [1.5, None], [{"x": "y"}, None]],
-        "thread": [[1.0, float("nan")], [None, None], [True, False], [2**63 - 1, -1]],
-        "time": [[0, 1], ["now", "2020-01-01"]],
-    }
-    names = data.draw(st.lists(st.sampled_from(sorted(columns)), min_size=1, unique=True))
-    table = pa.table({name: data.draw(st.sampled_from(columns[name])) for name in names})
-    file = io.BytesIO()
-    pq.write_table(table, file, compression=data.draw(st.sampled_from(["none", "zstd"])))
-    path = tmp_path / "log.parquet"
-    for content in (file.getvalue(), data.draw(damaged(file.getvalue()))):
-        path.write_bytes(content)
-        accepts(lambda: read_chat(path), path)
-
-
-@given(table=st.lists(records(a=texts(), b=json_values()), max_size=4), suffix=st.sampled_from([".jsonl", ".jsonl.gz"]))
-def test_rows_hold_texts_that_utf8_can_represent(tmp_path: Path, table: list[dict[str, Any]], suffix: str) -> None:
-    path, broken = tmp_path / f"rows{suffix}", BrokenLines()
-    path.write_bytes(PACKERS[suffix[6:]]("".join(json.dumps(record) + "\n" for record in table).encode()))
-
-    def read() -> None:
-        rows = [row for part in read_rows(str(path), {"a": ("a",), "b": ("b",)}, broken).values() for _, row in part]
-        assert len(rows) + broken.counts.total() == len(table)
-        assert all(is_unicode(row["a"]) for row in rows if isinstance(row["a"], str))
-
-    accepts(read, path)
-    check_broken(broken)
+def test_a_table_becomes_a_dataset_whose_counts_add_up_or_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: str, data: st.DataObject
+) -> None:
+    table = data.draw(st.lists(TABLES[command], min_size=1, max_size=4))
+    source, output = tmp_path / f"train{data.draw(st.sampled_from(['.jsonl', '.json']))}", tmp_path / "out"
+    source.write_bytes(json.dumps(table).encode() if source.suffix == ".json" else as_lines(table))
+    if run(capsys, command, source, "-o", output, "--overwrite") == 0:
+        report = json.loads((output / "report.json").read_text(encoding="utf-8"))
+        rows = [row for file in output.glob("train*.parquet") for row in pq.read_table(file).to_pylist()]
+        counted = sum(len(row["captions"]) for row in rows) if command == "captions" else len(rows)
+        assert report["train"][COUNTS[command]] == counted
 
 
 @given(table=st.lists(texts(surrogates=False), min_size=1, max_size=5), markdown=st.booleans())
@@ -134,5 +135,5 @@ def test_masking_is_idempotent_and_the_same_for_a_text_alone(table: list[str]) -
 
 
 @given(text=texts())
-def test_a_normalized_text_stays_as_it_is(text: str) -> None:
+def test_a_normalized_text_stays_as_it_is(text: Any) -> None:
     assert normalize_text(normalize_text(text)) == normalize_text(text)
