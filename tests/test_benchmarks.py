@@ -1,50 +1,41 @@
-"""`make bench` at tiny sizes: every benchmark runs without a GPU, bf16 or a network. Speeds are not checked."""
+"""`make bench` at the smallest sizes: every contender of each area runs, without a GPU, bf16 or a network."""
 
-import json
 import math
-import subprocess
-import sys
-import time
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import psutil
 import pytest
+import torch
+from accelerate.state import AcceleratorState
 
-from tests.benchmarks.registry import BENCHMARKS
-from tests.forking import run_python
+from tests.benchmarks.__main__ import AREAS, HERE, format_results, read_results
+from tests.benchmarks.adapting import DOMAINS
+from tests.benchmarks.material import Material, prepare, smallest
+from tests.benchmarks.measuring import alternate, build_entry
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Results of one run of all benchmarks in forks of a single process, which has imported all modules."""
-    folder = tmp_path_factory.mktemp("benchmarks")
-    (done,) = run_python([("-m", "tests.benchmarks", "--smoke", "--output", folder)], seconds=240)
-    assert done.returncode == 0, done.stdout[-4000:]
-    return json.loads((folder / "results.json").read_text(encoding="utf-8"))
+def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
+    material = smallest(Path(tmp_path_factory.mktemp("benchmarks")))
+    prepare(material)
+    return material
 
 
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_a_benchmark_runs(name: str, results: dict[str, Any]) -> None:
-    entry = results[name]
-    assert math.isfinite(entry["ratio"]) and entry["ratio"] > 0
-    assert all(len(runs) == 1 and runs[0] > 0 for runs in entry["runs"].values())
+@pytest.mark.parametrize("area", AREAS)
+def test_the_benchmarks_of_an_area_run(area: str, material: Material) -> None:
+    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
+    threads = torch.get_num_threads()
+    benchmarks = import_module(f"tests.benchmarks.{area}").BENCHMARKS
+    measured = alternate(material, list(benchmarks.values()), repeats=1)
+    for name, benchmark in benchmarks.items():
+        entry = build_entry(benchmark, measured, "")
+        assert math.isfinite(entry["ratio"]) and entry["ratio"] > 0, name
+    torch.set_num_threads(threads)
 
 
-@pytest.mark.parametrize("fork", [False, True])
-def test_a_measurement_ends_with_the_benchmark_that_started_it(fork: bool) -> None:
-    program = (
-        "from tests.benchmarks.processes import call\n"
-        f"call('time.sleep', [60], fork={fork}, watch=lambda pid: print(pid, flush=True))"
-    )
-    root = Path(__file__).parents[1]
-    with subprocess.Popen([sys.executable, "-c", program], cwd=root, stdout=subprocess.PIPE, text=True) as benchmark:
-        assert benchmark.stdout is not None
-        measurement = psutil.Process(int(benchmark.stdout.readline()))
-        benchmark.kill()
-    for _ in range(100):
-        if not measurement.is_running() or measurement.status() == psutil.STATUS_ZOMBIE:
-            return
-        time.sleep(0.1)
-    measurement.kill()
-    pytest.fail("the measurement is still running")
+def test_the_page_has_a_row_for_each_claim_and_each_domain() -> None:
+    results = read_results(HERE / "results.json")
+    lines = format_results(results, "a machine").splitlines()
+    rows = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
+    assert {name for name in results if not name.startswith("adapt_")} <= set(rows) and set(DOMAINS) <= set(rows)
+    assert (HERE / "results.md").read_text(encoding="utf-8").splitlines()[6:] == lines[6:]  # without the machine

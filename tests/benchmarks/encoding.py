@@ -5,7 +5,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,69 +15,68 @@ from sentence_transformers import SentenceTransformer
 from torch import nn
 
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask, ConvSimDanConfig, ConvSimDanForMultitask
-from modeling_convsim.encoding import Dtype, Encoder
-from tests.benchmarks.material import ROOT, Material
-from tests.benchmarks.measuring import time_steps
+from modeling_convsim.encoding import Encoder
+from tests.benchmarks.material import REAL_DATA, ROOT, Material
+from tests.benchmarks.measuring import Benchmark, Contender, Values, bound, time_steps
+from tests.benchmarks.training import CARD
 
 WARM_UP = 200  # texts
 SHORT = 60  # characters of a short text
 BASE = ROOT / "model_cards/base"
 
 
-def dan(material: Material, dtype: Dtype = "auto") -> dict[str, float]:
-    """Measure our DAN, with a vocabulary and embedding matrices of the size that it is trained with."""
+def dan(material: Material) -> Values:
+    """Our DAN, with a vocabulary and embedding matrices of the size that it is trained with."""
     torch.manual_seed(0)
     config = ConvSimDanConfig(
-        vocab_size=material.words,
-        word_embedding_size=material.width,
-        bigram_buckets=material.bigram_buckets,
+        vocab_size=material.words, word_embedding_size=material.width, bigram_buckets=material.bigram_buckets
     )
     with tempfile.TemporaryDirectory() as folder:
         ConvSimDanForMultitask(config).save_pretrained(folder)
         material.tokenizer(material.words).save_pretrained(folder)
-        encoder = Encoder.from_pretrained(folder, device="cpu", dtype=dtype)
-    return _time(encoder.encode, material.comments(material.texts), material.encode_seconds)
+        encoder = Encoder.from_pretrained(folder, device="cpu")
+    return _time(encoder.encode, material.sentences(material.texts), material.encode_seconds)
 
 
-def model2vec(material: Material) -> dict[str, float]:
-    """Measure model2vec's StaticModel with the same vocabulary and width and its default settings (threads too)."""
+def model2vec(material: Material) -> Values:
+    """model2vec's StaticModel with the same vocabulary and width and its default settings (threads too)."""
     vectors = np.random.default_rng(0).standard_normal((material.words, material.width), dtype=np.float32)
     model = StaticModel(vectors, material.tokenizer(material.words).backend_tokenizer, normalize=True)
-    return _time(model.encode, material.comments(material.texts), material.encode_seconds)
+    return _time(model.encode, material.sentences(material.texts), material.encode_seconds)
 
 
-def tokenizer(material: Material) -> dict[str, float]:
-    """Measure only the tokenizer, in its fastest form: 1,000 texts per call, ids not converted to Python."""
+def tokenizer(material: Material) -> Values:
+    """The tokenizer alone, in its fastest form: 1,000 texts per call, ids not converted to Python."""
     backend = material.tokenizer(material.words).backend_tokenizer
 
     def tokenize(texts: list[str]) -> None:
         for start in range(0, len(texts), 1000):
             backend.encode_batch_fast(texts[start : start + 1000], add_special_tokens=False)
 
-    return _time(tokenize, material.comments(material.texts), material.encode_seconds)
+    return _time(tokenize, material.sentences(material.texts), material.encode_seconds)
 
 
-def minilm(material: Material) -> dict[str, float]:
-    """Measure all-MiniLM-L6-v2 in sentence-transformers, on the first of the same texts."""
+def minilm(material: Material) -> Values:
+    """all-MiniLM-L6-v2 in sentence-transformers, on the first of the same texts."""
     model = SentenceTransformer(str(get_model_path()), device="cpu")
-    return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
+    return _time(model.encode, material.sentences(material.slow_texts), material.encode_seconds)
 
 
-def transformer(material: Material) -> dict[str, float]:
-    """Measure our Transformer at the paper's size, in float32."""
+def transformer(material: Material) -> Values:
+    """Our Transformer at the paper's size, in float32."""
     encoder = Encoder.from_pretrained(material.transformer, device="cpu")
-    return _time(encoder.encode, material.comments(material.slow_texts), material.encode_seconds)
+    return _time(encoder.encode, material.sentences(material.slow_texts), material.encode_seconds)
 
 
-def transformer_peer(material: Material) -> dict[str, float]:
-    """Measure the same saved model in sentence-transformers, in float32."""
+def transformer_peer(material: Material) -> Values:
+    """The same saved model in sentence-transformers, in float32."""
     model = SentenceTransformer(str(material.transformer), device="cpu")
-    return _time(model.encode, material.comments(material.slow_texts), material.encode_seconds)
+    return _time(model.encode, material.sentences(material.slow_texts), material.encode_seconds)
 
 
-def transformer_bf16(material: Material) -> dict[str, float]:
-    """Measure our Transformer in bfloat16; raise ValueError if a vector's cosine to float32 is 0.999 or less."""
-    texts = material.comments(material.slow_texts)
+def transformer_bf16(material: Material) -> Values:
+    """Our Transformer in bfloat16; ValueError if a vector's cosine to float32 is 0.999 or less."""
+    texts = material.sentences(material.slow_texts)
     exact = Encoder.from_pretrained(material.transformer, device="cpu").encode(texts[:WARM_UP])
     encoder = Encoder.from_pretrained(material.transformer, device="cpu", dtype="bfloat16")
     vectors = encoder.encode(texts[:WARM_UP])
@@ -88,20 +86,18 @@ def transformer_bf16(material: Material) -> dict[str, float]:
     return _time(encoder.encode, texts, material.encode_seconds)
 
 
-def gpu_transformer(material: Material) -> dict[str, float]:
-    """Measure our Transformer at the paper's size in bfloat16 on a GPU, tokenization included."""
+def gpu_transformer(material: Material) -> Values:
+    """Our Transformer in bfloat16 on a GPU: operations per second of its dense layers, tokenization included."""
     encoder = Encoder.from_pretrained(material.transformer, dtype="bfloat16")
-    return _time_operations(encoder.encode, material)
+    texts = material.sentences(material.texts if torch.cuda.is_available() else material.slow_texts)
+    weights = sum(part.weight.numel() for part in encoder.model.encoder.modules() if isinstance(part, nn.Linear))
+    tokens = sum(map(len, encoder.tokenizer(texts)["input_ids"])) / len(texts)
+    rate = _time(encoder.encode, texts, material.encode_seconds)["sentences/s"]
+    return {"Tflop/s": 2 * weights * tokens * rate / 1e12}
 
 
-def gpu_transformer_peer(material: Material) -> dict[str, float]:
-    """Measure the same saved model in sentence-transformers, in bfloat16 and with batches as large as ours."""
-    model = SentenceTransformer(str(material.transformer), model_kwargs={"dtype": torch.bfloat16})
-    return _time_operations(partial(model.encode, batch_size=1024), material)
-
-
-def cbow_sets(material: Material) -> dict[str, float]:
-    """Encode and compare all pairs of the STS datasets in one call."""
+def cbow_together(material: Material) -> Values:
+    """Siamese CBOW: encode and compare all pairs in one call."""
     encoder = _cbow(material)
 
     def compare(texts: Sequence[str]) -> np.ndarray:
@@ -111,7 +107,7 @@ def cbow_sets(material: Material) -> dict[str, float]:
     return _time_pairs(compare, material)
 
 
-def cbow_one_by_one(material: Material) -> dict[str, float]:
+def cbow_one_by_one(material: Material) -> Values:
     """Encode and compare one pair per call, as in section 4.3 of Kenter et al. (2016)."""
     encoder = _cbow(material)
 
@@ -122,72 +118,33 @@ def cbow_one_by_one(material: Material) -> dict[str, float]:
     return _time_pairs(compare, material)
 
 
-def cbow_in_numpy(material: Material) -> dict[str, float]:
-    """Compute the same averages in plain NumPy, one pair at a time, with the same tokenizer and no model class."""
-    encoder = _cbow(material)
-    embeddings = encoder.model.get_input_embeddings().weight.detach().numpy()
-    backend, unknown = encoder.tokenizer.backend_tokenizer, encoder.tokenizer.unk_token_id
-
-    def average(text: str) -> np.ndarray:
-        known = [index for index in backend.encode(text, add_special_tokens=False).ids if index != unknown]
-        return embeddings[known].mean(0) if known else np.zeros(embeddings.shape[1])
-
-    def compare(texts: Sequence[str]) -> list[float]:
-        cosines = []
-        for start in range(0, len(texts), 2):
-            first, second = average(texts[start]), average(texts[start + 1])
-            norm = np.linalg.norm(first) * np.linalg.norm(second)
-            cosines.append(float(first @ second / norm) if norm else 0.0)
-        return cosines
-
-    return _time_pairs(compare, material)
-
-
-def one(material: Material) -> dict[str, float]:
-    """Measure one short text per call, with the base model."""
+def one(material: Material) -> Values:
+    """One short text per call, with the base model, after as many untimed calls as `WARM_UP`."""
     encoder = Encoder.from_pretrained(BASE, device="cpu")
-    return _time_one(encoder.encode, material)
+    texts = [text for text in material.sentences(material.slow_texts) if len(text) <= SHORT]
+    calls, elapsed = time_steps(
+        lambda step: encoder.encode([texts[step % len(texts)]]), WARM_UP, material.encode_seconds
+    )
+    return {"ms": 1e3 * elapsed / calls}
 
 
-def one_peer(material: Material) -> dict[str, float]:
-    """Measure the same folder in sentence-transformers."""
-    return _time_one(SentenceTransformer(str(BASE), device="cpu").encode, material)
-
-
-def start(material: Material) -> dict[str, float]:
-    """Measure the command that encodes a file of one text with the base model."""
+def start(material: Material) -> Values:
+    """The command that encodes a file of one text with the base model."""
     texts = material.folder / "one.txt"
     texts.write_text("hello\n", encoding="utf-8")
-    return _time_command("-m", "modeling_convsim.encoding", str(BASE), str(texts), "-o", str(texts.with_suffix(".npy")))
+    return _time_command(str(BASE), str(texts), "-o", str(texts.with_suffix(".npy")))
 
 
-def start_in_python(_: Material) -> dict[str, float]:
-    """Measure a program that loads the base model and encodes a text; at its end, Python visits all objects again."""
-    code = "import sys; from modeling_convsim import Encoder; Encoder.from_pretrained(sys.argv[1]).encode(['hello'])"
-    return _time_command("-c", code, str(BASE))
+def start_help(_: Material) -> Values:
+    """The command that prints its options."""
+    return _time_command("--help")
 
 
-def start_help(_: Material) -> dict[str, float]:
-    """Measure a new interpreter that prints the options of a command."""
-    return _time_command("-m", "modeling_convsim.encoding", "--help")
-
-
-def bound(_: Material, unit: str, value: float) -> dict[str, float]:
-    """The required bound, as a contender."""
-    return {unit: value}
-
-
-def _time_command(*arguments: str) -> dict[str, float]:
+def _time_command(*arguments: str) -> Values:
+    command = [sys.executable, "-m", "modeling_convsim.encoding", *arguments]
     started = time.perf_counter()
-    subprocess.run([sys.executable, *arguments], cwd=ROOT, check=True, capture_output=True)
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return {"seconds": time.perf_counter() - started}
-
-
-def _time_one(encode: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
-    """Return milliseconds per call with one text, after as many untimed calls as `WARM_UP`."""
-    texts = [text for text in material.comments(material.slow_texts) if len(text) <= SHORT]
-    calls, elapsed = time_steps(lambda step: encode([texts[step % len(texts)]]), WARM_UP, material.encode_seconds)
-    return {"ms": 1e3 * elapsed / calls}
 
 
 def _cbow(material: Material) -> Encoder:
@@ -196,22 +153,58 @@ def _cbow(material: Material) -> Encoder:
     return Encoder(ConvSimCbowForMultitask(config), material.tokenizer(material.words))
 
 
-def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float) -> dict[str, float]:
-    """Return sentences per second: full passes over `texts` for at least `seconds`, after an untimed warm-up."""
+def _time(encode: Callable[[list[str]], Any], texts: list[str], seconds: float) -> Values:
+    """Sentences per second: full passes over `texts` for at least `seconds`, after an untimed warm-up."""
     encode(texts[:WARM_UP])
     passes, elapsed = time_steps(lambda _: encode(texts), 0, seconds)
     return {"sentences/s": passes * len(texts) / elapsed}
 
 
-def _time_operations(encode: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
-    """Add operations per second, counting only the dense layers of the Transformer at the paper's size."""
-    encoder = Encoder.from_pretrained(material.transformer, device="cpu")
-    texts = material.comments(material.texts if torch.cuda.is_available() else material.slow_texts)
-    weights = sum(part.weight.numel() for part in encoder.model.encoder.modules() if isinstance(part, nn.Linear))
-    tokens = sum(map(len, encoder.tokenizer(texts)["input_ids"])) / len(texts)
-    values = _time(encode, texts, material.encode_seconds)
-    return values | {"Tflop/s": 2 * weights * tokens * values["sentences/s"] / 1e12}
+def _time_pairs(compare: Callable[[list[str]], Any], material: Material) -> Values:
+    """Pairs per second, of the raw pairs of the 19 STS datasets, scored or not, or of comments without these."""
+    files = sorted((REAL_DATA / "sts").glob("201[2-5]-test/STS.input.*.txt")) if material.real else []
+    lines = [line for file in files for line in file.read_text(encoding="utf-8").splitlines()]
+    texts = [text for line in lines for text in line.split("\t")[:2]] or material.sentences(material.slow_texts)
+    return {"pairs/s": _time(compare, texts, material.encode_seconds)["sentences/s"] / 2}
 
 
-def _time_pairs(compare: Callable[[list[str]], Any], material: Material) -> dict[str, float]:
-    return {"pairs/s": _time(compare, material.sts_texts(), material.encode_seconds)["sentences/s"] / 2}
+DAN = Contender("ours", dan)
+TRANSFORMER_PEER = Contender("sentence-transformers encode, same saved folder", transformer_peer)
+TEXTS = "100,000 comments from strings, bf16 where the processor has it"
+BENCHMARKS = {
+    "encode_dan": Benchmark(
+        TEXTS, "sentences/s", 1, DAN, Contender("model2vec, same vocabulary, width 300", model2vec)
+    ),
+    "encode_dan_tokenizer": Benchmark(TEXTS, "sentences/s", 0.7, DAN, Contender("the tokenizer alone", tokenizer)),
+    "encode_dan_minilm": Benchmark(
+        f"{TEXTS}; the peer encodes the first 2,000", "sentences/s", 100, DAN,
+        Contender("all-MiniLM-L6-v2 in sentence-transformers", minilm),
+    ),
+    "encode_transformer": Benchmark(
+        "paper size, float32, 2,000 comments", "sentences/s", 1.1, Contender("ours", transformer), TRANSFORMER_PEER
+    ),
+    "encode_transformer_bf16": Benchmark(
+        "paper size, bfloat16, 2,000 comments, cosine to float32 above 0.999", "sentences/s", 2,
+        Contender("ours", transformer_bf16), TRANSFORMER_PEER, needs="bf16",
+    ),
+    "encode_one": Benchmark(
+        "one text of at most 60 characters per call, the base model in memory", "ms", 1,
+        Contender("ours", one), bound("ms", 0.25), "lower",
+    ),
+    "encode_start": Benchmark(
+        "python -m modeling_convsim.encoding with the base model and a file of one text", "seconds", 1,
+        Contender("ours", start), bound("seconds", 2), "lower",
+    ),
+    "encode_start_help": Benchmark(
+        "python -m modeling_convsim.encoding --help", "seconds", 1, Contender("ours", start_help),
+        bound("seconds", 1), "lower",
+    ),
+    "encode_cbow_sets": Benchmark(
+        "Siamese CBOW on the raw pairs of the 19 STS datasets, without loading", "pairs/s", 20,
+        Contender("ours", cbow_together), Contender("the same model, one pair at a time", cbow_one_by_one),
+    ),
+    "gpu_encode": Benchmark(
+        "paper size, bf16, 100,000 comments from strings; operations of the dense layers", "Tflop/s", 0.4,
+        Contender("ours", gpu_transformer), CARD, needs="GPU",
+    ),
+}  # fmt: skip

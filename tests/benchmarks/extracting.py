@@ -4,18 +4,22 @@ All contenders read the files that `synthetic_dumps` writes, on two cores, and m
 splits: each returns a hash of its output, and `measuring.alternate` compares the hashes. Imports are not timed.
 """
 
+import contextlib
 import hashlib
 import html
 import io
 import json
 import shutil
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
@@ -23,8 +27,8 @@ import zstandard
 from data_scripts.clean.filters import PAPER
 from data_scripts.read.dumps import DUMP_FORMS, BlockParser
 from data_scripts.read.files import read_blocks
-from tests.benchmarks.material import Material
-from tests.benchmarks.measuring import SAME, run_data_scripts, use_cores
+from tests.benchmarks.material import ROOT, Material
+from tests.benchmarks.measuring import SAME, Benchmark, Contender, Values, bound, on_cores
 from tests.benchmarks.synthetic_dumps import make_dumps
 
 FIELDS = ("id", "parent_id", "link_id", "author", "body", "subreddit", "created_utc")
@@ -32,21 +36,63 @@ PAIR = ["input", "response", "thread", "source"]
 SPLITS = ("train", "validation", "test")
 CORES = 2
 Row = tuple[Any, ...]  # FIELDS, and whether the comment passes the paper's rules
+# Prints the seconds of a command, without its imports: a first run, on one comment, has imported all that it needs.
+PROGRAM = """
+import sys, time
+from data_scripts.__main__ import main
+assert main(["reddit", sys.argv[1], "--output", sys.argv[1] + ".pairs"]) == 0
+started = time.perf_counter()
+assert main(sys.argv[2:]) == 0
+print("\\n", time.perf_counter() - started)
+"""
 
 
-def ours(material: Material, source: str, comments: str = "dumped", limit: str | None = None) -> dict[str, Any]:
-    """Run the command on `source` ("dumps" or "parquet") with `material.dumped` or `.many_dumped` comments."""
-    count = getattr(material, comments)
-    files = _dumps(material, count) if source == "dumps" else _parquet(material, count)
+def ours(material: Material, source: str, many: bool = False, limit: str | None = None) -> Values:
+    """Run the command on `source` ("dumps" or "comments", as Parquet)."""
+    count = material.many_comments if many else material.comments
     with tempfile.TemporaryDirectory(dir=material.folder) as folder:
-        output = Path(folder) / "pairs"
-        arguments = ["reddit", *map(str, files), "--output", str(output)]
-        arguments += ["--memory_limit", limit] if limit else []
-        seconds, megabytes = run_data_scripts(material, arguments, CORES)
+        output = Path(folder, "pairs")
+        words = ["reddit", *map(str, _files(material, source, count)), "--output", str(output)]
+        seconds, megabytes = _run(words + (["--memory_limit", limit] if limit else []))
         return _values(count, seconds) | {"MB": megabytes} | _digest(output, count)
 
 
-def dictionary_join(material: Material, source: str) -> dict[str, Any]:
+def _run(words: Sequence[str]) -> tuple[float, float]:
+    """Run a command of data_scripts on `CORES` cores.
+
+    Returns:
+        Its seconds, and its peak memory in MB: the sum over the process and its children, sampled twice per second
+        (more often would slow them down). Shared pages count once for each process.
+    """
+    with tempfile.TemporaryDirectory() as folder, on_cores(CORES):
+        first = Path(folder, "RC.jsonl")
+        first.write_text(json.dumps(dict.fromkeys(FIELDS, "a") | {"created_utc": 1}) + "\n", encoding="utf-8")
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(first), *words], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        )
+        peak = 0
+        while process.poll() is None:
+            peak = max(peak, _resident_bytes(process.pid))
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+        assert process.stdout
+        printed = process.stdout.read()
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, words, printed)
+    return float(printed.split()[-1]), peak / 2**20
+
+
+def _resident_bytes(pid: int) -> int:
+    total = 0
+    with contextlib.suppress(psutil.NoSuchProcess):  # the process has ended meanwhile
+        process = psutil.Process(pid)
+        for member in (process, *process.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += member.memory_info().rss
+    return total
+
+
+def dictionary_join(material: Material, source: str) -> Values:
     """Store all comments in a dictionary by id, then look up the parent of each reply."""
 
     def join(output: Path) -> None:
@@ -69,12 +115,12 @@ def dictionary_join(material: Material, source: str) -> dict[str, Any]:
             columns = list(zip(*rows, strict=True)) or [()] * len(PAIR)
             pq.write_table(pa.table(dict(zip(PAIR, columns, strict=True))), output / f"{split}.parquet")
 
-    files = (_dumps if source == "dumps" else _parquet)(material, material.dumped)
+    files = _files(material, source, material.comments)
     read = _rows_of_dumps if source == "dumps" else _rows_of_parquet
     return _time(material, join)
 
 
-def pandas_merge(material: Material) -> dict[str, Any]:
+def pandas_merge(material: Material) -> Values:
     """Apply the rules to whole columns, then merge the comments with themselves."""
 
     def join(output: Path) -> None:
@@ -93,73 +139,58 @@ def pandas_merge(material: Material) -> dict[str, Any]:
         responses = kept[kept["parent_id"].str.startswith("t1_")]
         inputs = pd.DataFrame({"parent_id": "t1_" + kept["id"], "input": kept["body"]})
         merged = responses.merge(inputs, on="parent_id")
+        source = "reddit/" + merged["subreddit"]
         pairs = pd.DataFrame(
-            {
-                "input": merged["input"],
-                "response": merged["body"],
-                "thread": merged["link_id"],
-                "source": "reddit/" + merged["subreddit"],
-            }
+            {"input": merged["input"], "response": merged["body"], "thread": merged["link_id"], "source": source}
         ).drop_duplicates()
         threads = pairs["thread"].unique()
         split = pairs["thread"].map(dict(zip(threads, map(_split_of, threads), strict=True)))
         for name in SPLITS:
             pairs[split == name].to_parquet(output / f"{name}.parquet", index=False)
 
-    files = _parquet(material, material.dumped)
+    files = _files(material, "comments", material.comments)
     return _time(material, join)
 
 
-def parse(material: Material) -> dict[str, float]:
+def parse(material: Material) -> Values:
     """Parse one dump into columns of comments with our reader, on one core, without cleaning."""
-    dump = _dumps(material, material.dumped)[0]
-    _use_cores(1)
-    started, rows = time.perf_counter(), 0
-    parser = BlockParser(submissions=False, filters=PAPER)
-    for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
-        columns = parser.columns(block, lines)
-        assert columns is not None, "a line of a synthetic dump is malformed"
-        rows += len(columns[1])
-    return _values(rows, time.perf_counter() - started)
+    dump = _files(material, "dumps", material.comments)[0]
+    with on_cores(1):
+        started, rows = time.perf_counter(), 0
+        parser = BlockParser(submissions=False, filters=PAPER)
+        for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
+            columns = parser.columns(block, lines)
+            assert columns is not None, "a line of a synthetic dump is malformed"
+            rows += len(columns[1])
+        return _values(rows, time.perf_counter() - started)
 
 
-def parse_with_json(material: Material) -> dict[str, float]:
+def parse_with_json(material: Material) -> Values:
     """Parse the same dump into the same columns with `json.loads` for each line, on one core."""
-    dump = _dumps(material, material.dumped)[0]
-    _use_cores(1)
-    started = time.perf_counter()
-    columns: dict[str, list] = {name: [] for name in FIELDS}
-    for fields in _json_lines(dump):
-        for name, column in columns.items():
-            column.append(fields[name])
-    return _values(len(columns["id"]), time.perf_counter() - started)
+    dump = _files(material, "dumps", material.comments)[0]
+    with on_cores(1):
+        started = time.perf_counter()
+        columns: dict[str, list] = {name: [] for name in FIELDS}
+        for fields in _json_lines(dump):
+            for name, column in columns.items():
+                column.append(fields[name])
+        return _values(len(columns["id"]), time.perf_counter() - started)
 
 
-def four_gibibytes(material: Material) -> dict[str, float]:
-    """Return the upper bound on the memory of `memory_extract`."""
-    return {"MB": 4096}
-
-
-def _use_cores(count: int) -> None:
-    use_cores(count)
-    pa.set_cpu_count(count)
-
-
-def _time(material: Material, join: Callable[[Path], None]) -> dict[str, Any]:
-    _use_cores(CORES)
-    with tempfile.TemporaryDirectory(dir=material.folder) as folder:
+def _time(material: Material, join: Callable[[Path], None]) -> Values:
+    with tempfile.TemporaryDirectory(dir=material.folder) as folder, on_cores(CORES):
         started = time.perf_counter()
         join(Path(folder))
         seconds = time.perf_counter() - started
-        return _values(material.dumped, seconds) | _digest(Path(folder), material.dumped)
+        return _values(material.comments, seconds) | _digest(Path(folder), material.comments)
 
 
-def _values(comments: int, seconds: float) -> dict[str, Any]:
+def _values(comments: int, seconds: float) -> Values:
     return {"comments/s": comments / seconds, "microseconds/comment": seconds * 1e6 / comments}
 
 
-def _digest(output: Path, comments: int) -> dict[str, str]:
-    """Return the number of pairs written, and a hash of the pairs and their splits that ignores their order."""
+def _digest(output: Path, comments: int) -> Values:
+    """The number of pairs written, and a hash of the pairs and their splits that ignores their order."""
     total = rows = 0
     for split in SPLITS:
         for file in sorted(output.glob(f"{split}*.parquet")):
@@ -176,32 +207,29 @@ def _split_of(thread: str) -> str:
     return "test" if percent < 10 else "validation" if percent == 10 else "train"
 
 
-def _rows_of_parquet(files: Iterable[Path]) -> Iterator[Row]:
+def _rows_of_parquet(files: Sequence[Path]) -> Iterator[Row]:
     for file in files:
         table = pq.read_table(file)
         columns = [table[name].to_pylist() for name in (*FIELDS, "characters", "alphabetic")]
         for *fields, characters, alphabetic in zip(*columns, strict=True):
-            author, body = fields[3:5]
-            yield (*fields, characters < 350 and alphabetic * 100 > characters * 70 and _passes(body, author))
+            yield (*fields, _passes(fields[4], fields[3], characters, alphabetic))
 
 
-def _rows_of_dumps(files: Iterable[Path]) -> Iterator[Row]:
+def _rows_of_dumps(files: Sequence[Path]) -> Iterator[Row]:
     for file in files:
         for fields in _json_lines(file):
             body = html.unescape(fields["body"])
-            kept = (
-                len(body) < 350
-                and sum(map(str.isalpha, body)) * 100 > len(body) * 70
-                and _passes(body, fields["author"])
-            )
+            kept = _passes(body, fields["author"], len(body), sum(map(str.isalpha, body)))
             texts = (fields["id"], fields["parent_id"], fields["link_id"], fields["author"], body, fields["subreddit"])
             yield *texts, int(fields["created_utc"]), kept
 
 
-def _passes(body: str, author: str) -> bool:
-    """Whether a comment passes the paper's rules other than those on lengths."""
+def _passes(body: str, author: str, characters: int, alphabetic: int) -> bool:
+    """Whether a comment passes the paper's rules."""
     return (
-        body not in ("[deleted]", "[removed]", "")
+        characters < 350
+        and alphabetic * 100 > characters * 70
+        and body not in ("[deleted]", "[removed]", "")
         and not body.startswith(("https", "/r/", "@"))
         and "bot" not in author.lower()
     )
@@ -213,38 +241,71 @@ def _json_lines(dump: Path) -> Iterator[dict[str, Any]]:
         yield from map(json.loads, io.TextIOWrapper(stream, encoding="utf-8"))
 
 
-def prepare_dumps(material: Material, sizes: list[str]) -> dict[str, float]:
-    """Generate the dumps that are missing; `sizes` are fields of `Material`."""
-    for comments in {getattr(material, size) for size in sizes}:
-        folder = _dump_folder(material, comments)
-        if not folder.is_dir():
-            partial = folder.with_name(f"{folder.name}.partial")
+def prepare(material: Material, many: bool) -> Values:
+    """Write the dumps and the Parquet of comments that are missing; the command reuses the files of an earlier call."""
+    for count in (material.comments, *([material.many_comments] if many else [])):
+        dumps = material.folder / f"dumps-{count}"
+        if not dumps.is_dir():
+            partial = dumps.with_name(f"{dumps.name}.partial")
             shutil.rmtree(partial, ignore_errors=True)
-            make_dumps(partial, comments)
-            partial.rename(folder)
+            make_dumps(partial, count)
+            partial.rename(dumps)
+        files = map(str, _files(material, "dumps", count))
+        _run(["reddit", *files, "--comments", str(material.folder / f"comments-{count}")])
     return {}
 
 
-def prepare_comments(material: Material, sizes: list[str]) -> dict[str, float]:
-    """Generate the dumps and the Parquet of comments; the command reuses the files of an earlier call."""
-    prepare_dumps(material, sizes)
-    for comments in {getattr(material, size) for size in sizes}:
-        output = str(_comment_folder(material, comments))
-        run_data_scripts(material, ["reddit", *map(str, _dumps(material, comments)), "--comments", output], CORES)
-    return {}
+def _files(material: Material, source: str, count: int) -> list[Path]:
+    return sorted((material.folder / f"{source}-{count}").glob("RC_*.*"))
 
 
-def _dumps(material: Material, comments: int) -> list[Path]:
-    return sorted(_dump_folder(material, comments).glob("RC_*.zst"))
+def _ours(source: str, **options: Any) -> Contender:
+    return Contender("ours", ours, {"source": source, **options})
 
 
-def _parquet(material: Material, comments: int) -> list[Path]:
-    return sorted(_comment_folder(material, comments).glob("RC_*.parquet"))
+def _growth(source: str, what: str) -> Benchmark:
+    tenth = Contender("ours on a tenth of the comments", ours, {"source": source, "limit": "2GiB"})
+    many = _ours(source, many=True, limit="2GiB")
+    return Benchmark(what, "microseconds/comment", 1.15, many, tenth, "lower", prepare=PREPARE_MANY)
 
 
-def _dump_folder(material: Material, comments: int) -> Path:
-    return material.folder / f"dumps-{comments}"
+def _memory(source: str, what: str) -> Benchmark:
+    many = _ours(source, many=True, limit="2GiB")
+    return Benchmark(what, "MB", 1, many, bound("MB", 4096), "lower", prepare=PREPARE_MANY)
 
 
-def _comment_folder(material: Material, comments: int) -> Path:
-    return material.folder / f"comments-{comments}"
+PREPARE, PREPARE_MANY = (Contender("dumps", prepare, {"many": many}) for many in (False, True))
+FROM_PARQUET = "2,000,000 synthetic comments in Parquet to split pairs, two cores"
+BENCHMARKS = {
+    "extract_parquet": Benchmark(
+        FROM_PARQUET, "comments/s", 4, _ours("comments"),
+        Contender(
+            "a dictionary of all comments in plain Python, from the same Parquet", dictionary_join,
+            {"source": "comments"},
+        ),
+        prepare=PREPARE,
+    ),
+    "extract_parquet_pandas": Benchmark(
+        FROM_PARQUET, "comments/s", 1, _ours("comments"), Contender("pandas: rules over columns, merge", pandas_merge),
+        prepare=PREPARE,
+    ),
+    "extract_dump": Benchmark(
+        "2,000,000 synthetic comments in long-window .zst dumps to split pairs, two cores", "comments/s", 2,
+        _ours("dumps"),
+        Contender(
+            "json.loads per line and a dictionary of all comments in plain Python", dictionary_join,
+            {"source": "dumps"},
+        ),
+        prepare=PREPARE,
+    ),
+    "extract_parse": Benchmark(
+        "a long-window .zst dump to columns of comments, one core, without cleaning", "comments/s", 3,
+        Contender("ours", parse),
+        Contender("zstandard's stream, json.loads per line, the same fields to lists", parse_with_json),
+        prepare=PREPARE,
+    ),
+    "memory_extract": _memory("comments", "peak resident memory of growth_extract's larger run"),
+    "memory_extract_dump": _memory("dumps", "peak resident memory of growth_extract_dump's larger run"),
+    "growth_extract": _growth("comments", "Parquet to split pairs, --memory_limit 2GiB, with ten times the comments"),
+    "growth_extract_dump": _growth("dumps", "dumps to split pairs, --memory_limit 2GiB, with ten times the comments"),
+}  # fmt: skip

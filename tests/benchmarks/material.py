@@ -3,7 +3,7 @@
 import json
 import os
 import platform
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,15 @@ from datasets import Dataset, load_dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
-from data_scripts.read.text_files import text_lines
-from data_scripts.sources.sts import STS_SETS
 from data_scripts.tools.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
-from tests.benchmarks.registry import DOMAINS
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.publish.folder import build_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 MAX_TOKENS = 64
-SYNTHETIC = "synthetic.tsv"
-FILLER = "filler0"  # prefix of the words that fill a vocabulary
+REAL_DATA = Path(os.environ.get("CONVSIM_DATA", ROOT.parent / "shared" / "data"))
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,7 @@ class Material:
     """The files that contenders read, and the sizes of the measurements."""
 
     folder: Path
-    real: bool = True  # read the Reddit pairs if they are available
-    forks: bool = False  # measure in forks of one process: faster, but its memory counts too
+    real: bool = True  # read the real data if there are any, and measure in separate processes
     synthetic_pairs: int = 550_000  # used without the Reddit pairs
     words: int = 200_000
     transformer_words: int = 50_000  # as trainer/presets/paper_transformer.yaml
@@ -45,24 +40,14 @@ class Material:
     encode_seconds: float = 5.0  # minimum time of a measurement of encoding
     texts: int = 100_000
     slow_texts: int = 2_000  # for models that take milliseconds per text
-    sts_pairs: int = 16_858  # synthetic pairs, used without the STS datasets
     largest_batch: int = 2_048  # pairs in a training step; larger batches are reduced to it
     replies: int = 1_000_000  # to suggest from
     queries: int = 1_000
-    dumped: int = 2_000_000  # comments in synthetic dumps
-    many_dumped: int = 20_000_000
+    comments: int = 2_000_000  # in synthetic dumps
+    many_comments: int = 20_000_000
     adapt_pairs: int = 10_000  # the most that a model is adapted to
     adapt_queries: int = 2_000
     adapt_steps: int | None = None  # by default, they follow from the number of pairs
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the fields as JSON values, for another process."""
-        return asdict(self) | {"folder": str(self.folder)}
-
-    @classmethod
-    def from_json(cls, fields: dict[str, Any]) -> "Material":
-        """Create a material from the result of `to_json`."""
-        return cls(**fields | {"folder": Path(fields["folder"])})
 
     @property
     def pairs(self) -> Path:
@@ -91,68 +76,33 @@ class Material:
         pairs, cache = self.train_pairs(folder), self.folder / "cache"
         return token_columns(pairs, ["input", "response"], self.tokenizer(words), cache, MAX_TOKENS, False)
 
-    def comments(self, count: int) -> list[str]:
+    def sentences(self, count: int) -> list[str]:
         """Return distinct inputs of the training pairs, shuffled with seed 0."""
         distinct = sorted(set(self.train_pairs()["input"]))
         chosen = np.random.default_rng(0).permutation(len(distinct))[:count]
         return [distinct[index] for index in chosen]
 
-    def sts_texts(self) -> list[str]:
-        """Return both sentences of every raw pair, scored or not, of the 19 STS datasets, one after the other."""
-        folder = data_folder() / "sts"
-        if not (self.real and folder.is_dir()):
-            return self.comments(2 * self.sts_pairs)
-        files = [
-            folder / f"{year}-test" / f"STS.input.{name}.txt"
-            for year, sets in STS_SETS.items()
-            for name in sets.values()
-            if year != "2016"  # the paper has no later datasets
-        ]
-        lines = [line for file in files if file.is_file() for _, line in text_lines(file)]
-        return [text for line in lines for text in line.rstrip("\r\n").split("\t")[:2]]
+
+FULL = Material(ROOT / "runs" / "benchmarks" / "full")
 
 
-SIZES = {
-    "full": Material(ROOT / "runs" / "benchmarks" / "full"),
-    # Only checks that everything runs: its results are meaningless.
-    "smoke": Material(
-        ROOT / "runs" / "benchmarks" / "smoke",
-        real=False,
-        forks=True,
-        synthetic_pairs=3_500,
-        words=2_000,
-        transformer_words=1_000,
-        bigram_buckets=1_024,
-        width=16,
+def smallest(folder: Path) -> Material:
+    """Sizes that only show that everything runs."""
+    return Material(
+        folder, real=False, synthetic_pairs=3_500, words=2_000, transformer_words=1_000, bigram_buckets=1_024, width=16,
         transformer_config={"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64},
-        seconds=0.1,
-        encode_seconds=0.1,
-        texts=500,
-        slow_texts=20,
-        sts_pairs=50,
-        largest_batch=64,
-        replies=1_000,
-        queries=50,
-        dumped=2_000,
-        many_dumped=6_000,
-        adapt_pairs=120,
-        adapt_queries=20,
-        adapt_steps=2,
-    ),
-}
-
-
-def data_folder() -> Path:
-    return Path(os.environ.get("CONVSIM_DATA", ROOT.parent / "shared" / "data"))
+        seconds=0.01, encode_seconds=0.01, texts=200, slow_texts=20, largest_batch=64, replies=1_000, queries=50,
+        comments=2_000, many_comments=4_000, adapt_pairs=120, adapt_queries=20, adapt_steps=2,
+    )  # fmt: skip
 
 
 def prepare(material: Material) -> dict[str, Any]:
-    """Build the files that are missing; return facts on the text and the machine, to be reported with the results."""
+    """Build the files that are missing; return what the results say of the machine, and what hardware it has."""
     material.folder.mkdir(parents=True, exist_ok=True)
-    files = sorted((data_folder() / "conversations" / "pairs").glob("reddit_*.tsv.xz")) if material.real else []
     if not material.pairs.is_dir():
+        files = sorted((REAL_DATA / "conversations" / "pairs").glob("reddit_*.tsv.xz")) if material.real else []
         if not files:
-            files = [material.folder / SYNTHETIC]
+            files = [material.folder / "synthetic.tsv"]
             _write_synthetic_pairs(files[0], material.synthetic_pairs)
         # The command has printed its error.
         if data_scripts(["conversations", *map(str, files), "--output", str(material.pairs)]):
@@ -168,24 +118,15 @@ def prepare(material: Material) -> dict[str, Any]:
             _build_tokenizer(texts, words).save_pretrained(material.tokenizer_folder(words))
         material.token_columns(words)
     material.token_columns(material.words, material.tenth_of_pairs)
-    config = ConvSimTransformerConfig(vocab_size=material.transformer_words, **material.transformer_config)
-    torch.manual_seed(0)
-    model = ConvSimTransformerForMultitask(config)
-    build_folder(model, material.tokenizer(material.transformer_words), material.transformer, results={}, settings={})
-    report = json.loads((material.pairs / "report.json").read_text(encoding="utf-8"))
-    synthetic = any(SYNTHETIC in str(value) for value in report.values())
-    known = sum(not word.startswith(FILLER) for word in material.tokenizer(material.words).get_vocab())
-    kind = "synthetic pairs (Zipf)" if synthetic else "Reddit pairs, filtered as in the paper"
-    has_bases = all((material.folder / "adapting" / "bases" / domain).exists() for domain in DOMAINS)
+    if not material.transformer.is_dir():
+        config = ConvSimTransformerConfig(vocab_size=material.transformer_words, **material.transformer_config)
+        torch.manual_seed(0)
+        tokenizer = material.tokenizer(material.transformer_words)
+        build_folder(ConvSimTransformerForMultitask(config), tokenizer, material.transformer, results={}, settings={})
+    threads = torch.get_num_threads()
     return {
-        "text": f"{len(pairs):,} {kind}, containing {known:,} of the {material.words:,} words",
-        "dumps": f"{material.dumped:,} comments of tests/benchmarks/synthetic_dumps.py "
-        f"({material.many_dumped:,} in the benchmarks that read more)",
-        "chats": f"conversations of {len(DOMAINS)} domains, {material.adapt_queries:,} held-out messages each; bases: "
-        + ("trained without the domain" if has_bases else "model_cards/base, which has seen the domains"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, "
-        f"{torch.get_num_threads()} threads",
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+        "machine": f"{_processor()}, {os.cpu_count()} cores, torch {torch.__version__}, {threads} threads",
+        "GPU": torch.cuda.is_available(),
         "bf16": has_fast_bfloat16(torch.device("cpu"))[0],
     }
 
@@ -219,7 +160,7 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
     backend = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary = backend["model"]["vocab"]
     for index in range(len(vocabulary), words):
-        vocabulary[f"{FILLER}{index}"] = index
+        vocabulary[f"filler{index}"] = index
     return PreTrainedTokenizerFast(
         tokenizer_object=type(tokenizer.backend_tokenizer).from_str(json.dumps(backend)),
         pad_token="[PAD]",
@@ -230,7 +171,6 @@ def _build_tokenizer(texts: list[str], words: int) -> PreTrainedTokenizerFast:
 
 
 def _processor() -> str:
-    """Return the name of the processor."""
     file = Path("/proc/cpuinfo")
     lines = file.read_text(encoding="utf-8").splitlines() if file.is_file() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]

@@ -1,153 +1,149 @@
-"""Measurements in separate processes, so that no contender warms another's caches or raises its peak memory."""
+"""What a benchmark is, and how it is measured: ours and the peer in alternation, each in a process of its own."""
 
-import contextlib
-import json
 import os
-import resource
-import sys
+import re
+import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any, Literal
 
-import psutil
 from tqdm import tqdm
 
-from tests.benchmarks.processes import call
-
-if TYPE_CHECKING:  # it imports torch, which `time_data_scripts` must not hold in memory
-    from tests.benchmarks.material import Material
+from tests.benchmarks.material import Material
 
 SAME = "output"  # prefix of the values that must be equal for all contenders
+Values = dict[str, Any]  # unit -> value
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A function `MODULE.FUNCTION(material, **options) -> {unit: value}` of this package."""
+    """A function `measure(material, **options) -> {unit: value}`, by its name in the results."""
 
     name: str
-    function: str
+    measure: Callable[..., Values]
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
-    def key(self) -> str:
-        """The function and its options: equal for contenders that measure the same."""
-        return f"{self.function} {json.dumps(self.options, sort_keys=True)}"
+    def key(self) -> tuple:
+        """Equal for contenders that measure the same."""
+        return self.measure, *sorted(self.options.items())
 
 
-class MeasurementError(Exception):
-    """Two contenders that must write the same output wrote different ones."""
+@dataclass(frozen=True)
+class Benchmark:
+    """A comparison of our code with a peer.
+
+    Attributes:
+        what: a description for results.md.
+        unit: the compared value, one of those that the contenders return.
+        bar: the lowest ratio of our value to the peer's that is required; the highest, if lower is better.
+        ours: our contender.
+        peer: the contender that ours is compared with.
+        better: whether a higher or a lower value is better.
+        needs: required hardware; the benchmark is skipped without it.
+        prepare: builds the files that the contenders read, in an earlier process.
+    """
+
+    what: str
+    unit: str
+    bar: float
+    ours: Contender
+    peer: Contender
+    better: Literal["higher", "lower"] = "higher"
+    needs: Literal["GPU", "bf16"] | None = None
+    prepare: Contender | None = None
 
 
-def run(material: "Material", contender: Contender) -> dict[str, Any]:
-    """Run a contender in another process; return its values.
+def bound(unit: str, value: float) -> Contender:
+    """A required bound in place of a peer."""
+    return Contender(f"the required bound: {value:g} {unit}", _return_bound, {"unit": unit, "value": value})
+
+
+def _return_bound(_: Material, unit: str, value: float) -> Values:
+    return {unit: value}
+
+
+def run(material: Material, contender: Contender) -> Values:
+    """Run a contender in a new process, so that none warms another's caches or raises its peak memory.
+
+    At the smallest sizes, of which no result counts, it runs in this process.
+    """
+    if not material.real:
+        return contender.measure(material, **contender.options)
+    with ProcessPoolExecutor(1, get_context("spawn")) as executor:
+        return executor.submit(contender.measure, material, **contender.options).result()
+
+
+def alternate(material: Material, benchmarks: Sequence[Benchmark], repeats: int) -> dict[tuple, list[Values]]:
+    """Measure each contender of some benchmarks `repeats` times; other load on the machine affects all equally.
+
+    Returns:
+        Their values, by `Contender.key`.
 
     Raises:
-        ProcessError: the contender failed.
+        ValueError: two contenders that must write the same output wrote different ones.
     """
-    arguments = [material.to_json(), contender.function, contender.options]
-    return call("tests.benchmarks.measuring.measure_here", arguments, fork=material.forks)
-
-
-def measure_here(material: dict[str, Any], function: str, options: dict[str, Any]) -> dict[str, Any]:
-    """Run a contender in this process; see `run`."""
-    from tests.benchmarks.material import Material  # see the top of this file
-
-    module, _, name = function.rpartition(".")
-    measure = getattr(import_module(f"tests.benchmarks.{module}"), name)
-    return measure(Material.from_json(material), **options)
-
-
-def alternate(
-    material: "Material", contenders: Sequence[Contender], repeats: int, name: str
-) -> list[list[dict[str, Any]]]:
-    """Measure each contender `repeats` times in alternation, so that other load on the machine affects all equally.
-
-    Raises:
-        MeasurementError: contenders wrote different outputs.
-        ProcessError: a contender failed.
-    """
-    measured: list[list[dict[str, Any]]] = [[] for _ in contenders]
-    written: dict[str, tuple[str, str]] = {}
-    with tqdm(total=repeats * len(contenders), desc=name, unit=" runs") as progress:
+    for preparation in {one.prepare.key: one.prepare for one in benchmarks if one.prepare}.values():
+        run(material, preparation)
+    contenders = {contender.key: contender for one in benchmarks for contender in (one.ours, one.peer)}
+    measured: dict[tuple, list[Values]] = {key: [] for key in contenders}
+    written: dict[str, str] = {}
+    with tqdm(total=repeats * len(contenders), unit=" runs", leave=False) as progress:
         for _ in range(repeats):
-            for contender, runs in zip(contenders, measured, strict=True):
+            for key, contender in contenders.items():
+                progress.set_description(contender.name[:40])
                 values = run(material, contender)
-                runs.append(values)
-                for key in filter(lambda key: key.startswith(SAME), values):
-                    other, expected = written.setdefault(key, (contender.name, values[key]))
-                    if values[key] != expected:
-                        raise MeasurementError(
-                            f"{key}: {contender.name} wrote {values[key]}, but {other} wrote {expected}"
-                        )
+                measured[key].append(values)
+                for name in filter(lambda name: name.startswith(SAME), values):
+                    if written.setdefault(name, values[name]) != values[name]:
+                        raise ValueError(f"{name}: {contender.name} wrote {values[name]}, others {written[name]}")
                 progress.update()
     return measured
 
 
-def time_steps(step: Callable[[int], None], warm_up: int, seconds: float) -> tuple[int, float]:
+def build_entry(benchmark: Benchmark, measured: dict[tuple, list[Values]], commit: str) -> dict[str, Any]:
+    """The entry of results.json: the medians of all runs, and their ratio."""
+    ours, peer = (
+        statistics.median(values[benchmark.unit] for values in measured[contender.key])
+        for contender in (benchmark.ours, benchmark.peer)
+    )
+    ratio = ours / peer
+    is_met = ratio >= benchmark.bar if benchmark.better == "higher" else ratio <= benchmark.bar
+    return {
+        "ours": ours, "peer": peer, "peer_name": benchmark.peer.name, "unit": benchmark.unit, "ratio": ratio,
+        "bar": benchmark.bar, "better": benchmark.better, "met": is_met, "commit": commit,
+    }  # fmt: skip
+
+
+def time_steps(step: Callable[[int], object], warm_up: int, seconds: float) -> tuple[int, float]:
     """Take `warm_up` untimed steps, then steps until `seconds` have passed; return their number and duration."""
     for index in range(warm_up):
         step(index)
     started, steps = time.perf_counter(), 0
-    while (elapsed := time.perf_counter() - started) < seconds:
+    while not steps or time.perf_counter() - started < seconds:
         step(warm_up + steps)
         steps += 1
-    return steps, elapsed
+    return steps, time.perf_counter() - started
 
 
 def peak_megabytes() -> float:
-    """Return the peak resident memory of this process in MB (Linux reports kilobytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    """The peak resident memory of this process in MB; that of `getrusage` includes the process that started it."""
+    kilobytes = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text(encoding="utf-8"))
+    assert kilobytes
+    return int(kilobytes[1]) / 1024
 
 
-def use_cores(count: int) -> None:
-    """Restrict this process and its child processes to `count` cores."""
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
-
-
-def run_data_scripts(material: "Material", arguments: Sequence[str], cores: int) -> tuple[float, float]:
-    """Run a command of `data_scripts` in a separate process, on `cores` cores.
-
-    Returns:
-        Its duration in seconds, without imports, and its peak memory in MB: the sum over the process and its children,
-        sampled twice per second (more often would slow them down). Shared pages count once for each process.
-
-    Raises:
-        ProcessError: the command failed.
-    """
-    peaks = [0]
-    seconds = call(
-        "tests.benchmarks.measuring.time_data_scripts",
-        [cores, *arguments],
-        fork=material.forks,
-        watch=lambda pid: peaks.append(_resident_bytes(pid)),
-    )
-    return seconds, max(peaks) / 2**20
-
-
-def time_data_scripts(cores: int, *arguments: str) -> float:
-    """Run a command of `data_scripts` in this process; return its duration in seconds, without imports."""
-    use_cores(cores)
-    # Not timed: what the command imports when it starts to read and to write.
-    import pandas  # noqa: F401
-
-    import data_scripts.join.replies
-    import data_scripts.sources.reddit
-    import data_scripts.write.pairs  # noqa: F401
-    from data_scripts.__main__ import main
-
-    started = time.perf_counter()
-    if code := main(arguments):
-        sys.exit(code)
-    return time.perf_counter() - started
-
-
-def _resident_bytes(pid: int) -> int:
-    total = 0
-    with contextlib.suppress(psutil.NoSuchProcess):  # the process has ended meanwhile
-        process = psutil.Process(pid)
-        for member in (process, *process.children(recursive=True)):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                total += member.memory_info().rss
-    return total
+@contextmanager
+def on_cores(count: int) -> Iterator[None]:
+    """Restrict this process and those that it starts to `count` cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:count])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)

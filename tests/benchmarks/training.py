@@ -17,7 +17,7 @@ from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.modeling_transformer import ConvSimTransformerConfig, ConvSimTransformerModel
 from tests.benchmarks.material import MAX_TOKENS, Material
-from tests.benchmarks.measuring import peak_megabytes, time_steps
+from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
 from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
 from trainer.hardware import keep_freed_memory, start_accelerator
@@ -35,21 +35,16 @@ SMALL_TRANSFORMER = {"hidden_size": 256, "num_attention_heads": 4, "intermediate
 MAX_STEPS = 100_000  # never reached: measurements end after some seconds
 
 
-def dan(
-    material: Material, batch_size: int, words: float = 1, pairs: str = "pairs", mixed_precision: str = "auto"
-) -> dict[str, float]:
+def dan(material: Material, batch_size: int, words: float = 1, pairs: str = "pairs") -> Values:
     """Measure our DAN with the paper's layers over word and bigram embeddings; `words`: share of the vocabulary."""
     batch_size = min(batch_size, material.largest_batch)
     config = {"word_embedding_size": material.width, "bigram_buckets": material.bigram_buckets}
-    loop, _ = _start(
-        material, "dan", config, batch_size, round(words * material.words), material.folder / pairs,
-        mixed_precision=mixed_precision,
-    )  # fmt: skip
+    loop, _ = _start(material, "dan", config, batch_size, round(words * material.words), material.folder / pairs)
     return _values(batch_size, *time_steps(loop.step, WARM_UP, material.seconds))
 
 
-def static_embedding(material: Material, batch_size: int, sparse: str | None = None) -> dict[str, float]:
-    """Measure a StaticEmbedding in the sentence-transformers trainer, with AdamW (its default) or `sparse`."""
+def static_embedding(material: Material, batch_size: int, sparse: bool = False) -> Values:
+    """Measure a StaticEmbedding in the sentence-transformers trainer, with AdamW (its default) or sparse Adagrad."""
     batch_size = min(batch_size, material.largest_batch)
     module = StaticEmbedding(material.tokenizer(material.words), embedding_dim=material.width)
     model = SentenceTransformer(modules=[module], device="cpu")
@@ -58,30 +53,28 @@ def static_embedding(material: Material, batch_size: int, sparse: str | None = N
     if sparse:
         module.embedding.sparse = True
         settings["max_grad_norm"] = 0.0
-        optimizer = {"SparseAdam": torch.optim.SparseAdam, "Adagrad": torch.optim.Adagrad}[sparse](model.parameters())
+        optimizer = torch.optim.Adagrad(model.parameters())
     return _train_peer(material, model, MultipleNegativesRankingLoss(model), batch_size, optimizer, settings)
 
 
-def transformer(material: Material, batch_size: int, mixed_precision: str = "auto") -> dict[str, float]:
+def transformer(material: Material, batch_size: int) -> Values:
     """Measure our Transformer at the paper's size, with AdamW."""
     batch_size = min(batch_size, material.largest_batch)
-    loop, _ = _start(
-        material, "transformer", material.transformer_config, batch_size, material.transformer_words, material.pairs,
-        mixed_precision=mixed_precision,
-    )  # fmt: skip
+    config = material.transformer_config
+    loop, _ = _start(material, "transformer", config, batch_size, material.transformer_words, material.pairs)
     return _per_token(material, _values(batch_size, *time_steps(loop.step, 1, 2 * material.seconds)))
 
 
-def transformer_peer(material: Material, batch_size: int, bf16: bool = False) -> dict[str, float]:
+def transformer_peer(material: Material, batch_size: int) -> Values:
     """Measure the same model and loss in the sentence-transformers trainer: padded, tokenized during training."""
     batch_size = min(batch_size, material.largest_batch)
     model = SentenceTransformer(str(material.transformer), device="cpu")
     loss = MultipleNegativesRankingLoss(model, scale=1.0, similarity_fct=dot_score)
-    settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4, "bf16": bf16}
+    settings = {"router_mapping": {"input": "query", "response": "document"}, "learning_rate": 1e-4}
     return _per_token(material, _train_peer(material, model, loss, batch_size, None, settings, 1, 2 * material.seconds))
 
 
-def small_transformer(material: Material, layers: int) -> dict[str, float]:
+def small_transformer(material: Material, layers: int) -> Values:
     """Measure whole steps of a Transformer of 256 dimensions, with AdamW and dropout."""
     batch_size = min(SMALL_BATCH, material.largest_batch)
     loop, _ = _start(
@@ -91,7 +84,7 @@ def small_transformer(material: Material, layers: int) -> dict[str, float]:
     return _values(batch_size, *time_steps(loop.step, 1, material.seconds))
 
 
-def layer_products(material: Material, layers: int) -> dict[str, float]:
+def layer_products(material: Material, layers: int) -> Values:
     """Measure only the matrix products of that Transformer's layers, forward and backward, on as many tokens."""
     keep_freed_memory()  # as our loop does
     batch_size = min(SMALL_BATCH, material.largest_batch)
@@ -113,7 +106,7 @@ def layer_products(material: Material, layers: int) -> dict[str, float]:
     return _values(batch_size, *time_steps(step, 1, material.seconds))
 
 
-def gpu_transformer(material: Material) -> dict[str, float]:
+def gpu_transformer(material: Material) -> Values:
     """Measure operations per second at the paper's size in bf16, counting only dense layers and scores."""
     batch_size = material.largest_batch
     device = "cuda" if torch.cuda.is_available() else "cpu"
@@ -135,13 +128,13 @@ def gpu_transformer(material: Material) -> dict[str, float]:
     scores = batch_size * model.config.embedding_size
     # Six operations per weight: two forward, four backward.
     operations = 6 * (encoder * values["tokens/s"] + (head + scores) * values["pairs/s"])
-    return values | {"Tflop/s": operations / 1e12, "hours for 6.4 billion pairs": 6.4e9 / values["pairs/s"] / 3600}
+    return {"Tflop/s": operations / 1e12}
 
 
-def matrix_rate(material: Material) -> dict[str, float]:
+def matrix_rate(material: Material) -> Values:
     """Measure operations per second of large bf16 matrix products, an upper bound for training."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    size = 8192 if device == "cuda" else 512
+    size = 8192 if material.real else 512
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
 
     def step(_: int) -> None:
@@ -228,7 +221,7 @@ def _train_peer(
     settings: dict[str, Any],
     warm_up: int = WARM_UP,
     seconds: float | None = None,
-) -> dict[str, float]:
+) -> Values:
     clock = _Clock(warm_up, seconds or material.seconds)
     with tempfile.TemporaryDirectory() as folder:
         arguments = SentenceTransformerTrainingArguments(
@@ -254,13 +247,69 @@ def _train_peer(
     return _values(batch_size, clock.steps, clock.elapsed)
 
 
-def _values(batch_size: int, steps: int, elapsed: float) -> dict[str, float]:
+def _values(batch_size: int, steps: int, elapsed: float) -> Values:
     rate = steps * batch_size / elapsed
     return {"pairs/s": rate, "microseconds/pair": 1e6 / rate, "MB": peak_megabytes()}
 
 
-def _per_token(material: Material, values: dict[str, float]) -> dict[str, float]:
+def _per_token(material: Material, values: Values) -> Values:
     """Add tokens per second, counting the same tokens, without padding, for every contender."""
     columns = material.token_columns(material.transformer_words).values()
     tokens_per_pair = sum(len(column.ids) / len(column) for column in columns)
     return values | {"tokens/s": values["pairs/s"] * tokens_per_pair}
+
+
+def _dan(batch_size: int, name: str = "ours", **options: Any) -> Contender:
+    return Contender(name, dan, {"batch_size": batch_size, **options})
+
+
+def _static(batch_size: int) -> Contender:
+    name = "sentence-transformers trainer, StaticEmbedding + MultipleNegativesRankingLoss, its default optimizer"
+    return Contender(name, static_embedding, {"batch_size": batch_size})
+
+
+def _steps(layers: int) -> Benchmark:
+    return Benchmark(
+        f"Transformer of {layers} layers of 256 dimensions, batch 512, dropout, AdamW: whole steps", "pairs/s", 0.8,
+        Contender("ours", small_transformer, {"layers": layers}),
+        Contender("the matrix products of its layers alone", layer_products, {"layers": layers}),
+    )  # fmt: skip
+
+
+SPARSE_STATIC = Contender(
+    "sentence-transformers trainer, StaticEmbedding + MultipleNegativesRankingLoss, sparse gradients, Adagrad, without "
+    "the gradient norm", static_embedding, {"batch_size": 128, "sparse": True},
+)  # fmt: skip
+CARD = Contender("the card's own rate on bf16 matrix products of size 8,192", matrix_rate)
+SIZES = "DAN, 200,000 words and 2^18 bigrams, width 300, row-wise Adagrad and AdamW, clipped, bf16 where possible"
+BENCHMARKS = {
+    "train_dan_128": Benchmark(f"{SIZES}; batch 128", "pairs/s", 20, _dan(128), _static(128)),
+    "train_dan_128_sparse": Benchmark(f"{SIZES}; batch 128", "pairs/s", 1, _dan(128), SPARSE_STATIC),
+    "train_dan_2048": Benchmark(f"{SIZES}; batch 2,048", "pairs/s", 1.2, _dan(2048), _static(2048)),
+    "memory_dan": Benchmark(
+        "peak resident memory of train_dan_128 (460,000 rows against 200,000)", "MB", 1, _dan(128), _static(128),
+        "lower",
+    ),
+    "train_transformer": Benchmark(
+        "paper size, batch 128, AdamW, ours in bf16 where the processor has it, tokens exclude padding", "tokens/s",
+        1.5, Contender("ours", transformer, {"batch_size": 128}),
+        Contender(
+            "sentence-transformers trainer, same model and loss, its default optimizer", transformer_peer,
+            {"batch_size": 128},
+        ),
+    ),
+    "train_transformer_steps_2": _steps(2),
+    "train_transformer_steps_4": _steps(4),
+    "growth_pairs": Benchmark(
+        "DAN training, batch 128, with ten times the pairs", "microseconds/pair", 1.1, _dan(128),
+        _dan(128, "ours on a tenth of the pairs", pairs="tenth_of_pairs"), "lower",
+    ),
+    "growth_vocabulary": Benchmark(
+        "DAN training, batch 128, with ten times the words", "microseconds/pair", 1.2, _dan(128),
+        _dan(128, "ours with a tenth of the words", words=0.1), "lower",
+    ),
+    "gpu_transformer": Benchmark(
+        "paper size, batch 2,048, bf16; operations of the dense layers and scores", "Tflop/s", 0.4,
+        Contender("ours", gpu_transformer), CARD, needs="GPU",
+    ),
+}  # fmt: skip

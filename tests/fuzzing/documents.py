@@ -119,7 +119,13 @@ is there?
 13/03/2026, 6:06\u202fPM - +49 151 1: <Media omitted>
 13/03/2026, 18:07 - Ben: so \u200e<This message was edited>
 """
-IRC = "--- Log opened\n[10:00] <@ann> hello: who\n10:01 * ben waves\n10:01 <ben> me\n"
+IRC = """\
+--- Log opened
+[10:00] <@ann> hello: who
+10:01 * ben waves
+10:01 <ben> me
+2026-03-13T10:02:00 <ann> <you>
+"""
 MAILBOX = """\
 From ann@example.org Mon Mar  4 10:00:00 2024
 From: =?utf-8?q?Ann?= <ann@example.org>

@@ -12,7 +12,7 @@ import tomllib
 from pathlib import Path
 from types import ModuleType
 from urllib.error import URLError
-from urllib.request import Request, urlopen
+from urllib.request import urlopen
 
 import numpy as np
 import pyarrow
@@ -36,12 +36,6 @@ SPACE = ROOT / "model_cards" / "space"
 SENTENCES = ["How old are you?", "the dog runs", "I like the big house"]
 REPLIES = ["I like the dog", "a big house", "see you tomorrow", "yes please", "the cat eats today", "no thanks"]
 HOSTILE = "<img src=x onerror=\"document.title='broken'\"> ${1 + 1} {{2}} the dog"
-FORM = b"""--x\r
-Content-Disposition: form-data; name="files"; filename="unread.txt"\r
-\r
-the dog\r
---x--\r
-"""
 # Options that Debian's Chromium needs as root, and options that prevent requests that the tests do not need.
 CHROMIUM_OPTIONS = """--no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking
     --disable-component-update --disable-sync""".split()
@@ -238,23 +232,6 @@ def test_uploaded_list_is_searched(page, model, tmp_path):
     assert page.title() == "convsim: tiny"
 
 
-def test_an_upload_is_deleted_once_it_is_read_and_when_the_page_ends(address, index_folder, tmp_path):
-    client = pytest.importorskip("gradio_client")
-    (tmp_path / "private list.txt").write_text("the dog\nthe cat\n")
-    uploads = index_folder.with_name("uploads")
-    visitor = client.Client(address, verbose=False)
-    said = visitor.predict(client.handle_file(tmp_path / "private list.txt"), api_name="/upload")
-    assert "2 sentences of private list.txt" in str(said)
-    assert (tmp_path / "private list.txt").exists()
-    assert not [file for file in uploads.rglob("*") if file.is_file() and "list" in file.name]
-    # A file that is uploaded and never read is deleted with the page, which the fixture checks.
-    request = Request(
-        f"{address}/gradio_api/upload", data=FORM, headers={"Content-Type": "multipart/form-data; boundary=x"}
-    )
-    urlopen(request, timeout=30).close()
-    assert [file.read_text() for file in uploads.rglob("unread.txt")] == ["the dog"]
-
-
 def test_only_uploads_are_deleted(functions, index_folder, tmp_path, monkeypatch):
     index = ReplyIndex.load(index_folder)
     monkeypatch.setenv("GRADIO_TEMP_DIR", str(tmp_path / "uploads"))
@@ -381,15 +358,6 @@ def test_uploaded_parquet_file_needs_a_column_of_texts(functions, model, index_f
     assert uploaded is None and message == "<p>bad.parquet has no column &#x27;text&#x27;, only line</p>"
 
 
-def test_an_upload_of_more_characters_than_the_limit_is_refused(functions, index_folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(functions, "MAX_CHARACTERS", 1_000)
-    texts = pyarrow.DictionaryArray.from_arrays(pyarrow.array([0] * 200_000, pyarrow.int32()), ["the dog"])
-    parquet.write_table(pyarrow.table({"text": texts}), tmp_path / "bomb.parquet")
-    uploaded, message = functions.read_list(ReplyIndex.load(index_folder), str(tmp_path / "bomb.parquet"))
-    assert uploaded is None
-    assert message == "<p>bomb.parquet holds more than 1,000 characters: upload it in parts</p>"
-
-
 def test_mistakes_on_the_command_line_are_explained_in_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.syspath_prepend(SPACE)
     app = load("app")
@@ -411,38 +379,6 @@ def test_space_requires_the_versions_of_the_project():
     assert (SPACE / yaml.safe_load(card)["app_file"]).is_file()
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        (None, "Expected a text"),
-        (["the dog"], "Expected a text"),
-        ("a" * 20_001, "has 20,001 characters; at most 20,000"),
-        ("the \ud83d dog", "lone surrogate"),
-    ],
-)
-def test_what_only_programs_send_is_refused_with_a_message(functions, index_folder, text, message):
-    index = ReplyIndex.load(index_folder)
-    for ask in (
-        lambda: functions.compare(index, text),
-        lambda: functions.suggest(index, text, 1),
-        lambda: functions.find_nearest(index, text),
-    ):
-        with pytest.raises(functions.gr.Error, match=message):
-            ask()
-
-
-@pytest.mark.parametrize("count", [0, -1, 11, 10**400, float("nan"), float("inf"), "three", None, [1]])
-def test_a_number_of_suggestions_that_the_page_does_not_offer_is_refused(functions, index_folder, count):
-    with pytest.raises(functions.gr.Error, match="Expected a number of suggestions from 1 to 10"):
-        functions.suggest(ReplyIndex.load(index_folder), "the dog", count)
-
-
-@pytest.mark.parametrize("threshold", ["high", float("nan"), [1]])
-def test_a_threshold_that_is_no_number_is_refused(functions, index_folder, threshold):
-    with pytest.raises(functions.gr.Error, match="Expected a number as the threshold"):
-        functions.suggest(ReplyIndex.load(index_folder), "the dog", 1, threshold)
-
-
 def test_an_index_without_a_threshold_has_no_slider_and_suggests_always(functions, model, index_folder):
     index = ReplyIndex.build(Encoder.from_pretrained(model, "cpu"), REPLIES, duplicate_cosine=1)
     shown = functions.suggest(index, "the dog", 2)
@@ -452,3 +388,17 @@ def test_an_index_without_a_threshold_has_no_slider_and_suggests_always(function
         for each in (index, ReplyIndex.load(index_folder))
     ]
     assert [len(labels) for labels in sliders] == [1, 2]
+
+
+@pytest.mark.parametrize("text", [None, "a" * 20_001, "the \ud83d dog"])
+def test_a_text_that_only_programs_send_is_refused_with_a_message(functions, index_folder, text):
+    index = ReplyIndex.load(index_folder)
+    for ask in (functions.compare, functions.find_nearest, lambda *words: functions.suggest(*words, 1)):
+        with pytest.raises(functions.gr.Error, match=r"Expected a text|at most 20,000|lone surrogate"):
+            ask(index, text)
+
+
+@pytest.mark.parametrize(("count", "threshold"), [(0, None), (10**400, None), (float("nan"), None), (1, "high")])
+def test_numbers_that_the_page_does_not_offer_are_refused(functions, index_folder, count, threshold):
+    with pytest.raises(functions.gr.Error, match="Expected a number"):
+        functions.suggest(ReplyIndex.load(index_folder), "the dog", count, threshold)
