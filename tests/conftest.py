@@ -22,10 +22,10 @@ WORDS = [
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """In several processes, run the longest first: the benchmarks, which wait for one fixture; files of few tests."""
+    """In several processes, run files of few tests first: these tests are long, and none of them must be the last."""
     if hasattr(config, "workerinput"):
         tests = Counter(item.path for item in items)
-        items.sort(key=lambda item: (item.path.name != "test_benchmarks.py", tests[item.path]))
+        items.sort(key=lambda item: tests[item.path])
 
 
 def pytest_collection_finish() -> None:

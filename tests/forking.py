@@ -29,7 +29,7 @@ def run_python(
     commands: Sequence[Sequence[str | Path]],
     folder: Path = Path(),
     environments: Sequence[Mapping[str, str]] = ({},),
-    seconds: float = 120,
+    seconds: float = 540,
 ) -> list[subprocess.CompletedProcess]:
     """Run Python commands at once, and wait for all.
 
@@ -38,7 +38,7 @@ def run_python(
         folder: the working directory of all.
         environments: additional environment variables of each command. Libraries that read a variable when they are
             imported have its value in this process.
-        seconds: the time after which those that still run are killed.
+        seconds: the time after which those that still run are killed; shortly before pytest's own timeout.
 
     Returns:
         Their exit codes and outputs; `stdout` has both streams.

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 
 from tests.benchmarks.__main__ import AREAS, HERE, format_results, read_results
 from tests.benchmarks.adapting import DOMAINS
@@ -23,7 +22,6 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> Material:
 
 @pytest.mark.parametrize("area", AREAS)
 def test_the_benchmarks_of_an_area_run(area: str, material: Material) -> None:
-    AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
     threads = torch.get_num_threads()
     benchmarks = import_module(f"tests.benchmarks.{area}").BENCHMARKS
     measured = alternate(material, list(benchmarks.values()), repeats=1)

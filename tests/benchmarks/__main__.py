@@ -94,11 +94,15 @@ def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
         if not name.startswith("adapt_") or name == "adapt_seconds":
             sign = "≥" if entry["better"] == "higher" else "≤"
             lines.append(
-                f"| {name} | {benchmarks[name].what} | {entry['ours']:,.4g} | {entry['peer']:,.4g} "
+                f"| {name} | {benchmarks[name].what} | {_format(entry['ours'])} | {_format(entry['peer'])} "
                 f"| {entry['peer_name']} | {entry['unit']} | {entry['ratio']:.3g} | {sign} {entry['bar']:g} "
                 f"| {'yes' if entry['met'] else 'no'} |"
             )
     return "\n".join([*lines, "", *format_domains(results)]) + "\n"
+
+
+def _format(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 if __name__ == "__main__":

@@ -89,9 +89,9 @@ FULL = Material(ROOT / "runs" / "benchmarks" / "full")
 def smallest(folder: Path) -> Material:
     """Sizes that only show that everything runs."""
     return Material(
-        folder, real=False, synthetic_pairs=3_500, words=2_000, transformer_words=1_000, bigram_buckets=1_024, width=16,
+        folder, real=False, synthetic_pairs=2_500, words=2_000, transformer_words=1_000, bigram_buckets=1_024, width=16,
         transformer_config={"hidden_size": 32, "num_hidden_layers": 2, "intermediate_size": 64},
-        seconds=0.01, encode_seconds=0.01, texts=200, slow_texts=20, largest_batch=64, replies=1_000, queries=50,
+        seconds=0.01, encode_seconds=0.01, texts=100, slow_texts=10, largest_batch=16, replies=500, queries=20,
         comments=2_000, many_comments=4_000, adapt_pairs=120, adapt_queries=20, adapt_steps=2,
     )  # fmt: skip
 

@@ -12,6 +12,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Literal
 
+from accelerate.state import AcceleratorState
 from tqdm import tqdm
 
 from tests.benchmarks.material import Material
@@ -74,6 +75,7 @@ def run(material: Material, contender: Contender) -> Values:
     At the smallest sizes, of which no result counts, it runs in this process.
     """
     if not material.real:
+        AcceleratorState._reset_state(reset_partial_state=True)  # as in a new process
         return contender.measure(material, **contender.options)
     with ProcessPoolExecutor(1, get_context("spawn")) as executor:
         return executor.submit(contender.measure, material, **contender.options).result()

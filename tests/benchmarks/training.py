@@ -134,7 +134,7 @@ def gpu_transformer(material: Material) -> Values:
 def matrix_rate(material: Material) -> Values:
     """Measure operations per second of large bf16 matrix products, an upper bound for training."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    size = 8192 if material.real else 512
+    size = 8192 if material.real else 64
     a, b = (torch.randn(size, size, device=device, dtype=torch.bfloat16) for _ in range(2))
 
     def step(_: int) -> None:

@@ -13,7 +13,7 @@ class ThreadGroup:
     def __init__(self, processes: int) -> None:
         self.processes, self.own = processes, threading.local()
         self.given: list[Any] = [None] * processes
-        self._barrier = threading.Barrier(processes, timeout=30)
+        self._barrier = threading.Barrier(processes, timeout=500)
         self.collectives: set[str] = set()
 
     def is_available(self) -> bool:

@@ -29,7 +29,6 @@ def by_duckdb(real_dumps, tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.timeout(600)
 def test_spark_gives_the_pairs_that_duckdb_gives(spark, by_duckdb, tmp_path):
     # Some comments occur twice, some of them edited, so that ranking is compared too.
     comments = [pq.read_table(file) for file in sorted((by_duckdb / "comments").glob("*.parquet"))]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 
 from data_scripts.join import spark_storage
 from data_scripts.join.engines import connect, materialize, read_parquet, sorted_files
@@ -19,7 +18,6 @@ def rows_of(files: list[Path]) -> list[tuple]:
     return [tuple(row.values()) for file in files for row in pq.read_table(readable(file)).to_pylist()]
 
 
-@pytest.mark.timeout(300)
 def test_tables_are_read_and_written_by_tasks(spark, s3_server: LoopbackS3, tmp_path, monkeypatch):
     bucket = storage_path("s3://bucket")
     tables = [pa.table(ROWS).slice(0, 4), pa.table(ROWS).slice(4).select(["text", "key"])]  # in another order

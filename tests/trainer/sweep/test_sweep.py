@@ -316,7 +316,7 @@ def test_a_sweep_that_is_stopped_ends_its_runs(preset, stand_in, tmp_path, numbe
         time.sleep(0.05)
     child = int(calls(folder)[0].split()[0])
     process.send_signal(number)
-    _, errors = process.communicate(timeout=30)
+    _, errors = process.communicate()
     assert process.returncode == code and "Traceback" not in errors
     with pytest.raises(ProcessLookupError):
         os.kill(child, 0)

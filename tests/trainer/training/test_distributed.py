@@ -34,7 +34,7 @@ def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_o
     command = ["-m", *LAUNCH.split(), RUN, two_process_preset, "--output_dir", tmp_path / "two", "--num_processes", "2"]
     command += averaged
     environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    (done,) = run_python([command], environments=[environment], seconds=240)
+    (done,) = run_python([command], environments=[environment])
     assert done.returncode == 0, done.stdout
     one = losses(two_process_preset, tmp_path / "one", *averaged)
     assert read_losses(tmp_path / "two") == pytest.approx(one, rel=1e-5)

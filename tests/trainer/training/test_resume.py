@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding.checksums import CHECKSUMS
+from tests.limits import file_size_limit
 from tests.trainer.training.tiny_runs import read_results, values_of, write
 from trainer import hardware
 from trainer.data import skip_gram
@@ -114,6 +115,21 @@ def test_a_damaged_last_checkpoint_is_named_and_the_one_before_it_is_resumed(
     names = [[path.name for path in list_checkpoints(folder)] for folder in (uninterrupted, resumed)]
     best = f"checkpoint-{read_results(uninterrupted)['run']['best_step']}"
     assert names[0] == names[1] and set(names[0]) == {"checkpoint-12", best}
+
+
+def test_a_run_whose_disk_is_full_names_the_checkpoint_and_is_resumed(
+    run_trainer, refused, interrupted_at, preset, tmp_path
+):
+    uninterrupted, resumed = tmp_path / "uninterrupted", tmp_path / "resumed"
+    assert run_trainer(preset(output_dir=str(uninterrupted), stsb=None)) == 0
+    with interrupted_at(6):
+        run_trainer(preset(output_dir=str(resumed), stsb=None))
+    largest = max(path.stat().st_size for path in (resumed / "checkpoint-4").iterdir())
+    with file_size_limit(largest - 1):
+        message = refused(preset(output_dir=str(resumed), stsb=None), "--resume", "true")
+    assert "checkpoint-8" in message and "cannot be written" in message
+    assert run_trainer(preset(output_dir=str(resumed), stsb=None), "--resume", "true") == 0
+    assert_same_weights(*(folder / "checkpoint-12" for folder in (uninterrupted, resumed)))
 
 
 def test_a_run_is_not_resumed_with_other_data_or_without_a_whole_checkpoint(
