@@ -266,49 +266,6 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
     expect_message("Upload a list first: a text file, one sentence per line.")
 
 
-def focus(page, role: str, name: str) -> None:
-    """Presses Tab until an element has the focus."""
-    target = page.get_by_role(role, name=name)
-    for _ in range(40):
-        if target.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(f"the {role} {name} cannot be reached with Tab")
-
-
-def test_page_can_be_used_with_the_keyboard_alone(page, tmp_path):
-    focus(page, "textbox", "Sentences")
-    page.keyboard.press("Control+A")
-    page.keyboard.type("the cat")
-    page.keyboard.press("Enter")
-    page.keyboard.type("the dog")
-    page.keyboard.press("Shift+Enter")
-    assert len(table_cells(page, "compared", "2. the dog")) == 2
-    page.reload()
-    page.get_by_role("button", name="Compare").wait_for()
-    focus(page, "tab", "Replies")
-    page.keyboard.press("Enter")
-    focus(page, "textbox", "Message")
-    page.keyboard.type(SENTENCES[0])
-    focus(page, "button", "Suggest")
-    page.keyboard.press("Enter")
-    page.locator("#suggested").get_by_text(re.compile("Replies to|No suggestion")).wait_for()
-    page.reload()
-    page.get_by_role("button", name="Compare").wait_for()
-    focus(page, "tab", "Nearest")
-    page.keyboard.press("Enter")
-    (tmp_path / "list.txt").write_text("\n".join(REPLIES))
-    focus(page, "button", "Click to upload")
-    with page.expect_file_chooser() as chooser:
-        page.keyboard.press("Enter")
-    chooser.value.set_files(tmp_path / "list.txt")
-    page.get_by_text("6 sentences of list.txt").wait_for()
-    focus(page, "textbox", "Sentence")
-    page.keyboard.type("the dog")
-    page.keyboard.press("Enter")
-    assert len(table_cells(page, "nearest", REPLIES[0])) == 6
-
-
 @pytest.mark.parametrize("page", [360], indirect=True)
 def test_every_element_fits_on_a_narrow_screen(page):
     page.get_by_label("Sentences").fill("\n".join(SENTENCES * 4))
