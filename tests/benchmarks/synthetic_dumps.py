@@ -10,8 +10,6 @@
 """
 
 import json
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,9 +36,8 @@ CONSTANT: dict[str, Any] = {
 def make_dumps(folder: Path, comments: int) -> None:
     """Write dumps RC_2015-01.zst and so on with `comments` lines in total; the same each time."""
     folder.mkdir(parents=True)
-    counts = [comments // FILES] * FILES
-    with ProcessPoolExecutor(2, get_context("spawn")) as executor:
-        list(executor.map(_write, [folder] * FILES, range(FILES), counts))
+    for month in range(FILES):
+        _write(folder, month, comments // FILES)
 
 
 def _write(folder: Path, month: int, comments: int) -> None:
