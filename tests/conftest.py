@@ -1,6 +1,5 @@
 """Fixtures for all tests: a tiny tokenizer, built offline, and the folder of real data if there is one."""
 
-import gc
 import os
 from collections import Counter
 from pathlib import Path
@@ -26,16 +25,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         tests = Counter(item.path for item in items)
         items.sort(key=lambda item: tests[item.path])
-
-
-def pytest_collection_finish() -> None:
-    """Collect garbage rarely, and not that of the libraries and the tests, which takes half a second."""
-    gc.freeze()
-    gc.set_threshold(50_000)
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()
 
 
 @pytest.fixture(scope="session")
