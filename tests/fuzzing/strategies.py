@@ -1,6 +1,7 @@
 """Hypothesis strategies: hostile texts, JSON values, records with a wrong field, and damaged documents."""
 
 import json
+import re
 from typing import Any
 
 from hypothesis import strategies as st
@@ -66,9 +67,9 @@ def records(draw: st.DrawFn, **fields: st.SearchStrategy[Any]) -> dict[str, Any]
 
 @st.composite
 def damaged(draw: st.DrawFn, content: bytes) -> bytes:
-    """A document with one to three changes: a JSON value that is another one or missing, other bytes, or no end."""
-    for _ in range(draw(st.integers(1, 3))):
-        change = draw(st.sampled_from([_change_json, _change_json, _change_bytes, _truncate]))
+    """A document with one or two changes: a JSON value that is another one or missing, other bytes, or no end."""
+    for _ in range(draw(st.sampled_from([1, 1, 1, 2]))):
+        change = draw(st.sampled_from([*[_change_json] * 4, *[_change_bytes] * 4, _truncate]))
         content = change(draw, content)
     return content
 
@@ -88,10 +89,11 @@ def _change_json(draw: st.DrawFn, content: bytes) -> bytes:
 
 def _change_value(draw: st.DrawFn, value: Any) -> Any:
     keys = list(value) if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else []
-    if not keys or not draw(st.integers(0, 6)):
-        return draw(json_values())
+    if not keys or draw(st.sampled_from([False] * 9 + [True])):
+        similar = [str(value), [value], None, *([-value, value + 0.5] if isinstance(value, int | float) else [])]
+        return draw(st.sampled_from(similar) | json_values())
     key, copy = draw(st.sampled_from(keys)), value.copy()
-    if draw(st.integers(0, 6)):
+    if draw(st.sampled_from([True] * 6 + [False])):
         copy[key] = _change_value(draw, value[key])
     else:
         del copy[key]
@@ -99,7 +101,12 @@ def _change_value(draw: st.DrawFn, value: Any) -> Any:
 
 
 def _change_bytes(draw: st.DrawFn, content: bytes) -> bytes:
-    start, length = draw(st.integers(0, len(content))), draw(st.sampled_from([0, 1, 2, 8, 64]))
+    """Replace some bytes: anywhere, beside a sign of the syntax, or at the start or end of a line."""
+    signs, lines = (
+        [match.end() for match in re.finditer(sign, content)] for sign in (rb'[\n"{}\[\],:]', rb"\n|$|(?=\n)")
+    )
+    start = draw(st.one_of(st.integers(0, len(content)), *(st.sampled_from(each) for each in (signs, lines) if each)))
+    length = draw(st.sampled_from([0, 0, 1, 2, 8, 64]))
     middle = draw(st.sampled_from(TOKENS) | st.binary(max_size=2) | st.just(content[start : start + length] * 2))
     return content[:start] + middle + content[start + length :]
 

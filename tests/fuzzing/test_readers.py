@@ -66,11 +66,11 @@ def test_a_damaged_document_is_read_or_refused(
 
 COMMENT = {
     "id": "a1", "parent_id": "t1_a0", "link_id": "t3_b", "author": "someone", "subreddit": "pets",
-    "body": "I like [cats](http://c.d) &amp; dogs\n> no", "created_utc": 1420070400, "edited": False, "flair": None,
+    "body": "I like [cats](http://c.d) &amp; dogs\n> no", "created_utc": 1420070400, "edited": False, "flair": "cats",
 }  # fmt: skip
 
 
-@settings(max_examples=4 * SUITE)
+@settings(max_examples=30 * SUITE)
 @given(
     block=damaged(as_lines([COMMENT | {"id": f"a{number}"} for number in range(3)])).filter(bool),
     markdown=st.booleans(),

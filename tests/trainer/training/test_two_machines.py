@@ -59,7 +59,7 @@ def test_accelerate_launch_on_two_machines_reproduces_the_losses_of_one_process(
         for number, machine in enumerate(two)
     ]
     environment = {"CUDA_VISIBLE_DEVICES": "", "PYTHONPATH": str(ROOT)}
-    for done in run_python(commands, environments=[environment] * 2):
+    for done in run_python(commands, environments=[environment] * 2, seconds=240):
         assert done.returncode == 0, done.stdout
     expected = losses(two_process_preset, tmp_path / "one")
     assert read_losses(two[0] / "run") == pytest.approx(expected, rel=1e-6)
