@@ -1,6 +1,7 @@
 """Writes the model card: README.md and `.eval_results/` of a model folder, with every number from results.json."""
 
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from trainer.publish.sources import (
     sources_of,
 )
 from trainer.publish.training_data import (
-    data_row,
+    data_rows,
     dataset_kinds,
     find_licenses,
     has_teacher,
@@ -38,7 +39,7 @@ __all__ = ["find_licenses", "published_settings", "write_card"]
 
 TEMPLATE = Path(__file__).resolve().parents[2] / "model_cards" / "template.md"
 WORD_VECTORS = ("random", "skip_gram")  # what `word_vectors` may say instead of a folder
-TAGS = ["sentence-transformers", "transformers", "feature-extraction", "convsim", "conversations"]
+TAGS = ["sentence-transformers", "feature-extraction", "convsim", "conversations"]
 
 
 def write_card(
@@ -54,8 +55,7 @@ def write_card(
             `size_mb`, `sentences_per_second` and, by split, `stsb`, each `exported` and `torch`.
         settings: the run's settings, as in config.yaml.
         config: the model's config.
-        model_id: what the card's examples load, `ORG/NAME`. If model_cards/NAME/errors.md exists, its examples are
-            appended to the table of errors.
+        model_id: what the card's examples load, `ORG/NAME`.
     """
     scores = list(read_scores(results, settings))
     name = model_id.rpartition("/")[2]
@@ -69,7 +69,7 @@ def write_card(
         tuned=has_route(folder),
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
-        **_evaluation(scores, results, settings, examples=TEMPLATE.parent / name / "errors.md"),
+        **_evaluation(scores, results, settings),
         exports=[_export_row(form, measured, folder) for form, measured in results.get("export", {}).items()],
     )
     with new_file(folder / "README.md") as temporary:
@@ -114,9 +114,8 @@ def _metadata(
         tags=[*TAGS, config.model_type],
         base_model=base if base in on_hub else None,
         datasets=list(datasets) or None,
-        metrics=sorted({score.metric for score in scores}) or None,
         model_name=name,
-        eval_results=[_eval_result(score) for score in scores] or None,
+        eval_results=[_eval_result(score) for score in _main_scores(scores)] or None,
     )
 
 
@@ -138,33 +137,45 @@ def _description(settings: Mapping[str, Any], on_hub: Collection[str]) -> dict[s
 def _training(results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
     """The template's values for tasks, data and settings."""
     on_hub = hub_sources(results)
-    rows = [data_row(name, results, settings) for name in results.get("leakage", {})]
     names = dict.fromkeys(public_name(source, on_hub) for source in training_sources(settings))
     return {
         "run": results.get("run", {}),
         "tasks": task_lines(settings),
-        "data_rows": [{key: _cell(value) for key, value in row.items()} for row in rows],
-        "sources": _cell(list(names)) if names else "not recorded",
-        "settings": {
-            _cell(key): _cell(value) for key, value in published_settings(settings, on_hub).items() if value is not None
-        },
+        "data_rows": [_cells(row) for row in data_rows(results, settings)],
+        "sources": ", ".join(map(escape_text, names)) or "not recorded",
     }
 
 
-def _evaluation(
-    scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any], examples: Path
-) -> dict[str, Any]:
-    """The template's values for results; `examples` is a file with examples of errors, which may be missing."""
+def _evaluation(scores: list[Score], results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The template's values for results."""
+    seeds = results.get("seeds", {})
     return {
         "prediction": results.get("response_prediction", {}),
-        "score_rows": [_cells(score_row(score)) for score in scores],
-        "full_precision": [
-            _cells(score_row(score)) for score in read_scores(results.get("full_precision", {}), settings)
-        ],
-        "seeds": [_cells(seed_row(path, values)) for path, values in results.get("seeds", {}).items()],
+        "score_rows": [_cells(score_row(score)) for score in _final_scores(scores)],
+        "full_precision": _largest_difference(scores, read_scores(results.get("full_precision", {}), settings)),
+        "seeds": [_cells(seed_row(path, values)) for path, values in seeds.items()],
+        "seed_count": max(map(len, seeds.values()), default=0),
         "errors": results.get("stsb_errors", {}).get("dev", {}),
-        "examples": examples.read_text(encoding="utf-8").strip() if examples.is_file() else "",
     }
+
+
+def _final_scores(scores: list[Score]) -> list[Score]:
+    """The scores without those on dev, where the same evaluator has others."""
+    tested = {score.part for score in scores if score.split != "dev"}
+    return [score for score in scores if score.split != "dev" or score.part not in tested]
+
+
+def _main_scores(scores: list[Score]) -> list[Score]:
+    """The first metric of each evaluator on the whole of its final split: what the Hub lists beside the card."""
+    whole = [score for score in _final_scores(scores) if not score.subset]
+    return list({score.part: score for score in reversed(whole)}.values())[::-1]
+
+
+def _largest_difference(scores: Iterable[Score], others: Iterable[Score]) -> str:
+    """The largest difference between two evaluations of one model, rounded up; "" if there is no second one."""
+    values = {(score.part, *score[2:5]): score.value for score in scores}
+    differences = [abs(other.value - values[other.part, *other[2:5]]) for other in others]
+    return f"{math.ceil(max(differences) * 1e4) / 1e4:.4f}" if differences else ""
 
 
 def _languages(settings: Mapping[str, Any]) -> list[str]:
@@ -179,7 +190,6 @@ def _export_formats(config: PretrainedConfig) -> tuple[str, ...]:
 def _eval_result(score: Score) -> EvalResult:
     return EvalResult(
         task_type=score.card.task_type,
-        task_name=score.card.task_name,
         dataset_type=score.card.dataset_id,
         dataset_name=score.card.dataset_name,
         dataset_config=score.subset or None,
@@ -220,19 +230,8 @@ def _export_row(form: str, measured: Mapping[str, Any], folder: Path) -> dict[st
         row[f"speed_{which}"] = f"{measured['sentences_per_second'][which]:,.0f}"
         stsb = measured.get("stsb", {})
         row[f"stsb_{which}"] = ", ".join(f"{split} {values[which]:.4f}" for split, values in stsb.items())
-    pairs = "".join(f", {values['pairs']:,} pairs of {split}" for split, values in measured.get("stsb", {}).items())
-    threads, texts = (measured["speed_of"][name] for name in ("threads", "texts"))
-    return row | {"measured_with": f"{threads} thread{'s' * (threads != 1)}, {texts:,} sentences{pairs}"}
+    return row
 
 
 def _cells(row: Mapping[str, str]) -> dict[str, str]:
-    return {key: _cell(value) for key, value in row.items()}
-
-
-def _cell(value: Any) -> str:
-    """A value as a cell of a table."""
-    if isinstance(value, list):
-        return ", ".join(_cell(item) for item in value) or "none"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{_cell(key)}: {_cell(item)}" for key, item in value.items()) or "none"
-    return escape_text(value)
+    return {key: escape_text(value) for key, value in row.items()}

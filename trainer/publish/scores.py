@@ -95,10 +95,8 @@ def seed_row(path: str, values: Sequence[float]) -> dict[str, str]:
     card = EVALUATORS[part].card if part in EVALUATORS else CardEntry("", part, part, part, metrics={})
     deviation = statistics.stdev(values) if len(values) > 1 else 0.0
     return {
-        "task": card.task_name,
         "data": " ".join([card.dataset_name, *where]),
         "metric": card.metrics.get(metric, metric),
         "mean": f"{statistics.fmean(values):.4f}",
         "deviation": f"{deviation:.4f}",
-        "values": ", ".join(f"{value:.4f}" for value in values),
     }

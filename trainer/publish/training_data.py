@@ -1,5 +1,6 @@
 """The training data of a model, for its card: tasks, sources, licenses, numbers of rows."""
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -65,48 +66,54 @@ def find_licenses(settings: Mapping[str, Any]) -> dict[str, str]:
     return {source: stated for source, stated in licenses.items() if stated}
 
 
-def data_row(name: str, results: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
-    """A row of the card's table of training data.
+def data_rows(results: Mapping[str, Any], settings: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The rows of the card's table of training data; datasets of one kind, source and license share a row.
 
     Args:
-        name: a training dataset in `results["leakage"]`: `KIND` or `KIND/NAME`.
-        results: the content of results.json.
+        results: the content of results.json; `leakage` names the training datasets, `KIND` or `KIND/NAME`.
         settings: the run's settings.
 
     Returns:
-        "source", "rows", "removed" and "where" as text; "license": one for all sources, or {source: license}.
+        For each row "source", "license", "rows" by task and "removed", as text.
     """
-    kind, _, one = name.partition("/")
-    removed = results["leakage"][name]
+    counts = results.get("run", {}).get("rows", {})
+    rows: dict[tuple[str, str, str], tuple[Counter[str], int]] = {}
+    for name, leaks in results.get("leakage", {}).items():
+        kind, _, one = name.partition("/")
+        key = (kind, *_sources_and_licenses(kind, one, results, settings))
+        trained, removed = rows.get(key, (Counter(), 0))
+        keys = {task: f"{task}/{one}" if one else kind for task in _tasks_of(kind)}
+        trained.update({task: counts[key] for task, key in keys.items() if key in counts})
+        rows[key] = (trained, removed + leaks["removed"])
+    return [
+        {"source": source, "license": stated, "rows": _row_counts(kind, trained), "removed": f"{removed:,}"}
+        for (kind, source, stated), (trained, removed) in rows.items()
+    ]
+
+
+def _sources_and_licenses(
+    kind: str, one: str, results: Mapping[str, Any], settings: Mapping[str, Any]
+) -> tuple[str, str]:
+    """The public names of a dataset's sources, and their license or licenses."""
     sources = [source for source in sources_of(settings, kind) if one in ("", source.rstrip("/").rpartition("/")[2])]
     licenses = find_licenses(settings) | results.get("licenses", {})
     on_hub = hub_sources(results)
-    names = {source: public_name(source, on_hub) for source in sources}
-    stated: dict[str, str] = {}
-    for source, shown in names.items():  # local datasets share a name
-        license_id = licenses.get(source, "not stated")
-        stated[shown] = (
-            f"{stated[shown]} and {license_id}" if license_id != stated.get(shown, license_id) else license_id
-        )
-    leaks = {other: count for other, count in removed.items() if other != "removed" and count}
-    return {
-        "source": ", ".join(dict.fromkeys(names.values())) or LOCAL,
-        "license": next(iter(stated.values())) if len(set(stated.values())) == 1 else stated,
-        "rows": _rows(kind, one, results.get("run", {}).get("rows", {})),
-        "removed": f"{removed['removed']:,}",
-        "where": ", ".join(f"{other}: {count:,}" for other, count in leaks.items()),
-    }
+    stated: dict[str, list[str]] = {}
+    for source in sources:  # local datasets share a name
+        stated.setdefault(public_name(source, on_hub), []).append(licenses.get(source, "not stated"))
+    texts = {name: " and ".join(dict.fromkeys(ids)) for name, ids in stated.items()}
+    different = len(set(texts.values())) > 1
+    license_text = ", ".join(f"{name}: {text}" for name, text in texts.items()) if different else ""
+    return ", ".join(texts) or LOCAL, license_text or next(iter(texts.values()), "not stated")
 
 
-def _rows(kind: str, one: str, rows: Mapping[str, int]) -> str:
-    """The number of rows that each task trained on, of a dataset named `kind` or `kind/one`."""
+def _row_counts(kind: str, trained: Mapping[str, int]) -> str:
+    """The number of rows that each task trained on, of the datasets of a kind."""
     if kind == WORD_VECTOR_TEXTS:
         return "word vectors only"
     if kind not in dataset_kinds():  # of a task that this command does not know
         return "not recorded"
-    keys = {task: f"{task}/{one}" if one else kind for task in _tasks_of(kind)}
-    counts = {task: rows[key] for task, key in keys.items() if key in rows}
-    return ", ".join(f"{_words(task)} {count:,}" for task, count in counts.items()) or "none"
+    return ", ".join(f"{_words(task)} {count:,}" for task, count in trained.items()) or "none"
 
 
 def dataset_kinds() -> list[str]:

@@ -128,9 +128,9 @@ def test_the_cards_table_names_the_licenses_and_keeps_those_of_the_run(tmp_path)
 
 def test_the_model_has_the_languages_of_its_option(tmp_path):
     assert Arguments().language == card_of(tmp_path).data.language == ["en"]
-    assert card_of(tmp_path).text.count(" in English") == 2
+    assert "similarity of sentences in English," in card_of(tmp_path).text
     card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
-    assert card.data.language == ["de", "gsw"] and "English" not in card.text.partition("## Usage")[0]
+    assert card.data.language == ["de", "gsw"] and "English" not in card.text
     assert "similarity of sentences (language: de, gsw), for search" in card.text
 
 
@@ -152,11 +152,9 @@ def test_iso_639_codes_are_accepted_from_a_preset_and_the_command_line(languages
 
 
 def test_speed_is_shown_if_it_was_measured(tmp_path):
-    assert "## Speed" not in card_of(tmp_path).text
-    assert (
-        "\n`Encoder` encodes 12,346 sentences per second with 2 threads, "
-        in card_of(tmp_path, RESULTS | {"run": RUN}).text
-    )
+    assert "per second" not in card_of(tmp_path).text
+    shown = " ".join(card_of(tmp_path, RESULTS | {"run": RUN}).text.split())
+    assert "`Encoder` encodes 12,346 short texts per second with 2 CPU threads, " in shown
 
 
 def test_speed_counts_encoded_sentences_and_has_no_side_effect(tiny_tokenizer, monkeypatch):
@@ -183,24 +181,21 @@ def test_a_slow_model_encodes_fewer_sentences(tiny_tokenizer, monkeypatch):
 # -- examples ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("kind", "examples"), [("dan", 4), ("cbow", 4), ("transformer", 4), ("bilstm", 3)])
+@pytest.mark.parametrize("kind", ["dan", "cbow", "transformer", "bilstm"])
 def test_every_example_runs(
-    kind: str, examples: int, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.chdir(tmp_path)
     settings = SETTINGS | {"hub_model_id": "someone/talker"}
     folder = build_folder(build(kind), tiny_tokenizer, Path("someone/talker"), results=RESULTS, settings=settings)
     text = (folder / "README.md").read_text(encoding="utf-8")
-    for command in re.findall(r"^python -m trainer\.export (.*)$", text, flags=re.MULTILINE):
-        assert export.main(shlex.split(command)) == 0
-    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
-    assert len(blocks) == examples
-    cosines = [run(block) for block in blocks]
-    assert all(cosine == pytest.approx(cosines[0], abs=1e-4) for cosine in (cosines[0], *cosines[3:]))
-
-
-def run(block: str) -> float:
-    """Run an example; the dot product of its `u` and `v`, if it has them."""
     names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
-    return float(names["u"] @ names["v"]) if "u" in names else 0.0
+    cosines = []
+    for block in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
+        exec(compile(block, "README.md", "exec"), names)
+        cosines.append(float(names["u"] @ names["v"]))
+    assert len(cosines) == 3 and cosines == pytest.approx([cosines[0]] * 3, abs=1e-4)
+    commands = re.findall(r"`python -m trainer\.export ([^`]*)`", text)
+    assert len(commands) == (kind != "bilstm")
+    for command in commands:
+        assert export.main(shlex.split(command)) == 0
