@@ -1,9 +1,8 @@
 """The options that every run has; each task adds its own (`trainer.tasks`)."""
 
-import dataclasses
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +14,8 @@ DEFAULT_STEPS = 1000
 DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
-NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "word_vector_seed", "texts")
-LARGEST_FLOAT = 3.4028234663852886e38  # float32
+NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
+LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")  # what the Hub accepts: codes of two or three letters, two words
 
 
 def option(
@@ -53,11 +52,6 @@ def option(
     return field(default=default, metadata=metadata)
 
 
-def default_of(option: dataclasses.Field) -> Any:
-    """Return the default of an option: a new list or mapping where it is one."""
-    return option.default_factory() if callable(option.default_factory) else option.default
-
-
 @dataclass
 class Arguments:
     """The settings of one run. If a default is the paper's, the help text says so (SGD, 128, 0.01, 0.95 / 0.05).
@@ -92,13 +86,6 @@ class Arguments:
     )
     word_vector_passes: int | None = option(
         None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts", group="model", minimum=1
-    )
-    word_vector_seed: int = option(
-        0,
-        "random seed of skip_gram; runs with the same share word vectors, whatever their seed",
-        group="model",
-        minimum=0,
-        maximum=2**32 - 1,  # NumPy's, which gensim passes it to
     )
     initialize_from: str | None = option(
         None,
@@ -298,35 +285,50 @@ def validate(arguments: Arguments) -> None:
     Raises:
         InputError: a value is out of range, or two options do not fit together; the message names the options.
     """
-    for each in dataclasses.fields(arguments):
+    for each in fields(arguments):
         _validate_range(each.name, getattr(arguments, each.name), each.metadata)
+    for name in ("output_dir", "cache_dir"):
+        if "://" in (folder := getattr(arguments, name)):
+            raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")
     source = arguments.word_vectors  # a path may name the output of a run that has not started yet
     if source not in ("random", "skip_gram") and "/" not in source and not Path(source).exists():
         raise InputError(
             f"word_vectors is '{source}'; expected random, skip_gram, an existing file or folder, or OWNER/NAME of "
             "the Hub"
         )
-    for name in ("output_dir", "cache_dir"):
-        if "://" in (folder := getattr(arguments, name)):
-            raise InputError(f"{name} is {folder}, a URL; expected a folder: name one on a disk, and copy it later")
-    _validate_learning_rates(arguments)
     if arguments.best_metric.startswith("sts."):
         raise InputError(f"best_metric is '{arguments.best_metric}', but sts are test sets: name a result of dev")
     check_license("license", arguments.license)
-    # The Hub accepts codes of two or three letters, and two words.
-    if not arguments.language or not all(map(re.compile("[a-z]{2,3}|multilingual|code").fullmatch, arguments.language)):
+    if not arguments.language or not all(map(LANGUAGE.fullmatch, arguments.language)):
         raise InputError(
             f"language is '{' '.join(arguments.language)}'; expected ISO 639 codes in lower case, such as en, "
             "separated by spaces"
         )
+    _validate_combinations(arguments)
+    _validate_adaptation(arguments)
+    _refuse_ineffective_options(arguments)
+
+
+def _validate_range(name: str, value: Any, rules: Any) -> None:
+    if value is None:
+        return
+    if rules["choices"] is not None and value not in rules["choices"]:
+        raise InputError(f"{name} is '{value}'; expected one of {', '.join(rules['choices'])}")
+    if rules["minimum"] is not None and not value >= rules["minimum"]:
+        raise InputError(f"{name} is {value}; expected {rules['minimum']} or more")
+    if rules["above"] is not None and not value > rules["above"]:
+        raise InputError(f"{name} is {value}; expected more than {rules['above']}")
+    if rules["maximum"] is not None and not value <= rules["maximum"]:
+        raise InputError(f"{name} is {value}; expected {rules['maximum']} or less")
+
+
+def _validate_combinations(arguments: Arguments) -> None:
     if arguments.push_to_hub and not arguments.hub_model_id:
         raise InputError("push_to_hub is set, so hub_model_id is needed: --hub_model_id OWNER/NAME")
     if arguments.resume and arguments.overwrite:
         raise InputError("resume and overwrite exclude each other: drop one of them")
     if arguments.sharded and arguments.average_from < 1:
         raise InputError("average_from averages whole models: drop sharded")
-    _validate_adaptation(arguments)
-    _refuse_ineffective_options(arguments)
 
 
 def _validate_adaptation(arguments: Arguments) -> None:
@@ -341,31 +343,6 @@ def _validate_adaptation(arguments: Arguments) -> None:
     refuse_ineffective(arguments, ("epochs",), "adapt, whose steps follow from the number of pairs")
 
 
-def _validate_range(name: str, value: Any, rules: Any) -> None:
-    if value is None:
-        return
-    if isinstance(value, float) and not abs(value) <= LARGEST_FLOAT:
-        raise InputError(f"{name} is {value:g}; expected a number between -{LARGEST_FLOAT:g} and {LARGEST_FLOAT:g}")
-    if rules["choices"] is not None and value not in rules["choices"]:
-        raise InputError(f"{name} is '{value}'; expected one of {', '.join(rules['choices'])}")
-    if rules["minimum"] is not None and not value >= rules["minimum"]:
-        raise InputError(f"{name} is {value}; expected {rules['minimum']} or more")
-    if rules["above"] is not None and not value > rules["above"]:
-        raise InputError(f"{name} is {value}; expected more than {rules['above']}")
-    if rules["maximum"] is not None and not value <= rules["maximum"]:
-        raise InputError(f"{name} is {value}; expected {rules['maximum']} or less")
-
-
-def _validate_learning_rates(arguments: Arguments) -> None:
-    for name in ("learning_rate", "late_learning_rate"):
-        rate, tables = getattr(arguments, name), table_learning_rate_ratio(arguments)
-        if rate is not None and not rate * max(tables, 1) <= LARGEST_FLOAT:
-            raise InputError(
-                f"{name} is {rate:g}, and {rate * tables:g} for the embedding matrices; expected at most "
-                f"{LARGEST_FLOAT:g}, the largest number of the weights' type"
-            )
-
-
 def _refuse_ineffective_options(arguments: Arguments) -> None:
     """Refuse options that another option makes ineffective.
 
@@ -378,8 +355,8 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
     if arguments.tokenizer:
         refuse_ineffective(arguments, NEW_TOKENIZER, "tokenizer, which names a trained tokenizer")
     if arguments.word_vectors != "skip_gram":
-        names, cause = ("texts", "word_vector_passes", "word_vector_seed"), f"word_vectors: {arguments.word_vectors}"
-        refuse_ineffective(arguments, names, cause, "set word_vectors to skip_gram")
+        cause = f"word_vectors: {arguments.word_vectors}"
+        refuse_ineffective(arguments, ("texts", "word_vector_passes"), cause, "set word_vectors to skip_gram")
     if arguments.epochs:
         refuse_ineffective(arguments, ("max_steps",), "epochs", "drop epochs")
     if arguments.optimizer == "sgd":
@@ -394,8 +371,8 @@ def _refuse_ineffective_options(arguments: Arguments) -> None:
 
 def changed_options(arguments: Arguments, names: Iterable[str]) -> list[str]:
     """Return those of the named options whose value differs from their default."""
-    options = {each.name: each for each in dataclasses.fields(arguments)}
-    return [name for name in names if getattr(arguments, name) != default_of(options[name])]
+    defaults = type(arguments)()
+    return [name for name in names if getattr(arguments, name) != getattr(defaults, name)]
 
 
 def refuse_ineffective(arguments: Arguments, names: Iterable[str], cause: str, remedy: str = "") -> None:

@@ -2,10 +2,8 @@
 
 import logging
 import os
-import tokenize
 import uuid
 import zipfile
-import zlib
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,11 +11,6 @@ import numpy as np
 import xxhash
 
 from data_scripts.errors import InputError
-
-_DAMAGED = (
-    *(OSError, ValueError, EOFError, KeyError, RuntimeError, MemoryError, OverflowError),
-    *(zipfile.BadZipFile, zlib.error, tokenize.TokenError),
-)
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +25,7 @@ def read_array(path: Path) -> np.ndarray | None:
                 raise ValueError(f"the checksum of {damaged} is wrong")
             with archive.open(f"{path.stem}.npy") as file:  # not the array of another file's name
                 return np.lib.format.read_array(file, allow_pickle=False)
-    except _DAMAGED as error:
+    except Exception as error:  # whatever is wrong with the file, its contents can be computed again
         logger.warning("%s: damaged (%s); it is computed again", path, error)
         return None
 

@@ -49,10 +49,7 @@ class DatasetKind:
         evaluation_columns: the columns of the sentences in its other splits, which are removed from the training data.
             Conversations have none: their splits separate threads, and only a pair that another source has in its
             validation or test split, or an earlier source in its training split, is removed.
-        group_column: a column of the prepared rows; if a row has an evaluation sentence, all rows of its group are
-            removed.
-        prepare: transforms the training rows of a source.
-        subsample: selects the training rows that the options ask for, after the removal of leaked rows.
+        group_column: if a training row has an evaluation sentence, all rows with its value of this column are removed.
     """
 
     name: str
@@ -61,8 +58,6 @@ class DatasetKind:
     is_joined: bool = False
     evaluation_columns: tuple[str, ...] = ()
     group_column: str = ""
-    prepare: Callable[[Dataset], Dataset] = lambda rows: rows
-    subsample: Callable[[Dataset, Any], Dataset] = lambda rows, arguments: rows
 
 
 @dataclass
@@ -102,36 +97,19 @@ class RunData:
         return {name.removeprefix(f"{kind}/"): rows for name, rows in self.of_kind(kind).items() if name != kind}
 
 
-def _one_caption_a_row(images: Dataset) -> Dataset:
-    return Dataset(one_caption_a_row(images.select_columns(["group", "captions"]).with_format("arrow")[:]))
-
-
-def _share_of_snli(rows: Dataset, arguments: Any) -> Dataset:
-    if arguments.snli_share == 1:
-        return rows
-    return rows.shuffle(seed=arguments.seed).select(range(round(len(rows) * arguments.snli_share)))
+def _load_single_captions(source: str) -> dict[str, Dataset]:
+    """Load captions with one caption a row."""
+    images = {split: rows.select_columns(["group", "captions"]) for split, rows in load_captions(source).items()}
+    return {split: Dataset(one_caption_a_row(rows.with_format("arrow")[:])) for split, rows in images.items()}
 
 
 DATASET_KINDS: dict[str, DatasetKind] = {
     kind.name: kind
     for kind in (
         DatasetKind("pairs", load_pairs, ("input", "response"), is_joined=True),
-        DatasetKind(
-            "snli",
-            load_nli,
-            ("premise", "hypothesis"),
-            is_joined=True,
-            evaluation_columns=("premise", "hypothesis"),
-            subsample=_share_of_snli,
-        ),
+        DatasetKind("snli", load_nli, ("premise", "hypothesis"), True, evaluation_columns=("premise", "hypothesis")),
         DatasetKind("nli", load_nli, ("premise", "hypothesis")),
-        DatasetKind(
-            "captions",
-            load_captions,
-            ("caption",),
-            group_column="group",
-            prepare=_one_caption_a_row,
-        ),
+        DatasetKind("captions", _load_single_captions, ("caption",), group_column="group"),
         DatasetKind("paraphrases", load_paraphrases, ("sentence1", "sentence2")),
         DatasetKind("documents", lambda source: load_columns(source, ()), ()),
         DatasetKind("texts", lambda source: load_columns(source, ()), ()),
@@ -168,16 +146,20 @@ def load_run_data(arguments: Arguments) -> RunData:
         if kind.text_columns is not None:
             for (name, splits), source in zip(parts.items(), sources, strict=True):
                 if "train" in splits:
-                    data.training[name] = kind.prepare(splits["train"])
+                    data.training[name] = splits["train"]
                 elif not kind.is_joined:
                     raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
         if kind.text_columns and kind.is_joined and not kind.evaluation_columns and len(parts) > 1:
-            held_out |= {name: _hash_held_out(kind, splits) for name, splits in parts.items()}
+            held_out |= {
+                name: {split: _hash_rows(rows, kind.text_columns) for split, rows in splits.items() if split != "train"}
+                for name, splits in parts.items()
+            }
         if kind.is_joined:
             data.evaluation[kind.name] = _join_splits(kind, parts, held_out)
     _remove_leaked(data, held_out)
-    for name, rows in data.training.items():
-        data.training[name] = DATASET_KINDS[name.partition("/")[0]].subsample(rows, arguments)
+    if (share := getattr(arguments, "snli_share", 1)) < 1 and "snli" in data.training:
+        rows = data.training["snli"]
+        data.training["snli"] = rows.shuffle(seed=arguments.seed).select(range(round(len(rows) * share)))
     return data
 
 
@@ -247,7 +229,7 @@ def _join_splits(kind: DatasetKind, parts: Mapping[str, Any], held_out: Mapping[
         for source in (source for source, part in parts.items() if name in part):
             rows = parts[source][name]
             if source in held_out:
-                hashes = held_out[source][_evaluation_name(kind.name, name)]
+                hashes = held_out[source][name]
                 is_repeated = np.isin(hashes, earlier)
                 rows, repeated = rows.select(np.flatnonzero(~is_repeated)), repeated + int(is_repeated.sum())
                 earlier = np.concatenate([earlier, hashes])
@@ -256,14 +238,6 @@ def _join_splits(kind: DatasetKind, parts: Mapping[str, Any], held_out: Mapping[
             logger.warning("%s split: left out %d pairs that an earlier dataset has, too", name, repeated)
         joined[name] = concatenate_datasets(splits)
     return DatasetDict(joined)
-
-
-def _hash_held_out(kind: DatasetKind, splits: DatasetDict) -> dict[str, np.ndarray]:
-    """Return the hashes of the rows of each split that is not trained on."""
-    columns = kind.text_columns or ()
-    return {
-        _evaluation_name(kind.name, split): _hash_rows(splits[split], columns) for split in splits if split != "train"
-    }
 
 
 def _hash_rows(rows: Dataset, columns: Iterable[str]) -> np.ndarray:
@@ -275,26 +249,6 @@ def _hash_rows(rows: Dataset, columns: Iterable[str]) -> np.ndarray:
     return np.concatenate(hashes)
 
 
-def _find_held_out(hashes: np.ndarray, held_out: Iterable[Mapping[str, np.ndarray]]) -> tuple[np.ndarray, Counter[str]]:
-    """Find the training rows that another source holds out.
-
-    Args:
-        hashes: (rows,) of the training rows of a source.
-        held_out: for each other source, the hashes of the rows of each of its splits.
-
-    Returns:
-        (rows,) whether a row is held out, and counts as those of `remove_leaked`.
-    """
-    counts = Counter[str]()
-    leaked = np.zeros(len(hashes), bool)
-    for name, others in ((name, others) for splits in held_out for name, others in splits.items()):
-        leaks = np.isin(hashes, others)
-        counts[name] += int(leaks.sum())
-        leaked |= leaks
-    counts["removed"] = int(leaked.sum())
-    return leaked, counts
-
-
 def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray]]) -> None:
     """Remove the training rows with an evaluation sentence or held out by another source; count them in the leakage.
 
@@ -303,21 +257,25 @@ def _remove_leaked(data: RunData, held_out: Mapping[str, Mapping[str, np.ndarray
     evaluation = _evaluation_sentences(data.evaluation)
     earlier: dict[str, np.ndarray] = {}  # hashes of the rows that are left
     for name, columns in training_text_columns(data).items():
+        kind = name.partition("/")[0]
         rows, counts = data.training[name], Counter[str]()
         if name in held_out:
             hashes = _hash_rows(rows, columns)
-            leaked, counts = _find_held_out(hashes, [splits for source, splits in held_out.items() if source != name])
-            repeated = np.zeros(len(rows), bool)
+            is_leaked = np.zeros(len(rows), bool)
+            for split, others in ((s, h) for source in held_out if source != name for s, h in held_out[source].items()):
+                leaks = np.isin(hashes, others)
+                counts[_evaluation_name(kind, split)] += int(leaks.sum())
+                is_leaked |= leaks
+            counts["removed"] = int(is_leaked.sum())
+            is_left = ~is_leaked
             for source, others in earlier.items():
-                new = np.isin(hashes, others) & ~leaked & ~repeated
-                if new.any():
-                    logger.warning("%s: removed %d training pairs that %s has, too", name, new.sum(), source)
-                repeated |= new
-            kept = ~leaked & ~repeated
-            rows, earlier[name] = rows.select(np.flatnonzero(kept)), hashes[kept]
-        group_column = DATASET_KINDS[name.partition("/")[0]].group_column
-        data.training[name], leaks = remove_leaked(rows, columns, evaluation, group_column)
-        counts.update(leaks)
+                repeated = np.isin(hashes, others) & is_left
+                if repeated.any():
+                    logger.warning("%s: removed %d training pairs that %s has, too", name, repeated.sum(), source)
+                is_left &= ~repeated
+            rows, earlier[name] = rows.select(np.flatnonzero(is_left)), hashes[is_left]
+        data.training[name], leaked = remove_leaked(rows, columns, evaluation, DATASET_KINDS[kind].group_column)
+        counts.update(leaked)
         data.leakage[name] = dict(counts)
         if counts["removed"]:
             where = ", ".join(f"{count:,} {key}" for key, count in counts.items() if count and key != "removed")

@@ -26,28 +26,27 @@ logger = logging.getLogger(__name__)
 
 
 def cached_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, passes: int | None = None, seed: int = 0
+    columns: list[TokenColumn], vocab_size: int, size: int, cache_dir: Path, passes: int | None = None
 ) -> np.ndarray:
-    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts, passes and seed.
+    """Return word vectors (vocab_size, size), float32, trained or cached for the same texts and passes.
 
-    They take longer to train than a DAN, so they have a seed of their own: runs that differ in theirs alone share
-    them. With several threads, training twice gives slightly different vectors; the cache has the first.
+    They take longer to train than a DAN, so all runs on the same texts share them, whatever their seed. With several
+    threads, training twice gives slightly different vectors; the cache has the first.
     """
     distinct = {_digest(column): column for column in columns}  # two tasks may share a text column
     digest = xxhash.xxh3_128(
-        f"{vocab_size}/{size}/{seed}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
+        f"{vocab_size}/{size}/{MAX_TOKENS}/{PASS_TOKENS}/{passes}/{SKIP_GRAM}/{list(distinct)}".encode()
     )
     path = cache_dir / f"{digest.hexdigest()}.npz"
     vectors = read_array(path)
     if vectors is None:
-        threads = available_threads()
-        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, seed, threads, passes)
+        vectors = train_word_vectors(list(distinct.values()), vocab_size, size, available_threads(), passes)
         write_array(path, vectors)
     return vectors
 
 
 def train_word_vectors(
-    columns: list[TokenColumn], vocab_size: int, size: int, seed: int, threads: int, passes: int | None = None
+    columns: list[TokenColumn], vocab_size: int, size: int, threads: int, passes: int | None = None
 ) -> np.ndarray:
     """Train skip-gram vectors with negative sampling (Mikolov et al., 2013); center and L2-normalize them.
 
@@ -58,8 +57,7 @@ def train_word_vectors(
         columns: the texts.
         vocab_size: rows of the result.
         size: dimensions of a vector.
-        seed: random seed; with one thread, the same texts and seed give the same vectors.
-        threads: number of gensim's threads.
+        threads: number of gensim's threads; with one, the same texts give the same vectors.
         passes: passes over the texts; by default 1 to 5, those that read `PASS_TOKENS`.
 
     Returns:
@@ -68,7 +66,7 @@ def train_word_vectors(
     tokens = sum(len(column.ids) for column in columns)
     step = max(1, -(-tokens // MAX_TOKENS))
     epochs = passes or int(np.clip(PASS_TOKENS // max(tokens, 1), 1, 5))
-    model = Word2Vec(vector_size=size, seed=seed, workers=threads, epochs=epochs, **SKIP_GRAM)
+    model = Word2Vec(vector_size=size, seed=0, workers=threads, epochs=epochs, **SKIP_GRAM)
     fit(model, columns, list(map(str, range(vocab_size))), step)
     vectors = np.zeros((vocab_size, size), dtype=np.float32)
     token_ids = np.array([int(word) for word in model.wv.index_to_key])

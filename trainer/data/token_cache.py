@@ -3,14 +3,11 @@
 import itertools
 import json
 import logging
-import os
 import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import xxhash
@@ -24,7 +21,7 @@ from trainer.hardware import available_threads
 
 _CHUNK = 10_000
 _TEXTS_PER_CALL = 1000
-_FORMAT = "3"  # part of the key: increase it when the contents of the files change
+_FORMAT = "4"  # part of the key: increase it when the contents of the files change
 _MANIFEST = "manifest.json"  # size and digest of every other file of an entry
 
 logger = logging.getLogger(__name__)
@@ -85,10 +82,10 @@ def token_columns(
         for texts in _chunks(dataset, column):
             digest_texts(digest, texts)
         folder = cache_dir / digest.hexdigest()
-        damage = _damage(folder) if folder.exists() else "no entry"
-        if damage:
-            if folder.exists():
-                logger.warning("%s: damaged (%s); its texts are tokenized again", folder, damage)
+        if folder.exists() and (damage := _damage(folder)):
+            logger.warning("%s: damaged (%s); its texts are tokenized again", folder, damage)
+            shutil.rmtree(folder)
+        if not folder.exists():
             _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
         columns_of_ids[column] = _open(folder)
     return columns_of_ids
@@ -101,13 +98,14 @@ def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
 
 
 def _open(folder: Path) -> TokenColumn:
-    # Plain arrays, because every access to a `np.memmap` costs microseconds.
-    offsets, keys = (np.asarray(np.load(folder / f"{name}.npy", mmap_mode="r")) for name in ("offsets", "keys"))
-    (ids_file,) = folder.glob("ids.*")
-    dtype = ids_file.suffix[1:]
-    # An empty file cannot be mapped.
-    ids = np.memmap(ids_file, dtype=dtype, mode="r") if offsets[-1] else np.zeros(0, dtype=dtype)
-    return TokenColumn(np.asarray(ids), offsets, keys)
+    return TokenColumn(**{path.stem: _map(path) for path in folder.iterdir() if path.name != _MANIFEST})
+
+
+def _map(path: Path) -> np.ndarray:
+    """Map a file whose suffix is the type of its values."""
+    dtype = path.suffix[1:]
+    # A plain array, because every access to a `np.memmap` costs microseconds. An empty file cannot be mapped.
+    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
 
 
 def _damage(folder: Path) -> str | None:
@@ -139,29 +137,29 @@ def _build(
     temporary = temporary_name(folder)
     tokenize = BatchTokenizer(tokenizer, max_tokens)
     dtype = np.dtype(np.uint16 if len(tokenizer) <= 2**16 else np.int32)
+    progress = tqdm(
+        total=len(dataset),
+        delay=1,
+        unit=" texts",
+        unit_scale=True,
+        desc=f"tokenizing {column}",
+        disable=not show_progress,
+    )
     end = 0  # number of tokens so far
     try:
         temporary.mkdir(parents=True)
-        progress = tqdm(
-            total=len(dataset),
-            delay=1,
-            unit=" texts",
-            unit_scale=True,
-            desc=f"tokenizing {column}",
-            disable=not show_progress,
-        )
         with (
             progress,
             ThreadPoolExecutor(available_threads()) as pool,
             (temporary / f"ids.{dtype.name}").open("wb") as ids_file,
-            _new_array(temporary / "offsets.npy", len(dataset) + 1) as offsets_file,
-            _new_array(temporary / "keys.npy", len(dataset)) as keys_file,
+            (temporary / "offsets.int64").open("wb") as offsets_file,
+            (temporary / "keys.int64").open("wb") as keys_file,
         ):
+            # Not with tofile, which does not notice when a full disk takes all but the last bytes.
             offsets_file.write(np.zeros(1, np.int64).data)
             for texts in _chunks(dataset, column):
                 parts = (texts[start : start + _TEXTS_PER_CALL] for start in range(0, len(texts), _TEXTS_PER_CALL))
                 ids = list(itertools.chain.from_iterable(pool.map(tokenize, parts)))
-                # Not with tofile, which does not notice when a full disk takes all but the last bytes.
                 ids_file.write(np.fromiter(itertools.chain.from_iterable(ids), dtype=dtype).data)
                 offsets = end + np.cumsum(np.fromiter(map(len, ids), np.int64, count=len(ids)))
                 offsets_file.write(offsets.data)
@@ -171,31 +169,9 @@ def _build(
                 progress.update(len(texts))
         manifest = {path.name: _fingerprint(path) for path in temporary.iterdir()}
         (temporary / _MANIFEST).write_text(json.dumps(manifest))
-        _replace(temporary, folder)
+        temporary.rename(folder)
     except OSError as error:
-        raise not_writable(folder, error) from error
+        if not folder.exists():  # else another run was faster
+            raise not_writable(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-
-
-@contextmanager
-def _new_array(path: Path, length: int) -> Iterator[BinaryIO]:
-    """Open a .npy file for the values (length,) int64, written in parts: memory does not grow with their number."""
-    with path.open("wb") as file:
-        header = {"descr": "<i8", "fortran_order": False, "shape": (length,)}
-        np.lib.format.write_array_header_1_0(file, header)
-        yield file
-
-
-def _replace(temporary: Path, folder: Path) -> None:
-    """Rename a complete entry, unless another run was faster; replace a damaged entry of the same name."""
-    try:
-        os.replace(temporary, folder)
-    except OSError:
-        if not folder.exists():
-            raise
-        if _damage(folder):
-            damaged = temporary_name(folder)
-            os.replace(folder, damaged)
-            os.replace(temporary, folder)
-            shutil.rmtree(damaged, ignore_errors=True)

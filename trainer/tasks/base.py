@@ -65,6 +65,7 @@ class Task(ABC):
         adds_texts: whether its texts count for word vectors and token weights; false if they repeat texts of other
             datasets.
         reads_all_datasets: whether it trains on the texts of every training dataset of the run.
+        options: the run's options.
         columns: the token ids from which it builds its batches.
     """
 
@@ -78,7 +79,8 @@ class Task(ABC):
     adds_texts: ClassVar[bool] = True
     reads_all_datasets: ClassVar[bool] = False
 
-    columns: list[TokenColumn]
+    def __init__(self, options: Any, *columns: TokenColumn) -> None:
+        self.options, self.columns = options, columns
 
     @classmethod
     @abstractmethod

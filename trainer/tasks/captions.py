@@ -35,7 +35,6 @@ class Captions(ContrastiveTask):
     Options = CaptionsOptions
     required_option = "captions"
     datasets = ("captions",)
-    dataset_kind = "captions"
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -31,26 +30,19 @@ class ContrastiveTask(Task):
 
     A hard negative is one more candidate for every row of the batch. The papers do not have this task; the loss is
     that of Henderson et al. (2017), section 4, in both directions.
-
-    Attributes:
-        dataset_kind: the kind of dataset that has the positive pairs.
     """
 
     Options: ClassVar[type[Arguments]] = ContrastiveOptions
-    dataset_kind: ClassVar[str]
 
     def __init__(
         self,
+        options: ContrastiveOptions,
         texts: TokenColumn,
         pairs: PositivePairs,
-        scale: float,
-        mini_batch_size: int | None = None,
-        matryoshka_dims: Sequence[int] = (),
         teachers: ScoreTeachers | None = None,
     ) -> None:
-        self.columns = [texts]
-        self._texts, self._pairs, self._scale, self._mini_batch_size = texts, pairs, scale, mini_batch_size
-        self._matryoshka_dims, self._teachers = matryoshka_dims, teachers
+        super().__init__(options, texts)
+        self._texts, self._pairs, self._teachers = texts, pairs, teachers
 
     @staticmethod
     @abstractmethod
@@ -61,16 +53,9 @@ class ContrastiveTask(Task):
     def build(cls, options: ContrastiveOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task for each dataset."""
         tasks: dict[str, Task] = {}
-        for name, rows in inputs.data.named(cls.dataset_kind).items():
+        for name, rows in inputs.data.named(cls.datasets[0]).items():
             pairs = cls.positive_pairs(rows, options.seed)
-            tasks[f"{cls.name}/{name}"] = cls(
-                inputs.tokenize_texts(pairs.texts),
-                pairs,
-                options.similarity_scale,
-                options.mini_batch_size,
-                options.matryoshka_dims,
-                inputs.teachers,
-            )
+            tasks[f"{cls.name}/{name}"] = cls(options, inputs.tokenize_texts(pairs.texts), pairs, inputs.teachers)
         return tasks
 
     def __len__(self) -> int:
@@ -103,28 +88,26 @@ class ContrastiveTask(Task):
         from trainer.tasks.losses import accuracy, in_batch_softmax, sum_over_dims, truncate
 
         groups, negative_groups = batch.pop("groups"), batch.pop("negative_groups")
-        count = len(groups)
+        count, scale, share = len(groups), self.options.similarity_scale, self.options.score_teacher_share
 
         def gather_sides(vectors: Tensor) -> tuple[Tensor, ...]:
             first, second, negatives = vectors[:count], vectors[count : 2 * count], vectors[2 * count :]
             return first, second, gather_uneven_rows(negatives), gather_rows(first), gather_rows(second)
 
         def score_sides(u: Tensor, v: Tensor, hard: Tensor, all_u: Tensor, all_v: Tensor) -> tuple[Tensor, Tensor]:
-            u, v = self._scale * u, self._scale * v
+            u, v = scale * u, scale * v
             return torch.cat([u @ all_v.T, u @ hard.T], dim=1), v @ all_u.T
 
-        sides = gather_sides(embed_batch(model, batch, self._mini_batch_size))
+        sides = gather_sides(embed_batch(model, batch, self.options.mini_batch_size))
         start = count * rank()
         targets = torch.arange(start, start + count, device=groups.device)
         mask = groups[:, None] == gather_rows(groups)  # (batch, processes x batch)
         mask[torch.arange(count, device=mask.device), targets] = False
         mask_with_negatives = torch.cat([mask, groups[:, None] == gather_uneven_rows(negative_groups)], dim=1)
-        teacher_forth, teacher_back, share = None, None, 0.0
+        teacher_forth, teacher_back = None, None
         if self._teachers is not None:
-            teacher_forth, teacher_back = score_sides(
-                *gather_sides(self._teachers.embed_batch(batch, self._mini_batch_size))
-            )
-            share = self._teachers.share
+            teacher_vectors = self._teachers.embed_batch(batch, self.options.mini_batch_size)
+            teacher_forth, teacher_back = score_sides(*gather_sides(teacher_vectors))
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
             forth, back = score_sides(*(truncate(vectors, dims) for vectors in sides))
@@ -132,4 +115,4 @@ class ContrastiveTask(Task):
             loss = (loss + in_batch_softmax(back, targets, mask, teacher_back, share)) / 2
             return loss, accuracy(forth, targets)
 
-        return sum_over_dims(score, self._matryoshka_dims)
+        return sum_over_dims(score, self.options.matryoshka_dims)

@@ -41,11 +41,9 @@ class Distillation(Task):
     adds_texts = False
     reads_all_datasets = True
 
-    def __init__(
-        self, texts: TokenColumn, vectors: np.ndarray, scale: float, mini_batch_size: int | None = None
-    ) -> None:
-        self.columns = [texts]
-        self._texts, self._vectors, self._scale, self._mini_batch_size = texts, vectors, scale, mini_batch_size
+    def __init__(self, options: DistillationOptions, texts: TokenColumn, vectors: np.ndarray) -> None:
+        super().__init__(options, texts)
+        self._texts, self._vectors = texts, vectors
 
     @classmethod
     def build(cls, options: DistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -64,8 +62,7 @@ class Distillation(Task):
             first.setdefault(text, row)
         vectors = np.concatenate([encoded[name][column] for name, column in columns])[list(first.values())]
         texts = inputs.tokenize_texts(Dataset.from_dict({"text": list(first)}))
-        task = cls(texts, vectors, options.similarity_scale, options.mini_batch_size)
-        return {cls.name: task}
+        return {cls.name: cls(options, texts, vectors)}
 
     def __len__(self) -> int:
         return len(self._vectors)
@@ -88,9 +85,9 @@ class Distillation(Task):
         from trainer.tasks.losses import similarity_divergence
 
         teacher = batch.pop("teacher")
-        vectors = embed_batch(model, batch, self._mini_batch_size)
+        vectors = embed_batch(model, batch, self.options.mini_batch_size)
         # (batch, processes x batch)
         cosines, target = vectors @ gather_rows(vectors).T, teacher @ gather_rows(teacher).T
         difference = (cosines.detach().float() - target).square().mean().sqrt()
-        first = len(vectors) * rank()
-        return similarity_divergence(cosines, target, self._scale, first), {"difference": difference}
+        loss = similarity_divergence(cosines, target, self.options.similarity_scale, first=len(vectors) * rank())
+        return loss, {"difference": difference}

@@ -33,7 +33,6 @@ class Entailment(ContrastiveTask):
     Options = EntailmentOptions
     required_option = "nli"
     datasets = ("nli",)
-    dataset_kind = "nli"
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:

@@ -45,17 +45,9 @@ class NeighboringSentences(Task):
     required_option = "documents"
     datasets = ("documents",)
 
-    def __init__(
-        self,
-        texts: TokenColumn,
-        neighbors: Neighbors,
-        negatives: int,
-        scale: float,
-        mini_batch_size: int | None = None,
-    ) -> None:
-        self.columns = [texts]
-        self._texts, self._neighbors, self._negatives = texts, neighbors, negatives
-        self._scale, self._mini_batch_size = scale, mini_batch_size
+    def __init__(self, options: NeighborsOptions, texts: TokenColumn, neighbors: Neighbors) -> None:
+        super().__init__(options, texts)
+        self._texts, self._neighbors = texts, neighbors
 
     @classmethod
     def build(cls, options: NeighborsOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -68,9 +60,7 @@ class NeighboringSentences(Task):
             texts = inputs.tokenize_texts(sentences.texts)
             unk_token_id = cast(int, inputs.tokenizer.unk_token_id)
             neighbors = find_neighbors(sentences, texts, unk_token_id, f"documents/{name}")
-            tasks[f"{cls.name}/{name}"] = cls(
-                texts, neighbors, options.negatives, options.similarity_scale, options.mini_batch_size
-            )
+            tasks[f"{cls.name}/{name}"] = cls(options, texts, neighbors)
         return tasks
 
     def __len__(self) -> int:
@@ -90,14 +80,14 @@ class NeighboringSentences(Task):
 
         sentences = self._neighbors.sentences[rows][:, None]  # (batch, 1)
         neighbors = np.stack([self._neighbors.before[rows], self._neighbors.after[rows]], axis=1)  # (batch, 2)
-        others = self._neighbors.others
+        others, negatives = self._neighbors.others, self.options.negatives
         # Torch's generator, which the loop seeds for every step and process.
-        sampled = others[torch.randint(len(others), (len(rows), self._negatives)).numpy()]  # (batch, negatives)
+        sampled = others[torch.randint(len(others), (len(rows), negatives)).numpy()]  # (batch, negatives)
         nearest = np.where(neighbors == NONE, sentences, neighbors)  # (batch, 2)
         keys = self._texts.keys
         around = keys[np.concatenate([sentences, nearest], axis=1)]  # (batch, 3)
         is_negative = (keys[sampled][:, :, None] != around[:, None, :]).all(axis=2)
-        is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, self._negatives)))
+        is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, negatives)))
         candidates = np.concatenate([nearest, sampled], axis=1)
         is_candidate = is_neighbor | np.pad(is_negative, ((0, 0), (2, 0)))
         return pack(self._texts, np.concatenate([sentences[:, 0], candidates.ravel()])) | {
@@ -113,10 +103,11 @@ class NeighboringSentences(Task):
         from trainer.tasks.losses import neighbor_cross_entropy
 
         is_neighbor, is_candidate = batch.pop("is_neighbor"), batch.pop("is_candidate")
-        vectors = embed_batch(model, batch, self._mini_batch_size)
+        vectors = embed_batch(model, batch, self.options.mini_batch_size)
         count = len(is_neighbor)
         candidates = vectors[count:].view(count, -1, vectors.shape[1])  # (batch, candidates, embedding_size)
-        scores = self._scale * torch.einsum("rd,rcd->rc", vectors[:count], candidates)  # (batch, candidates)
+        cosines = torch.einsum("rd,rcd->rc", vectors[:count], candidates)  # (batch, candidates)
+        scores = self.options.similarity_scale * cosines
         nearest = scores.detach().masked_fill(~is_candidate, float("-inf")).argmax(dim=1, keepdim=True)
         loss = neighbor_cross_entropy(scores, is_neighbor, is_candidate)
         return loss, {"accuracy": is_neighbor.gather(1, nearest).float().mean()}

@@ -33,7 +33,6 @@ class Paraphrases(ContrastiveTask):
     Options = ParaphrasesOptions
     required_option = "paraphrases"
     datasets = ("paraphrases",)
-    dataset_kind = "paraphrases"
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:

@@ -34,11 +34,9 @@ class Ranking(Task):
     required_option = "paraphrases"
     datasets = ("nli", "paraphrases")
 
-    def __init__(
-        self, texts: TokenColumn, pairs: ScoredPairs, scale: float, mini_batch_size: int | None = None
-    ) -> None:
-        self.columns = [texts]
-        self._texts, self._pairs, self._scale, self._mini_batch_size = texts, pairs, scale, mini_batch_size
+    def __init__(self, options: RankingOptions, texts: TokenColumn, pairs: ScoredPairs) -> None:
+        super().__init__(options, texts)
+        self._texts, self._pairs = texts, pairs
 
     @classmethod
     def build(cls, options: RankingOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -49,8 +47,7 @@ class Ranking(Task):
         for kind, score in (("nli", scored_nli_pairs), ("paraphrases", scored_paraphrase_pairs)):
             for name, rows in inputs.data.named(kind).items():
                 if (pairs := score(rows)) is not None:
-                    texts = inputs.tokenize_texts(pairs.texts)
-                    tasks[f"{cls.name}/{name}"] = cls(texts, pairs, options.similarity_scale, options.mini_batch_size)
+                    tasks[f"{cls.name}/{name}"] = cls(options, inputs.tokenize_texts(pairs.texts), pairs)
         return tasks
 
     def __len__(self) -> int:
@@ -73,9 +70,10 @@ class Ranking(Task):
         from trainer.tasks.losses import cosine_ranking
 
         scores = batch.pop("scores")
-        vectors = embed_batch(model, batch, self._mini_batch_size)
+        vectors = embed_batch(model, batch, self.options.mini_batch_size)
         cosines = gather_rows((vectors[: len(scores)] * vectors[len(scores) :]).sum(dim=1))  # (processes x batch,)
         scores = gather_rows(scores)
         lower = scores[:, None] < scores
         in_order = (cosines.detach()[:, None] < cosines.detach())[lower].float()
-        return cosine_ranking(cosines, scores, self._scale), {"accuracy": in_order.sum() / max(in_order.numel(), 1)}
+        loss = cosine_ranking(cosines, scores, self.options.similarity_scale)
+        return loss, {"accuracy": in_order.sum() / max(in_order.numel(), 1)}

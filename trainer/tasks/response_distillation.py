@@ -52,17 +52,16 @@ class ResponseDistillation(Task):
 
     def __init__(
         self,
+        options: ResponseDistillationOptions,
         inputs: TokenColumn,
         responses: TokenColumn,
         input_vectors: np.ndarray,
         response_vectors: np.ndarray,
         scale: float,
-        mini_batch_size: int | None = None,
     ) -> None:
-        self.columns = [inputs, responses]
-        self._inputs, self._responses = inputs, responses
+        super().__init__(options, inputs, responses)
+        self._inputs, self._responses, self._scale = inputs, responses, scale
         self._input_vectors, self._response_vectors = input_vectors, response_vectors
-        self._scale, self._mini_batch_size = scale, mini_batch_size
 
     @classmethod
     def build(cls, options: ResponseDistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -75,13 +74,9 @@ class ResponseDistillation(Task):
         tasks: dict[str, Task] = {}
         for name, rows in samples.items():
             columns = inputs.tokenize(rows, ["input", "response"])
+            both = vectors[name]["input"], vectors[name]["response"]
             tasks[cls.name + name.removeprefix("pairs")] = cls(
-                columns["input"],
-                columns["response"],
-                vectors[name]["input"],
-                vectors[name]["response"],
-                calibrated_scale(vectors[name]["input"], vectors[name]["response"]),
-                options.mini_batch_size,
+                options, columns["input"], columns["response"], *both, calibrated_scale(*both)
             )
         return tasks
 
@@ -129,7 +124,7 @@ class ResponseDistillation(Task):
         from trainer.tasks.losses import accuracy, score_divergence
 
         teacher_u, teacher_v = self._scale * batch.pop("teacher_inputs"), batch.pop("teacher_responses")
-        pairs = encode_pairs(model, batch, self._mini_batch_size)
+        pairs = encode_pairs(model, batch, self.options.mini_batch_size)
         scores, target = pairs.inputs @ gather_rows(pairs.responses).T, teacher_u @ gather_rows(teacher_v).T
         back, target_back = pairs.responses @ gather_rows(pairs.inputs).T, teacher_v @ gather_rows(teacher_u).T
         loss = (score_divergence(scores, target) + score_divergence(back, target_back)) / 2

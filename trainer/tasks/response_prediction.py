@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,18 +45,13 @@ class ResponsePrediction(Task):
 
     def __init__(
         self,
+        options: ResponsePredictionOptions,
         inputs: TokenColumn,
         responses: TokenColumn,
-        mask_false_negatives: bool = False,
-        symmetric: bool = False,
-        mini_batch_size: int | None = None,
-        matryoshka_dims: Sequence[int] = (),
         teachers: ScoreTeachers | None = None,
     ) -> None:
-        self._inputs, self._responses = inputs, responses
-        self.columns = [inputs, responses]
-        self._mask, self._symmetric, self._mini_batch_size = mask_false_negatives, symmetric, mini_batch_size
-        self._matryoshka_dims, self._teachers = matryoshka_dims, teachers
+        super().__init__(options, inputs, responses)
+        self._inputs, self._responses, self._teachers = inputs, responses, teachers
 
     @classmethod
     def build(cls, options: ResponsePredictionOptions, inputs: TaskInputs) -> dict[str, Task]:
@@ -66,13 +60,7 @@ class ResponsePrediction(Task):
         for name, rows in inputs.data.of_kind("pairs").items():
             columns = inputs.tokenize(rows, ["input", "response"])
             tasks[cls.name + name.removeprefix("pairs")] = cls(
-                columns["input"],
-                columns["response"],
-                options.mask_false_negatives,
-                options.symmetric_loss,
-                options.mini_batch_size,
-                options.matryoshka_dims,
-                inputs.teachers,
+                options, columns["input"], columns["response"], inputs.teachers
             )
         return tasks
 
@@ -86,7 +74,7 @@ class ResponsePrediction(Task):
         from trainer.tasks.encoding import pack
 
         batch = pack(self._inputs, rows) | pack(self._responses, rows, "response_")
-        if self._mask:
+        if self.options.mask_false_negatives:
             batch["input_keys"] = torch.from_numpy(self._inputs.keys[rows])
             batch["response_keys"] = torch.from_numpy(self._responses.keys[rows])
         return batch
@@ -100,21 +88,22 @@ class ResponsePrediction(Task):
         from trainer.tasks.losses import accuracy, false_negatives, in_batch_softmax, sum_over_dims, truncate
 
         input_keys, response_keys = batch.pop("input_keys", None), batch.pop("response_keys", None)
-        pairs = encode_pairs(model, batch, self._mini_batch_size)
+        pairs = encode_pairs(model, batch, self.options.mini_batch_size)
         all_responses = gather_rows(pairs.responses)  # (processes x batch, embedding_size)
-        all_inputs = gather_rows(pairs.inputs) if self._symmetric else pairs.inputs
+        all_inputs = gather_rows(pairs.inputs) if self.options.symmetric_loss else pairs.inputs
         first = len(pairs.inputs) * rank()
         targets = torch.arange(first, first + len(pairs.inputs), device=pairs.inputs.device)
         mask = None
         if input_keys is not None and response_keys is not None:
             all_input_keys, all_response_keys = gather_rows(input_keys), gather_rows(response_keys)
             mask = false_negatives(input_keys, response_keys, all_input_keys, all_response_keys, targets)
-        teacher_forth, teacher_back, share = None, None, 0.0
+        teacher_forth, teacher_back = None, None
         if self._teachers is not None:
-            teacher_u, teacher_v = self._teachers.encode_pairs(batch, self._mini_batch_size)
+            teacher_u, teacher_v = self._teachers.encode_pairs(batch, self.options.mini_batch_size)
             teacher_forth = teacher_u @ gather_rows(teacher_v).T
             teacher_back = teacher_v @ gather_rows(teacher_u).T
-            share = self._teachers.share
+
+        share = self.options.score_teacher_share
 
         def score(dims: int | None) -> tuple[Tensor, Tensor]:
             u, all_u = (truncate(vectors, dims, pairs.normalized_inputs) for vectors in (pairs.inputs, all_inputs))
@@ -123,8 +112,8 @@ class ResponsePrediction(Task):
             )
             scores = u @ all_v.T  # (batch, processes x batch)
             loss = in_batch_softmax(scores, targets, mask, teacher_forth, share)
-            if self._symmetric:
+            if self.options.symmetric_loss:
                 loss = (loss + in_batch_softmax(v @ all_u.T, targets, mask, teacher_back, share)) / 2
             return loss, accuracy(scores, targets)
 
-        return sum_over_dims(score, self._matryoshka_dims)
+        return sum_over_dims(score, self.options.matryoshka_dims)

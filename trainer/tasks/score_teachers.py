@@ -18,14 +18,10 @@ class ScoreTeachers:
 
     The mean of dot products is the dot product of concatenated vectors, divided by the number of models. So an ensemble
     returns vectors, like a model, and a task scores both in the same way.
-
-    Attributes:
-        share: the share of the loss that compares with the teachers, above 0 and at most 1.
     """
 
-    def __init__(self, models: Sequence[ConvSimForMultitask], share: float) -> None:
+    def __init__(self, models: Sequence[ConvSimForMultitask]) -> None:
         self._models = [model.eval().requires_grad_(False) for model in models]
-        self.share = share
 
     @torch.no_grad()
     def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
@@ -46,13 +42,12 @@ class ScoreTeachers:
         return [model.to(device) for model in self._models]
 
 
-def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFast, share: float) -> ScoreTeachers:
+def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> ScoreTeachers:
     """Load the models of the option `score_teachers`.
 
     Args:
         sources: folders or Hub ids.
         tokenizer: the tokenizer of the run.
-        share: the option `score_teacher_share`.
 
     Raises:
         InputError: one cannot be loaded, is not a multitask model of this project, or has another tokenizer.
@@ -71,4 +66,4 @@ def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFa
                 f"run ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
             )
         models.append(encoder.model)
-    return ScoreTeachers(models, share)
+    return ScoreTeachers(models)

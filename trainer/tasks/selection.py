@@ -1,12 +1,12 @@
 """Which tasks a run trains, and how often each is sampled."""
 
-import dataclasses
-from collections.abc import Mapping, Sized
+from collections.abc import Iterable, Mapping, Sized
+from dataclasses import fields
 
 from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 from trainer.arguments import Arguments, changed_options, refuse_ineffective
-from trainer.tasks.base import TASKS, Task
+from trainer.tasks.base import TASKS
 
 
 def trained_tasks(arguments: Arguments) -> list[str]:
@@ -48,34 +48,24 @@ def _refuse_options_of_absent_tasks(arguments: Arguments) -> None:
 
     A task of weight 0 is in `tasks`: a sweep varies weights and keeps the rest of the preset.
     """
-    present = [TASKS[name] for name in arguments.tasks]
-    known = {field.name for field in dataclasses.fields(Arguments)}
-    for field in dataclasses.fields(arguments):
-        name = field.name
-        readers = [task.name for task in TASKS.values() if _reads(task, name)]
-        if name in known or not changed_options(arguments, [name]) or any(_reads(task, name) for task in present):
-            continue
-        if _is_dataset_in_use(name, present):
-            continue
-        one = readers[0] if len(readers) == 1 else f"one of {', '.join(readers)}"
-        refuse_ineffective(
-            arguments, [name], f"tasks: {', '.join(arguments.tasks)}", f"give {one} a sampling weight in tasks"
-        )
+    of_every_run = {field.name for field in fields(Arguments)}
+    of_tasks = [field.name for field in fields(arguments) if field.name not in of_every_run]
+    for name in changed_options(arguments, of_tasks):
+        readers = [task.name for task in TASKS.values() if name in {field.name for field in fields(task.Options)}]
+        if not set(readers) & set(arguments.tasks) and not _is_dataset_in_use(name, arguments.tasks):
+            one = readers[0] if len(readers) == 1 else f"one of {', '.join(readers)}"
+            cause, remedy = f"tasks: {', '.join(arguments.tasks)}", f"give {one} a sampling weight in tasks"
+            refuse_ineffective(arguments, [name], cause, remedy)
 
 
-def _reads(task: type[Task], option: str) -> bool:
-    return any(field.name == option for field in dataclasses.fields(task.Options))
-
-
-def _is_dataset_in_use(option: str, present: list[type[Task]]) -> bool:
+def _is_dataset_in_use(option: str, tasks: Iterable[str]) -> bool:
     """Return whether an option names a dataset that is used without a task of its own.
 
     A task may read every dataset, and the evaluation sentences of a dataset are removed from the training data.
     """
-    kinds = {kind for task in TASKS.values() for kind in task.datasets}
-    if option not in kinds:
+    if option not in {kind for task in TASKS.values() for kind in task.datasets}:
         return False
-    if any(task.reads_all_datasets for task in present):
+    if any(TASKS[name].reads_all_datasets for name in tasks):
         return True
     from trainer.data.datasets import DATASET_KINDS  # imports datasets, which takes a second
 

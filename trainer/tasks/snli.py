@@ -40,11 +40,10 @@ class Snli(Task):
     evaluator = "snli"
 
     def __init__(
-        self, premises: TokenColumn, hypotheses: TokenColumn, labels: np.ndarray, mini_batch_size: int | None = None
+        self, options: SnliOptions, premises: TokenColumn, hypotheses: TokenColumn, labels: np.ndarray
     ) -> None:
+        super().__init__(options, premises, hypotheses)
         self._premises, self._hypotheses, self._labels = premises, hypotheses, labels
-        self._mini_batch_size = mini_batch_size
-        self.columns = [premises, hypotheses]
 
     @classmethod
     def is_disabled(cls, options: SnliOptions) -> bool:
@@ -59,7 +58,7 @@ class Snli(Task):
         rows = inputs.data.training["snli"]
         columns = inputs.tokenize(rows, ["premise", "hypothesis"])
         labels = np.asarray(rows["label"], dtype=np.int64)
-        return {cls.name: cls(columns["premise"], columns["hypothesis"], labels, options.mini_batch_size)}
+        return {cls.name: cls(options, columns["premise"], columns["hypothesis"], labels)}
 
     def __len__(self) -> int:
         return len(self._labels)
@@ -81,7 +80,7 @@ class Snli(Task):
         from trainer.tasks.losses import accuracy
 
         labels = batch.pop("labels")
-        logits = encode_batch(model, batch, self._mini_batch_size).nli_logits  # (batch, 3)
+        logits = encode_batch(model, batch, self.options.mini_batch_size).nli_logits  # (batch, 3)
         assert logits is not None
         logits = logits.float()
         return F.cross_entropy(logits, labels), {"accuracy": accuracy(logits, labels)}

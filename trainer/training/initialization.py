@@ -41,8 +41,8 @@ def initialize_embeddings(
         from trainer.data.skip_gram import cached_word_vectors
 
         further = _further_texts(arguments, data, tokenizer, show_progress)
-        cache_dir, passes, seed = Path(arguments.cache_dir), arguments.word_vector_passes, arguments.word_vector_seed
-        vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes, seed)
+        cache_dir, passes = Path(arguments.cache_dir), arguments.word_vector_passes
+        vectors = cached_word_vectors(columns + further, len(table), table.shape[1], cache_dir, passes)
         _set_word_embeddings(model, vectors)
     elif arguments.word_vectors != "random":
         _set_word_embeddings(model, _given_word_vectors(arguments, model, tokenizer, *table.shape))

@@ -40,4 +40,4 @@ def build_tasks(
 def _load_teachers(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ScoreTeachers | None:
     """Return the models of `score_teachers`, an option of tasks with in-batch negatives."""
     sources = getattr(arguments, "score_teachers", [])
-    return load_score_teachers(sources, tokenizer, arguments.score_teacher_share) if sources else None  # type: ignore[attr-defined]
+    return load_score_teachers(sources, tokenizer) if sources else None

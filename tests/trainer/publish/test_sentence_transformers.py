@@ -21,7 +21,7 @@ from tests.trainer.publish.test_publish import TEXTS, make_model
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
 from trainer.publish.verify import embed_all_sides
-from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
 RESPONSES = ["i am old", "no, i hate it", "in the city", "the cat is", "hello. how are you", "maybe not"]
@@ -69,9 +69,8 @@ def test_our_loss_at_every_size_is_that_of_sentence_transformers(symmetric, tiny
         vocab_size=len(tiny_tokenizer), response_hidden_sizes=[10], normalize_response=True, logit_scale_init=7, **sizes
     )
     model = ConvSimDanForMultitask(config).eval()
-    ours = ResponsePrediction(
-        packed(tiny_tokenizer, INPUTS), packed(tiny_tokenizer, RESPONSES), symmetric=symmetric, matryoshka_dims=[6, 3]
-    )
+    options = ResponsePredictionOptions(symmetric_loss=symmetric, matryoshka_dims=[6, 3])
+    ours = ResponsePrediction(options, packed(tiny_tokenizer, INPUTS), packed(tiny_tokenizer, RESPONSES))
     loss, _ = ours.loss(model, ours.batch(np.arange(len(INPUTS))))
 
     theirs = SentenceTransformer(str(build_folder(model, tiny_tokenizer, tmp_path)), device="cpu")

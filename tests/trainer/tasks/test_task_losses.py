@@ -1,7 +1,6 @@
-"""Every task: its gradient is the slope of its loss, and its batches hold the rows that are asked for."""
+"""The batches and the loss of every task, against loops over its texts."""
 
-from dataclasses import replace
-from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,152 +9,32 @@ from datasets import Dataset
 from scipy.special import log_softmax, rel_entr, softmax
 from torch import Tensor, nn
 
-from modeling_convsim import ConvSimMultitaskOutput
-from tests.trainer.tasks.test_tasks import (
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask, ConvSimMultitaskOutput
+from tests.trainer.tasks.tiny_tasks import (
+    ALL,
     ROWS,
-    TASKS,
     build_model,
     build_task,
     column,
-    loss_and_gradients,
     neighbors,
+    packed,
     positive_pairs,
     scored_pairs,
+    teacher_vectors,
+    texts_of,
     vectors_of,
 )
-from trainer.data.positive_pairs import PositivePairs, ScoredPairs
+from trainer.data.positive_pairs import PositivePairs, caption_pairs, entailment_pairs, paraphrase_pairs
 from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
-from trainer.tasks.captions import Captions
-from trainer.tasks.distillation import Distillation
-from trainer.tasks.neighbors import NeighboringSentences
-from trainer.tasks.ranking import Ranking
-from trainer.tasks.snli import Snli
+from trainer.tasks.captions import Captions, CaptionsOptions
+from trainer.tasks.distillation import Distillation, DistillationOptions
+from trainer.tasks.losses import cosine_ranking
+from trainer.tasks.neighbors import NeighboringSentences, NeighborsOptions
+from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
 
+SCALE = 5.0
 SOME = np.array([5, 2, 9, 14])
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_the_gradient_is_the_slope_of_the_loss(name):
-    # A term that is detached changes the gradient and not the loss.
-    model, task, step = build_model("dan"), build_task(name, None), 1e-4
-    model.set_sparse_gradients(False)
-    with torch.no_grad():
-        for parameter in model.parameters():  # with biases of zero, an empty text has the vector zero
-            parameter.add_(0.1 * torch.randn_like(parameter))
-    _, gradients = loss_and_gradients(model, task)
-    length = torch.stack([gradient.norm() for gradient in gradients.values()]).norm()
-    losses = []
-    for sign in (1, -2):  # to one side, and over to the other
-        with torch.no_grad():
-            for parameter_name, gradient in gradients.items():
-                model.get_parameter(parameter_name).add_(sign * step * gradient / length)
-        losses.append(loss_and_gradients(model, task)[0].double())
-    slope = (losses[0] - losses[1]) / (2 * step)
-    assert slope.item() == pytest.approx(length.item(), rel=0.02)
-
-
-def texts_of(texts: TokenColumn, rows: np.ndarray) -> list[list[int]]:
-    return [texts.ids[texts.offsets[row] : texts.offsets[row + 1]].tolist() for row in rows]
-
-
-def packed(batch: dict[str, Tensor], prefix: str = "") -> list[list[int]]:
-    ends = batch[f"{prefix}cu_seqlens"].tolist()
-    return [batch[f"{prefix}input_ids"][a:b].tolist() for a, b in pairwise(ends)]
-
-
-@pytest.mark.parametrize("name", TASKS)
-def test_metrics_have_no_gradient_and_columns_are_those_of_the_texts(name):
-    task = build_task(name, None)
-    _, metrics = task.loss(build_model("dan"), task.batch(SOME))
-    assert metrics and not any(value.requires_grad for value in metrics.values())
-    expected = [column(0), column(1)] if name.startswith(("response", "snli")) else [column(0)]
-    assert [one.ids.tolist() for one in task.columns] == [one.ids.tolist() for one in expected]
-
-
-def test_the_accuracy_of_a_single_pair_of_pairs_is_zero_or_one():
-    pairs = ScoredPairs(Dataset.from_dict({}), np.array([0, 1]), np.array([2, 3]), np.array([0.5, 1.0]))
-    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])  # cosines 0 and 0.6
-
-    def accuracy(scores: list[float]) -> float:
-        batch = Ranking(column(0), replace(pairs, scores=np.array(scores)), 20).batch(np.arange(2))
-        return Ranking(column(0), pairs, 20).loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item()
-
-    assert [accuracy([0.5, 1.0]), accuracy([1.0, 0.5]), accuracy([1.0, 1.0])] == [1, 0, 0]
-
-
-def test_a_batch_of_pairs_has_the_texts_and_the_keys_of_its_rows():
-    batch = build_task("response_prediction", None).batch(SOME)
-    assert packed(batch) == texts_of(column(0), SOME)
-    assert packed(batch, "response_") == texts_of(column(1), SOME)
-    assert batch["input_keys"].tolist() == column(0).keys[SOME].tolist()
-    assert batch["response_keys"].tolist() == column(1).keys[SOME].tolist()
-
-
-def test_a_batch_of_inference_has_the_sentences_and_the_labels_of_its_rows():
-    labels = np.arange(ROWS)
-    batch = Snli(column(0), column(1), labels).batch(SOME)
-    assert packed(batch) == texts_of(column(0), SOME)
-    assert packed(batch, "hypothesis_") == texts_of(column(1), SOME)
-    assert batch["labels"].tolist() == SOME.tolist()
-
-
-def test_a_batch_of_positive_pairs_has_both_texts_the_hard_negatives_and_their_groups():
-    pairs = positive_pairs()
-    hard = pairs.negative[SOME][pairs.negative[SOME] >= 0]
-    assert 0 < len(hard) < len(SOME)
-    batch = build_task("contrastive", None).batch(SOME)
-    rows = [*pairs.first[SOME], *pairs.second[SOME], *hard]
-    assert packed(batch) == texts_of(column(0), rows)
-    assert batch["groups"].tolist() == pairs.groups[pairs.first[SOME]].tolist()
-    assert batch["negative_groups"].tolist() == pairs.groups[hard].tolist()
-
-
-def test_the_first_text_may_be_a_hard_negative():
-    pairs = positive_pairs()
-    (row,) = np.flatnonzero(pairs.negative >= 0)[:1]
-    pairs.negative[row] = 0
-    batch = type(build_task("contrastive", None))(column(0), pairs, 20).batch(np.array([row]))
-    assert packed(batch)[2:] == texts_of(column(0), [0])
-
-
-def test_a_batch_of_scored_pairs_has_both_texts_and_the_scores_of_its_rows():
-    pairs = scored_pairs()
-    batch = Ranking(column(0), pairs, 20).batch(SOME)
-    assert packed(batch) == texts_of(column(0), [*pairs.first[SOME], *pairs.second[SOME]])
-    assert batch["scores"].tolist() == pairs.scores[SOME].tolist()
-
-
-def test_a_batch_of_texts_to_distill_has_the_teachers_vectors_in_float32():
-    vectors = np.arange(ROWS * 2).reshape(ROWS, 2).astype(np.float16)
-    batch = Distillation(column(0), vectors, 20).batch(SOME)
-    assert packed(batch) == texts_of(column(0), SOME)
-    assert batch["teacher"].dtype == torch.float32 and batch["teacher"].tolist() == vectors[SOME].tolist()
-
-
-def test_every_sentence_has_its_own_random_candidates():
-    task = build_task("neighbors", None)
-    torch.manual_seed(0)
-    texts = packed(task.batch(np.arange(6)))
-    sampled = [tuple(map(tuple, texts[6 + 5 * row + 2 : 6 + 5 * row + 5])) for row in range(6)]
-    assert len(set(sampled)) > 3
-    assert texts[:6] == texts_of(column(0), neighbors().sentences[:6])
-
-
-def test_distillation_is_the_mean_relative_entropy_of_the_students_similarities_from_the_teachers():
-    model, scale = build_model("dan").eval(), 5.0
-    teacher = np.random.default_rng(6).normal(size=(ROWS, 7))
-    teacher /= np.linalg.norm(teacher, axis=1, keepdims=True)
-    task = Distillation(column(0), teacher, scale)
-    loss, metrics = task.loss(model, task.batch(SOME))
-    student = vectors_of(model, SOME)
-    cosines, target = student @ student.T, teacher[SOME] @ teacher[SOME].T
-    expected = []
-    for row in range(len(SOME)):
-        others = np.arange(len(SOME)) != row
-        expected.append(rel_entr(softmax(scale * target[row, others]), softmax(scale * cosines[row, others])).sum())
-    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-4)
-    np.testing.assert_allclose(metrics["difference"].item(), np.sqrt(np.mean((cosines - target) ** 2)), rtol=1e-4)
 
 
 class Answer(nn.Module):
@@ -169,85 +48,299 @@ class Answer(nn.Module):
         return self.output
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float64])
-def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32(dtype):
-    logits = torch.tensor(np.random.default_rng(1).normal(size=(ROWS, 3)) * 3).to(dtype)
-    task = build_task("snli", None)
-    batch = task.batch(np.arange(ROWS))
-    labels = batch["labels"].numpy()
-    loss, metrics = task.loss(Answer(nli_logits=logits), batch)
-    probabilities = log_softmax(logits.double().numpy(), axis=1)
-    assert loss.dtype == torch.float32
-    np.testing.assert_allclose(loss.item(), -probabilities[np.arange(ROWS), labels].mean(), rtol=1e-6)
-    assert metrics["accuracy"].item() == pytest.approx((probabilities.argmax(axis=1) == labels).mean())
+def small_dan() -> ConvSimDanForMultitask:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"word_embedding_size": 6, "bigram_buckets": 16, "hidden_sizes": [6], "embedding_size": 6}
+    config = ConvSimDanConfig(vocab_size=60, response_hidden_sizes=[6], nli_hidden_size=4, **sizes)
+    return ConvSimDanForMultitask(config).double()
+
+
+def letters_column(texts: list[str]) -> TokenColumn:
+    """Each letter is a token; equal texts have equal keys."""
+    ids = np.array([ord(letter) % 50 + 2 for text in texts for letter in text])
+    keys = np.unique(texts, return_inverse=True)[1].astype(np.int64)
+    return TokenColumn(ids, np.cumsum([0, *map(len, texts)]), keys)
+
+
+def embed(model: ConvSimForMultitask, texts: list[str], side: str = "pooler_output") -> dict[str, np.ndarray]:
+    ids, cu_seqlens = letters_column(texts).gather(np.arange(len(texts)))
+    batch = {"input_ids": torch.from_numpy(ids), "cu_seqlens": torch.from_numpy(cu_seqlens)}
+    if side == "response_embeds":
+        batch |= {f"response_{name}": value for name, value in batch.items()}
+    with torch.no_grad():
+        return dict(zip(texts, model(**batch)[side].numpy(), strict=True))
+
+
+def softmax_loss(true: float, others: list[float]) -> float:
+    return float(np.log(np.exp([true, *others]).sum()) - true)
+
+
+def names(generator: np.random.Generator, count: int) -> list[str]:
+    return ["".join(generator.choice(list("abcdefgh"), 3)) for _ in range(count)]
+
+
+# -- response prediction ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_no_equal_response_and_no_other_response_to_the_same_input_is_a_negative(symmetric):
+    generator = np.random.default_rng(4)
+    inputs, responses = (generator.choice(names(generator, 9), 24).tolist() for _ in range(2))
+    model, options = small_dan(), ResponsePredictionOptions(mask_false_negatives=True, symmetric_loss=symmetric)
+    task = ResponsePrediction(options, letters_column(inputs), letters_column(responses))
+    loss, _ = task.loss(model, task.batch(np.arange(24)))
+    u, v = embed(model, sorted(set(inputs))), embed(model, sorted(set(responses)), "response_embeds")
+    terms = []
+    for x, r in zip(inputs, responses, strict=True):
+        others = [j for j in range(24) if inputs[j] != x and responses[j] != r]
+        terms.append(softmax_loss(u[x] @ v[r], [u[x] @ v[responses[j]] for j in others]))
+        if symmetric:
+            terms.append(softmax_loss(u[x] @ v[r], [u[inputs[j]] @ v[r] for j in others]))
+    np.testing.assert_allclose(loss.item(), np.mean(terms), rtol=1e-6)
+
+
+def test_a_wrapped_model_has_the_same_loss():
+    class Wrapped(nn.Module):  # as DistributedDataParallel does
+        def __init__(self) -> None:
+            super().__init__()
+            self.module = build_model("dan").eval()
+
+        def forward(self, **batch: Any) -> Any:
+            return self.module(**batch)
+
+    task = build_task("response_prediction", matryoshka_dims=[3])
+    assert torch.equal(*(task.loss(model, task.batch(ALL))[0] for model in (build_model("dan").eval(), Wrapped())))
+
+
+def test_the_input_network_scores_responses_and_is_trained():
+    model, task = build_model("dan_input_network"), build_task("response_prediction")
+    model.set_sparse_gradients(False)
+    task.loss(model, task.batch(ALL))[0].backward()
+    assert all(value.grad is not None and value.grad.any() for value in model.input_head.parameters())
+
+
+# -- contrastive tasks ------------------------------------------------------------------------------------------------
+
+
+def invented_pairs(kind: str) -> PositivePairs:
+    """Pairs over few texts, so that many of them meet in every role."""
+    generator = np.random.default_rng(3)
+    texts = sorted(set(names(generator, 50)))
+    first, second = generator.choice(texts, (2, 60))
+    if kind == "captions":
+        return caption_pairs(Dataset.from_dict({"group": generator.integers(0, 30, 60), "caption": first}), 0)
+    if kind == "entailment":
+        labels = generator.integers(0, 3, 60)
+        return entailment_pairs(Dataset.from_dict({"premise": first, "hypothesis": second, "label": labels}), 0)
+    scores = generator.choice([0.0, 1.0], 60)
+    return paraphrase_pairs(Dataset.from_dict({"sentence1": first, "sentence2": second, "score": scores}), 0)
+
+
+def equivalent_texts(links: list[tuple[str, str]]) -> dict[str, set[str]]:
+    """Every text -> the texts that it is linked to, in any number of steps, by merging sets."""
+    groups: dict[str, set[str]] = {}
+    for pair in links:
+        merged = set().union(*(groups.get(text, {text}) for text in pair))
+        groups |= dict.fromkeys(merged, merged)
+    return groups
+
+
+@pytest.mark.parametrize("kind", ["captions", "entailment", "paraphrases"])
+def test_no_equivalent_text_is_a_negative(kind):
+    model, pairs = small_dan(), invented_pairs(kind)
+    texts, rows = pairs.texts["text"][:], range(len(pairs))
+    first, second = ([texts[index] for index in side] for side in (pairs.first, pairs.second))
+    hard = [texts[index] for index in pairs.negative if index >= 0]
+    task = Captions(CaptionsOptions(similarity_scale=SCALE), letters_column(texts), pairs)
+    loss, _ = task.loss(model, task.batch(np.array(rows)))
+    vectors, equivalent = embed(model, texts), equivalent_texts(list(zip(first, second, strict=True)))
+    terms, masked = [], 0
+    for row, (a, p) in enumerate(zip(first, second, strict=True)):
+        true = SCALE * vectors[a] @ vectors[p]
+        others = [other for other in rows if other != row]
+        candidates = [second[other] for other in others] + hard
+        forth = [SCALE * vectors[a] @ vectors[text] for text in candidates if text not in equivalent[a]]
+        back = [SCALE * vectors[p] @ vectors[first[j]] for j in others if first[j] not in equivalent[p]]
+        terms += [softmax_loss(true, forth), softmax_loss(true, back)]
+        masked += sum(text in equivalent[a] for text in (candidates if kind == "captions" else hard))
+    np.testing.assert_allclose(loss.item(), np.mean(terms), rtol=1e-6)
+    assert masked  # or nothing was tested
+
+
+def test_a_batch_of_positive_pairs_has_both_texts_the_hard_negatives_and_their_groups():
+    pairs = positive_pairs()
+    hard = pairs.negative[SOME][pairs.negative[SOME] >= 0]
+    assert 0 < len(hard) < len(SOME)
+    batch = build_task("captions").batch(SOME)
+    assert packed(batch) == texts_of(column(0), [*pairs.first[SOME], *pairs.second[SOME], *hard])
+    assert batch["groups"].tolist() == pairs.groups[pairs.first[SOME]].tolist()
+    assert batch["negative_groups"].tolist() == pairs.groups[hard].tolist()
 
 
 def test_a_hard_negative_that_is_nearer_than_the_pair_counts_as_wrong():
     texts = TokenColumn(np.arange(9) + 2, np.arange(10), np.arange(9))
-    pairs = PositivePairs(Dataset.from_dict({}), np.arange(3), np.arange(3, 6), np.array([6, -1, 8]), np.arange(9))
+    pairs = PositivePairs(Dataset.from_dict({}), np.arange(3), np.arange(3, 6), np.array([6, -1, 0]), np.arange(9))
     # First texts, then second ones at an angle, then hard negatives: that of the first text is equal to it.
     vectors = torch.eye(5)[[0, 1, 2, 0, 1, 2, 0, 3]]
     vectors[3:6] = (vectors[3:6] + torch.eye(5)[4]) / 2**0.5
-    task = Captions(texts, pairs, 4.0)
-    loss, metrics = task.loss(Answer(pooler_output=vectors), task.batch(np.arange(3)))
-    assert metrics["accuracy"].item() == pytest.approx(2 / 3)
-    scores = vectors[:3] @ torch.cat([vectors[3:6], vectors[6:]]).T * 4
-    back = vectors[3:6] @ vectors[:3].T * 4
-    expected = [each.logsumexp(1).mean() - each.diagonal().mean() for each in (scores, back)]
-    assert loss.item() == pytest.approx(sum(expected).item() / 2)
+    task = Captions(CaptionsOptions(), texts, pairs)
+    batch = task.batch(np.arange(3))
+    assert packed(batch)[6:] == [[8], [2]]  # the first text of all may be a hard negative
+    assert task.loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item() == pytest.approx(2 / 3)
 
 
-def test_ranking_counts_pairs_with_equal_cosines_as_wrong():
-    pairs, vectors = scored_pairs(), torch.ones(2 * ROWS, 3)
-    task = Ranking(column(0), pairs, 4.0)
-    loss, metrics = task.loss(Answer(pooler_output=vectors), task.batch(np.arange(ROWS)))
-    ordered = sum(a < b for a in pairs.scores for b in pairs.scores)
-    assert metrics["accuracy"].item() == 0
-    assert loss.item() == pytest.approx(np.log(1 + ordered))
+# -- Matryoshka embeddings --------------------------------------------------------------------------------------------
 
 
-def test_ranking_multiplies_differences_of_cosines_by_its_scale():
-    pairs, vectors = scored_pairs(), torch.randn(2 * ROWS, 3, generator=torch.Generator().manual_seed(0))
-    cosines = (vectors[:ROWS] * vectors[ROWS:]).sum(1).double().numpy()
-    terms = [
-        np.exp(0.5 * (cosines[i] - cosines[j]))
-        for i in range(ROWS)
-        for j in range(ROWS)
-        if pairs.scores[i] < pairs.scores[j]
-    ]
-    task = Ranking(column(0), pairs, 0.5)
-    loss, _ = task.loss(Answer(pooler_output=vectors), task.batch(np.arange(ROWS)))
-    assert loss.item() == pytest.approx(np.log(1 + sum(terms)), rel=1e-5)
+def unit(vectors: np.ndarray) -> np.ndarray:
+    return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
 
 
-@pytest.mark.parametrize(("mini_batch_size", "calls"), [(None, 1), (ROWS, 1), (ROWS + 1, 1), (ROWS - 1, 4)])
-def test_a_batch_that_fits_in_memory_is_encoded_once(mini_batch_size, calls):
-    model, task, counted = build_model("dan"), build_task("distillation", mini_batch_size), []
-    model.register_forward_pre_hook(lambda *_: counted.append(1))
-    loss_and_gradients(model, task)
-    assert len(counted) == calls  # with mini-batches, every part is encoded again in the backward pass
+def cross_entropy(scores: np.ndarray, masked: np.ndarray) -> float:
+    return float(np.mean(np.log(np.where(masked, 0, np.exp(scores)).sum(axis=1)) - np.diag(scores)))
 
 
-def test_ranking_of_equal_scores_has_no_accuracy_to_divide_by():
-    pairs = scored_pairs()
-    pairs.scores[:] = 0.5
-    task = Ranking(column(0), pairs, 4.0)
-    loss, metrics = task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), task.batch(np.arange(ROWS)))
-    assert loss.item() == 0 and metrics["accuracy"].item() == 0
+@pytest.mark.parametrize("input_network", [False, True])
+@pytest.mark.parametrize("normalize", [False, True])
+def test_response_prediction_adds_the_loss_of_truncated_embeddings(normalize, input_network):
+    kind = "dan_input_network" if input_network else "dan"
+    model = build_model(kind, normalize_response=normalize, logit_scale_init=7.0)
+    task = build_task("response_prediction", matryoshka_dims=[7, 3])
+    batch = task.batch(ALL)
+    masked = (batch["input_keys"][:, None] == batch["input_keys"]).numpy()
+    masked |= (batch["response_keys"][:, None] == batch["response_keys"]).numpy()
+    masked &= ~np.eye(ROWS, dtype=bool)
+    loss, metrics = task.loss(model, batch)
+    with torch.no_grad():
+        output = model(**{key: value for key, value in batch.items() if not key.endswith("_keys")})
+    inputs = (output.query_embeds if input_network else output.pooler_output).numpy()
+    expected = 0.0
+    for size in (12, 7, 3):
+        u, v = inputs[:, :size], output.response_embeds.numpy()[:, :size]
+        # u is L2-normalized; the networks' outputs are only with normalize_response, which also scales scores.
+        u = unit(u) if normalize or not input_network else u
+        scores = u @ (7.0 * unit(v) if normalize else v).T
+        expected += (cross_entropy(scores, masked) + cross_entropy(scores.T, masked)) / 2
+        right = (scores.argmax(axis=1) == ALL).mean()
+        np.testing.assert_allclose(metrics["accuracy" if size == 12 else f"accuracy_{size}"].item(), right, rtol=1e-6)
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
 
 
-def test_random_candidates_are_sentences_with_known_words_alone():
-    rows = neighbors()
-    others = Neighbors(rows.sentences, rows.before, rows.after, np.array([7, 9, 20]))
-    texts = TokenColumn(np.arange(ROWS), np.arange(ROWS + 1), np.arange(ROWS))
-    batch = NeighboringSentences(texts, others, 50, 1).batch(np.arange(4))
-    candidates = batch["input_ids"][4:].view(4, 52)[:, 2:]
-    assert set(candidates.flatten().tolist()) == {7, 9, 20}
+def test_contrastive_tasks_add_the_loss_of_truncated_embeddings():
+    model, pairs, task = build_model("dan").eval(), positive_pairs(), build_task("captions", matryoshka_dims=[7, 3])
+    loss, metrics = task.loss(model, task.batch(ALL))
+    hard = pairs.negative[pairs.negative >= 0]
+    first, second, negatives = (vectors_of(model, rows) for rows in (pairs.first, pairs.second, hard))
+    masked = (pairs.groups[:, None] == pairs.groups) & ~np.eye(ROWS, dtype=bool)
+    masked_hard = np.concatenate([masked, pairs.groups[:, None] == pairs.groups[hard]], axis=1)
+    expected = 0.0
+    for size in (12, 7, 3):
+        u, v, others = (unit(vectors[:, :size]) for vectors in (first, second, negatives))
+        forth = cross_entropy(20 * u @ np.concatenate([v, others]).T, masked_hard)
+        expected += (forth + cross_entropy(20 * v @ u.T, masked)) / 2
+    np.testing.assert_allclose(loss.item(), expected, rtol=1e-5)
+    assert set(metrics) == {"accuracy", "accuracy_7", "accuracy_3"}
 
 
-def test_a_missing_neighbor_is_not_the_nearest_candidate():
-    task = build_task("neighbors", None)
-    batch = task.batch(np.array([0]))
-    assert batch["is_candidate"][0, :2].tolist() == [False, True]
-    vectors = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
-    assert task.loss(Answer(pooler_output=vectors), batch)[1]["accuracy"].item() == 1
+# -- SNLI, ranking, distillation --------------------------------------------------------------------------------------
+
+
+def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32():
+    logits = torch.tensor(np.random.default_rng(1).normal(size=(ROWS, 3)) * 3).bfloat16()
+    task = build_task("snli")
+    batch = task.batch(ALL)
+    assert packed(batch, "hypothesis_") == texts_of(column(1), ALL)
+    labels = batch["labels"].numpy()
+    loss, metrics = task.loss(Answer(nli_logits=logits), batch)
+    probabilities = log_softmax(logits.double().numpy(), axis=1)
+    assert loss.dtype == torch.float32
+    np.testing.assert_allclose(loss.item(), -probabilities[ALL, labels].mean(), rtol=1e-6)
+    assert metrics["accuracy"].item() == pytest.approx((probabilities.argmax(axis=1) == labels).mean())
+
+
+def test_ranking_compares_the_cosines_of_both_texts():
+    model, pairs, task = build_model("dan").eval(), scored_pairs(), build_task("ranking", similarity_scale=SCALE)
+    loss, metrics = task.loss(model, task.batch(ALL))
+    cosines = (vectors_of(model, pairs.first) * vectors_of(model, pairs.second)).sum(axis=1)
+    expected = cosine_ranking(torch.tensor(cosines), torch.tensor(pairs.scores), SCALE)
+    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-5, atol=1e-6)
+    ordered = [cosines[i] < cosines[j] for i in ALL for j in ALL if pairs.scores[i] < pairs.scores[j]]
+    assert metrics["accuracy"].item() == pytest.approx(np.mean(ordered))
+    equal = task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), task.batch(ALL))
+    assert equal[1]["accuracy"].item() == 0 and equal[0].item() == pytest.approx(np.log(1 + len(ordered)))
+    same_scores = task.batch(ALL) | {"scores": torch.ones(ROWS)}
+    assert task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), same_scores)[1]["accuracy"].item() == 0
+
+
+def test_distillation_is_the_mean_relative_entropy_of_the_students_similarities_from_the_teachers():
+    model, teacher = build_model("dan").eval(), teacher_vectors()[0].astype(np.float64)
+    task = Distillation(DistillationOptions(similarity_scale=SCALE), column(0), teacher)
+    batch = task.batch(SOME)
+    assert batch["teacher"].dtype == torch.float32 and packed(batch) == texts_of(column(0), SOME)
+    loss, metrics = task.loss(model, batch)
+    student = vectors_of(model, SOME)
+    cosines, target = student @ student.T, teacher[SOME] @ teacher[SOME].T
+    expected = []
+    for row in range(len(SOME)):
+        others = np.arange(len(SOME)) != row
+        expected.append(rel_entr(softmax(SCALE * target[row, others]), softmax(SCALE * cosines[row, others])).sum())
+    np.testing.assert_allclose(loss.item(), np.mean(expected), rtol=1e-4)
+    np.testing.assert_allclose(metrics["difference"].item(), np.sqrt(np.mean((cosines - target) ** 2)), rtol=1e-4)
+
+
+# -- neighboring sentences --------------------------------------------------------------------------------------------
+
+
+def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_averages():
+    model, rows, scale = build_model("cbow"), neighbors(), 3.0
+    task = build_task("neighbors", negatives=4, similarity_scale=scale)
+    chosen = np.array([0, 1, 2, 8, 14, 20])
+    torch.manual_seed(3)
+    loss, metrics = task.loss(model, task.batch(chosen))
+    torch.manual_seed(3)  # repeats the random negatives
+    drawn = rows.others[torch.randint(len(rows.others), (len(chosen), 4)).numpy()]
+    table, texts = model.get_parameter("encoder.embed_tokens.weight").detach().numpy(), column(0)
+
+    def average(index: int) -> np.ndarray:
+        words = table[texts.ids[texts.offsets[index] : texts.offsets[index + 1]]]
+        return words.mean(axis=0) if len(words) else np.zeros(table.shape[1])
+
+    def cosine(index: int, other: int) -> float:
+        u, v = average(index), average(other)
+        return u @ v / max(np.linalg.norm(u) * np.linalg.norm(v), 1e-9)
+
+    losses, right = [], 0
+    for row, negatives in zip(chosen, drawn, strict=True):
+        sentence = rows.sentences[row]
+        around = [index for index in (rows.before[row], rows.after[row]) if index >= 0]
+        known = texts.keys[[sentence, *around]]
+        others = [index for index in negatives if texts.keys[index] not in known]
+        scores = [scale * cosine(sentence, index) for index in [*around, *others]]
+        total = np.exp(scores).sum()
+        losses.append(-np.mean([np.log(np.exp(score) / total) for score in scores[: len(around)]]))
+        right += int(np.argmax(scores)) < len(around)
+    np.testing.assert_allclose(loss.item(), np.mean(losses), rtol=1e-5)
+    np.testing.assert_allclose(metrics["accuracy"].item(), right / len(chosen), rtol=1e-6)
+
+
+def test_candidates_are_both_neighbors_and_random_sentences_without_the_text_of_a_sentence_or_a_neighbor():
+    # One document; two texts come again, the first sentence has no neighbor before it, and 3 is not a negative.
+    texts = ["a", "b", "c", "a", "b", "d", "e", "c"]
+    rows = np.arange(len(texts))
+    order = Neighbors(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3))
+    torch.manual_seed(0)
+    task = NeighboringSentences(NeighborsOptions(negatives=60), letters_column(texts), order)
+    batch = task.batch(rows)
+    letter = {tuple(texts_of(letters_column([text]), [0])[0]): text for text in texts}
+    found = [letter[tuple(tokens)] for tokens in packed(batch)]
+    assert found[: len(texts)] == texts
+    candidates = np.array(found[len(texts) :]).reshape(len(texts), -1)
+    for row, text in enumerate(texts):
+        around = [texts[row - 1] if row else None, texts[row + 1] if row + 1 < len(texts) else None]
+        assert batch["is_neighbor"][row].tolist() == [each is not None for each in around] + [False] * 60
+        assert all(each in (None, candidate) for each, candidate in zip(around, candidates[row], strict=False))
+        counts = batch["is_candidate"][row].tolist()
+        assert counts[:2] == [each is not None for each in around]
+        assert counts[2:] == [candidate not in {text, *around} for candidate in candidates[row, 2:]]
+        assert set(candidates[row, 2:]) == set("abcde")
+    assert len({tuple(row) for row in candidates[:, 2:].tolist()}) == len(texts)  # every sentence has its own

@@ -16,38 +16,42 @@ from trainer.data.positive_pairs import PositivePairs, ScoredPairs
 from trainer.data.token_cache import TokenColumn
 from trainer.distributed import average_table_gradients, exclude_from_ddp
 from trainer.tasks import Task
-from trainer.tasks.distillation import Distillation
-from trainer.tasks.entailment import Entailment
-from trainer.tasks.ranking import Ranking
-from trainer.tasks.response_distillation import ResponseDistillation
-from trainer.tasks.response_prediction import ResponsePrediction
+from trainer.tasks.distillation import Distillation, DistillationOptions
+from trainer.tasks.entailment import Entailment, EntailmentOptions
+from trainer.tasks.ranking import Ranking, RankingOptions
+from trainer.tasks.response_distillation import ResponseDistillation, ResponseDistillationOptions
+from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
 from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
 ROWS = 16
 
 
-def build_task(name: str, mini_batch: int | None, longest: int) -> Task:
+def build_task(name: str, mini_batch_size: int | None, longest: int) -> Task:
     generator = np.random.default_rng(0)
     first, second = column(generator, longest), column(generator, longest)
     if name == "snli":
-        return Snli(first, second, generator.integers(0, 3, ROWS))
+        return Snli(Snli.Options(), first, second, generator.integers(0, 3, ROWS))
     if name == "distillation":
-        return Distillation(first, generator.normal(size=(ROWS, 5)), 2.0)
+        return Distillation(DistillationOptions(similarity_scale=2.0), first, generator.normal(size=(ROWS, 5)))
     if name == "response_distillation":
-        return ResponseDistillation(first, second, *generator.normal(size=(2, ROWS, 5)), 2.0, mini_batch)
+        options = ResponseDistillationOptions(mini_batch_size=mini_batch_size)
+        return ResponseDistillation(options, first, second, *generator.normal(size=(2, ROWS, 5)), 2.0)
     order = generator.permutation(ROWS)
     no_texts: Any = None
     if name == "ranking":
-        return Ranking(first, ScoredPairs(no_texts, np.arange(ROWS), order, generator.random(ROWS)), 2.0)
-    teachers = ScoreTeachers([build_model(seed) for seed in (1, 2)], 0.6) if name.endswith("with_teachers") else None
+        pairs = ScoredPairs(no_texts, np.arange(ROWS), order, generator.random(ROWS))
+        return Ranking(RankingOptions(similarity_scale=2.0), first, pairs)
+    teachers = ScoreTeachers([build_model(seed) for seed in (1, 2)]) if name.endswith("with_teachers") else None
     if name.startswith("entailment"):
         # Three hard negatives in the first half of the batch, and seven in the second.
         negative = np.where(np.isin(np.arange(ROWS), [1, 4, 5, *range(8, 15)]), generator.permutation(ROWS), -1)
-        pairs = PositivePairs(no_texts, np.arange(ROWS), order, negative, first.keys)
-        return Entailment(first, pairs, 2.0, teachers=teachers)
-    sizes = [6, 3] if name == "matryoshka" else []
-    return ResponsePrediction(first, second, True, True, mini_batch, sizes, teachers)
+        positive = PositivePairs(no_texts, np.arange(ROWS), order, negative, first.keys)
+        return Entailment(EntailmentOptions(similarity_scale=2.0, score_teacher_share=0.6), first, positive, teachers)
+    settings: dict[str, Any] = {"mini_batch_size": mini_batch_size, "score_teacher_share": 0.6}
+    settings |= {"matryoshka_dims": [6, 3]} if name == "matryoshka" else {}
+    options = ResponsePredictionOptions(mask_false_negatives=True, symmetric_loss=True, **settings)
+    return ResponsePrediction(options, first, second, teachers)
 
 
 def build_model(seed: int) -> ConvSimDanForMultitask:

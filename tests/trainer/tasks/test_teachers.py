@@ -1,0 +1,169 @@
+"""Distillation: the mean scores of `score_teachers`, and a SentenceTransformer's scores of responses."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.optimize import minimize_scalar
+from scipy.special import log_softmax, rel_entr, softmax
+
+from data_scripts.errors import InputError
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimDanModel, ConvSimForMultitask
+from tests.trainer.tasks.tiny_tasks import (
+    ALL,
+    ROWS,
+    build_model,
+    build_task,
+    column,
+    loss_and_gradients,
+    packed,
+    positive_pairs,
+    teacher_vectors,
+    teachers,
+    texts_of,
+    vectors_of,
+)
+from trainer.tasks import response_distillation
+from trainer.tasks.response_distillation import calibrated_scale
+from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
+from trainer.tasks.score_teachers import ScoreTeachers, load_score_teachers
+
+
+def response_scores(model: ConvSimForMultitask) -> np.ndarray:
+    """The score of every response for every input, (ROWS, ROWS); every text is encoded alone."""
+    queries, responses = [], []
+    for row in ALL:
+        ids, response_ids = (torch.tensor(texts_of(column(side), [row])[0]).long() for side in (0, 1))
+        with torch.no_grad():
+            output = model.eval()(
+                ids, cu_seqlens=torch.tensor([0, len(ids)]), response_input_ids=response_ids,
+                response_cu_seqlens=torch.tensor([0, len(response_ids)]),
+            )  # fmt: skip
+        queries.append(output.pooler_output if output.query_embeds is None else output.query_embeds)
+        responses.append((1 if output.response_scale is None else output.response_scale) * output.response_embeds)
+    return (torch.cat(queries) @ torch.cat(responses).T).numpy()
+
+
+def divergence(scores: np.ndarray, teacher: np.ndarray) -> float:
+    return float(rel_entr(softmax(teacher, axis=1), softmax(scores, axis=1)).sum(axis=1).mean())
+
+
+def test_response_prediction_mixes_the_loss_with_the_divergence_from_the_teachers_mean_scores():
+    student = build_model("dan").eval()
+    scores, teacher = response_scores(student), np.mean([response_scores(model) for model in teachers()], axis=0)
+    expected, masked = 0.0, scores.copy()
+    others = column(0).keys[:, None] == column(0).keys
+    others |= column(1).keys[:, None] == column(1).keys
+    masked[others & ~np.eye(ROWS, dtype=bool)] = -np.inf
+    for own, without_false_negatives, given in ((scores, masked, teacher), (scores.T, masked.T, teacher.T)):
+        hard = -log_softmax(without_false_negatives, axis=1)[ALL, ALL].mean()
+        expected += (0.3 * hard + 0.7 * divergence(own, given)) / 2
+    task = build_task("response_prediction_with_teachers", score_teacher_share=0.7)
+    np.testing.assert_allclose(task.loss(student, task.batch(ALL))[0].item(), expected, rtol=1e-5)
+    one_direction = build_task("response_prediction_with_teachers", score_teacher_share=1, symmetric_loss=False)
+    loss, _ = one_direction.loss(student, task.batch(ALL))
+    np.testing.assert_allclose(loss.item(), divergence(scores, teacher), rtol=1e-5)
+
+
+def test_contrastive_tasks_compare_scaled_cosines_of_pairs_and_hard_negatives():
+    student, pairs = build_model("dan").eval(), positive_pairs()
+    hard = pairs.negative[pairs.negative >= 0]
+
+    def cosines(model: ConvSimForMultitask) -> tuple[np.ndarray, np.ndarray]:
+        first, second, negatives = (vectors_of(model.eval(), rows) for rows in (pairs.first, pairs.second, hard))
+        return first @ np.concatenate([second, negatives]).T, second @ first.T
+
+    plain, distilled = (
+        task.loss(student, task.batch(ALL))[0].item()
+        for task in map(build_task, ("captions", "captions_with_teachers"))
+    )
+    means = [np.mean(both, axis=0) for both in zip(*map(cosines, teachers()), strict=True)]
+    divergences = [divergence(20 * own, 20 * given) for own, given in zip(cosines(student), means, strict=True)]
+    np.testing.assert_allclose(distilled, 0.3 * plain + 0.7 * np.mean(divergences), rtol=1e-5)
+
+
+def test_a_model_that_is_its_own_teacher_has_nothing_to_learn_from_it():
+    options = ResponsePredictionOptions(symmetric_loss=True, score_teacher_share=1)
+    task = ResponsePrediction(options, column(0), column(1), ScoreTeachers([build_model("dan")]))
+    loss, gradients = loss_and_gradients(build_model("dan").eval(), task)
+    assert abs(loss.item()) < 1e-6 and max(value.abs().max().item() for value in gradients.values()) < 1e-6
+
+
+def test_teachers_are_not_trained_and_have_no_dropout():
+    teacher = build_model("dan", dropout=0.5, seed=3)
+    options = ResponsePredictionOptions(score_teacher_share=1)
+    task = ResponsePrediction(options, column(0), column(1), ScoreTeachers([teacher]))
+    loss, _ = loss_and_gradients(build_model("dan"), task)
+    torch.manual_seed(9)
+    assert torch.equal(task.loss(build_model("dan"), task.batch(ALL))[0].detach(), loss)
+    assert all(parameter.grad is None and not parameter.requires_grad for parameter in teacher.parameters())
+
+
+def saved(folder, tokenizer, model_class=ConvSimDanForMultitask) -> str:
+    config = ConvSimDanConfig(vocab_size=len(tokenizer), word_embedding_size=8, embedding_size=8, hidden_sizes=[8])
+    model_class(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def test_saved_models_are_loaded_as_teachers(tiny_tokenizer, tmp_path):
+    ensemble = load_score_teachers([saved(tmp_path / name, tiny_tokenizer) for name in "ab"], tiny_tokenizer)
+    vectors = ensemble.embed_batch(
+        {"input_ids": torch.tensor([2, 3, 4, 5]), "cu_seqlens": torch.tensor([0, 1, 4])}, None
+    )
+    assert vectors.shape == (2, 16)
+    torch.testing.assert_close(vectors.square().sum(dim=1), torch.ones(2))
+
+
+def test_teachers_that_do_not_fit_are_refused(tiny_tokenizer, tmp_path):
+    other = saved(tmp_path / "a", tiny_tokenizer.train_new_from_iterator(["other words"], vocab_size=20))
+    with pytest.raises(InputError, match=rf"the tokenizer of {other} .* is not that of this run .* --tokenizer"):
+        load_score_teachers([other], tiny_tokenizer)
+    encoder = saved(tmp_path / "b", tiny_tokenizer, ConvSimDanModel)
+    with pytest.raises(InputError, match=rf"score_teachers: {encoder} is not a multitask model"):
+        load_score_teachers([encoder], tiny_tokenizer)
+
+
+# -- a SentenceTransformer's scores of responses ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["dan", "dan_input_network"])
+def test_response_distillation_is_the_mean_divergence_from_the_teachers_scores_in_both_directions(kind):
+    student, task = build_model(kind).eval(), build_task("response_distillation")
+    loss, metrics = task.loss(student, task.batch(ALL))
+    u, v = teacher_vectors().astype(np.float64)
+    scores, teacher = response_scores(student), 9 * u @ v.T
+    expected = (divergence(scores, teacher) + divergence(scores.T, teacher.T)) / 2
+    assert loss.item() == pytest.approx(expected, rel=1e-4)
+    assert metrics["accuracy"].item() == pytest.approx((scores.argmax(axis=1) == ALL).mean())
+    assert metrics["teacher_accuracy"].item() == pytest.approx((teacher.argmax(axis=1) == ALL).mean())
+    rows = np.array([4, 0, 9])
+    batch = task.batch(rows)
+    np.testing.assert_array_equal(batch["teacher_inputs"], u[rows].astype(np.float32))
+    assert packed(batch, "response_") == texts_of(column(1), rows)
+
+
+def noisy_pairs(pairs: int, noise: float) -> np.ndarray:
+    """L2-normalized vectors of inputs, and those of responses that are near them, (2, pairs, 40)."""
+    generator = np.random.default_rng(3)
+    inputs = generator.normal(size=(pairs, 40))
+    vectors = np.stack([inputs, inputs + noise * generator.normal(size=inputs.shape)])
+    return vectors / np.linalg.norm(vectors, axis=2, keepdims=True)
+
+
+@pytest.mark.parametrize("pairs", [70, 250])
+def test_the_scale_minimizes_the_loss_of_the_true_responses(pairs, monkeypatch):
+    monkeypatch.setattr(response_distillation, "CANDIDATES", 100)
+    vectors = noisy_pairs(pairs, 1.5)
+
+    def info_nce(scale: float) -> float:
+        parts = (vectors[:, start : start + 100] for start in range(0, pairs, 100))
+        return -sum(np.trace(log_softmax(scale * u @ v.T, axis=1)) for u, v in parts)
+
+    best = minimize_scalar(info_nce, bounds=(1, 100), method="bounded").x
+    assert 1.5 < best < 50
+    assert calibrated_scale(*vectors) == pytest.approx(best, rel=0.13)  # steps of 12 %
+
+
+def test_the_scale_of_a_teacher_that_says_nothing_is_the_smallest():
+    unrelated = np.stack([noisy_pairs(200, 0)[0], noisy_pairs(200, 0)[0][::-1]])
+    assert calibrated_scale(*unrelated) == 1
