@@ -390,7 +390,7 @@ def refuse_ineffective(arguments: Arguments, names: Iterable[str], cause: str, r
     if not (changed := changed_options(arguments, names)):
         return
     verb, pronoun = ("has", "it") if len(changed) == 1 else ("have", "them")
-    reset = " ".join(f"--{name} none" for name in changed)
+    reset = " ".join(f"--{name}{'' if isinstance(getattr(arguments, name), list) else ' none'}" for name in changed)
     alternative = f"{remedy}, or drop {pronoun}" if remedy else f"drop {pronoun}"
     raise InputError(
         f"{', '.join(changed)} {verb} no effect with {cause}: {alternative} (to reset an option of a preset: {reset})"
