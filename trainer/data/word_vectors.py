@@ -1,6 +1,5 @@
 """Word vectors from a file or a saved model, which initialize the encoder's word embeddings."""
 
-import json
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -26,12 +25,9 @@ def is_sentence_transformer(source: str) -> bool:
     folder = Path(source)
     if not (folder / "modules.json").is_file():
         return is_hub_name(source, (*TEXT_FORMS, ".bin", *UNPACK))
-    try:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):  # a folder without one; or what sentence-transformers refuses
-        return True
-    # Models of convsim have both files; their word embeddings are read.
-    return not (isinstance(config, dict) and str(config.get("model_type")).startswith("convsim_"))
+    config = folder / "config.json"
+    # Models of convsim have modules.json, too; their word embeddings are read.
+    return not (config.is_file() and '"model_type": "convsim_' in config.read_text(encoding="utf-8"))
 
 
 def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_size: int) -> np.ndarray:
@@ -66,10 +62,7 @@ def read_word_vectors(source: Path, tokenizer: PreTrainedTokenizerFast, vocab_si
         raise InputError(f"{source}: has no vector of any of the {len(tokenizer):,} tokens of the tokenizer")
     vectors = np.zeros((vocab_size, len(next(iter(by_token.values())))), dtype=np.float32)
     vectors[list(by_token)] = np.stack(list(by_token.values()))
-    length = np.linalg.norm(vectors[list(by_token)], axis=1).mean()
-    if not 0 < length < np.inf:
-        raise InputError(f"{source}: the lengths of its vectors are outside the range of float32; scale them")
-    vectors /= length
+    vectors /= np.linalg.norm(vectors[list(by_token)], axis=1).mean()
     logger.info("word vectors for %d of %d tokens from %s", len(by_token), len(tokenizer), source)
     return vectors
 

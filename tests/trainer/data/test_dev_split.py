@@ -16,8 +16,9 @@ def make_data(train_threads: list[int], dev: int = 0) -> RunData:
         for pair in range(size)
     ]
     held = [{"input": f"d {pair}", "response": "no", "thread": "d", "source": "s"} for pair in range(dev)]
-    evaluation = DatasetDict({"validation": Dataset.from_list(held)} if dev else {})
-    return RunData({"pairs": Dataset.from_list(rows)}, {"pairs": evaluation})
+    test = Dataset.from_dict({"input": ["a"], "response": ["b"], "thread": ["c"], "source": ["s"]})
+    splits = {"test": test} | ({"validation": Dataset.from_list(held)} if dev else {})
+    return RunData({"pairs": Dataset.from_list(rows)}, {"pairs": DatasetDict(splits)})
 
 
 def parts(data: RunData) -> tuple[Dataset, Dataset]:
@@ -32,45 +33,38 @@ def test_dev_has_a_tenth_of_the_pairs_at_least_200_and_at_most_a_fifth(pairs, de
     data = make_data([1] * pairs, dev)
     complete_dev_split(data)
     assert [len(rows) for rows in parts(data)] == [pairs + dev - expected, expected]
+    assert data.evaluation["pairs"]["test"]["input"][:] == ["a"]
 
 
-def test_threads_stay_whole_and_every_pair_is_in_one_split():
-    data = make_data([40, 3, 1, 77, 200, 5, 60, 9, 30, 25] * 3, 4)
+def test_threads_stay_whole_and_their_choice_depends_on_their_names_alone():
+    sizes = [40, 3, 1, 77, 200, 5, 60, 9, 30, 25] * 3
+    data, shuffled = make_data(sizes, 4), make_data(sizes, 4)
     before = [text for rows in parts(data) for text in rows["input"]]
+    shuffled.training["pairs"] = shuffled.training["pairs"].shuffle(seed=1)
     complete_dev_split(data)
+    complete_dev_split(shuffled)
     train, dev = (set(rows["thread"]) for rows in parts(data))
     assert not train & dev and "d" in dev and len(dev) > 1
     assert sorted(text for rows in parts(data) for text in rows["input"]) == sorted(before)
-
-
-def test_the_choice_depends_on_the_names_of_threads_not_on_their_order():
-    data, shuffled = make_data([2] * 300), make_data([2] * 300)
-    shuffled.training["pairs"] = shuffled.training["pairs"].shuffle(seed=1)
-    for each in (data, shuffled):
-        complete_dev_split(each)
-    assert set(parts(data)[1]["thread"]) == set(parts(shuffled)[1]["thread"])
+    assert set(parts(shuffled)[1]["thread"]) == dev
 
 
 def test_several_datasets_are_split_together():
     first, second = make_data([2] * 60).training["pairs"], make_data([3] * 40, 7)
-    second.training["pairs"] = second.training["pairs"].map(lambda row: {"input": f"other {row['input']}"})
-    data = RunData({"pairs/a": first, "pairs/b": second.training["pairs"]}, second.evaluation)
+    others = second.training["pairs"].map(lambda row: {"input": f"other {row['input']}"})
+    data = RunData({"pairs/a": first, "pairs/b": others}, second.evaluation)
     complete_dev_split(data)
     a, b, dev = data.training["pairs/a"], data.training["pairs/b"], data.evaluation["pairs"]["validation"]
     assert len(dev) == pytest.approx((120 + 120 + 7) // 5, abs=5) and len(a) + len(b) + len(dev) == 247
     assert not (set(a["thread"]) | set(b["thread"])) & set(dev["thread"])
-    assert not any(text.startswith("other") for text in a["input"])
-    assert all(text.startswith("other") for text in b["input"]) and len(b) < 120 and len(a) < 120
+    assert not any(text.startswith("other") for text in a["input"]) and len(a) < 120
+    assert all(text.startswith("other") for text in b["input"]) and len(b) < 120
 
 
-@pytest.mark.parametrize("pairs", [90, 500])
-def test_a_single_thread_is_not_divided(pairs):
-    data = make_data([pairs])
+def test_a_single_thread_is_not_divided_and_a_limit_may_be_given():
+    data = make_data([500])
     complete_dev_split(data)
-    assert not data.evaluation["pairs"] and len(data.training["pairs"]) == pairs
-
-
-def test_a_limit_may_be_given():
+    assert "validation" not in data.evaluation["pairs"] and len(data.training["pairs"]) == 500
     data = make_data([1] * 2000, 120)
     complete_dev_split(data, 200)
     assert len(parts(data)[1]) == 212
@@ -83,7 +77,7 @@ def test_pairs_without_a_thread_are_threads_of_their_own():
     assert np.bincount(thread_numbers(rows.select([]))).tolist() == []
 
 
-@pytest.mark.parametrize("position", range(10))
+@pytest.mark.parametrize("position", [0, 4, 9])
 def test_long_threads_are_not_moved_and_the_split_is_little_more_than_a_tenth(position):
     sizes = [1 + number % 5 for number in range(900)]  # 2,700 pairs
     sizes.insert(position, 2000)
@@ -97,15 +91,3 @@ def test_a_thread_may_exceed_the_wanted_number_by_100_pairs(size, moved):
     data = make_data([size] * 5)  # 200 are wanted
     complete_dev_split(data)
     assert len(data.evaluation["pairs"].get("validation", [])) == moved
-
-
-def test_threads_are_chosen_at_random_and_the_test_split_stays():
-    data = make_data([1] * 2000)
-    test = Dataset.from_dict({"input": ["a"], "response": ["b"], "thread": ["c"], "source": ["s"]})
-    data.evaluation["pairs"] = DatasetDict(test=test)
-    complete_dev_split(data)
-    numbers = [int(thread[1:]) for thread in parts(data)[1]["thread"]]
-    names = sorted(f"t{number}" for number in range(2000))
-    for order in (numbers, [names.index(f"t{number}") for number in numbers]):
-        assert 900 < sum(order) / len(order) < 1100
-    assert data.evaluation["pairs"]["test"].to_list() == test.to_list()

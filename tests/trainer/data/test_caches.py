@@ -1,0 +1,153 @@
+"""Cached arrays and token ids are read as they were written, or computed again."""
+
+import copy
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xxhash
+from datasets import Dataset
+from tokenizers import Tokenizer, models
+from transformers import PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from tests.limits import file_size_limit
+from trainer.data import token_cache
+from trainer.data.cached_arrays import digest_texts, read_array, write_array
+from trainer.data.token_cache import TokenColumn, token_columns
+
+ARRAY = np.arange(300, dtype=np.float32).reshape(100, 3)
+
+
+def test_an_array_is_read_as_it_was_written(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "new" / "vectors.npz"
+    assert read_array(path) is None
+    for array in (ARRAY, 2 * ARRAY):
+        write_array(path, array)
+        np.testing.assert_array_equal(read_array(path), array)
+    assert [file.name for file in path.parent.iterdir()] == ["vectors.npz"] and not caplog.records
+    path.rename(path.with_name("others.npz"))
+    assert read_array(path.with_name("others.npz")) is None  # the array of another file
+
+
+def test_a_damaged_array_is_not_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "vectors.npz"
+    write_array(path, ARRAY)
+    content = path.read_bytes()
+    flipped = (content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :] for place in range(100, 1300, 97))
+    for damaged in (*flipped, content[:-30], b""):
+        path.write_bytes(damaged)
+        assert read_array(path) is None
+        assert f"{path}: damaged (" in caplog.text and "it is computed again" in caplog.text
+        caplog.clear()
+
+
+def test_an_array_that_cannot_be_written_is_an_error_and_leaves_no_file(tmp_path: Path) -> None:
+    with file_size_limit(500), pytest.raises(InputError, match=r"vectors\.npz: cannot be written .* --cache_dir"):
+        write_array(tmp_path / "vectors.npz", ARRAY)
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").write_text("a user's")
+    with pytest.raises(InputError, match=r"file/vectors\.npz: cannot be written"):
+        write_array(tmp_path / "file" / "vectors.npz", ARRAY)
+
+
+def test_digests_differ_if_texts_are_divided_in_other_places() -> None:
+    lists = [["ab", "c"], ["a", "bc"], ["abc"], ["abc", ""], ["", "abc"], ["c", "ab"], ["äbc"], ["a\x00", "bc"]]
+    digests = set()
+    for texts in lists:
+        digest_texts(digest := xxhash.xxh3_128(), texts)
+        digests.add(digest.hexdigest())
+    assert len(digests) == len(lists)
+
+
+# -- token ids --------------------------------------------------------------------------------------------------------
+
+TEXTS = ["Hello you!", "", "the old dog runs", "zebra", "the old dog runs", "we walk . we eat . we see", "a [PAD] dog"]
+
+
+def columns_of(texts: list[str], tokenizer: PreTrainedTokenizerFast, folder: Path, max_tokens: int = 5) -> TokenColumn:
+    return token_columns(Dataset.from_dict({"a": texts}), ["a"], tokenizer, folder, max_tokens)["a"]
+
+
+def ids_of(column: TokenColumn) -> list[list[int]]:
+    ids, cu_seqlens = column.gather(np.arange(len(column)))
+    assert (ids.dtype, cu_seqlens.dtype) == (np.int64, np.int64)
+    return [ids[a:b].tolist() for a, b in itertools.pairwise(cu_seqlens)]
+
+
+@pytest.mark.parametrize("chunk", [1, 4, 10_000])
+@pytest.mark.parametrize("texts", [TEXTS, ["", ""], []])
+def test_token_ids_are_the_tokenizers(tiny_tokenizer, tmp_path, monkeypatch, texts, chunk):
+    monkeypatch.setattr(token_cache, "_CHUNK", chunk)
+    column = columns_of(texts, tiny_tokenizer, tmp_path)
+    expected = [tiny_tokenizer(text)["input_ids"][:5] for text in texts]
+    assert ids_of(column) == expected and column.ids.dtype == np.uint16
+    assert [[a == b for b in column.keys] for a in column.keys] == [[a == b for b in texts] for a in texts]
+    monkeypatch.setattr(token_cache, "_build", None)  # it is not tokenized again
+    assert ids_of(columns_of(texts, tiny_tokenizer, tmp_path)) == expected
+
+
+def test_rows_are_gathered_in_any_order(tiny_tokenizer, tmp_path):
+    ids, cu_seqlens = columns_of(TEXTS, tiny_tokenizer, tmp_path).gather(np.array([5, 0, 1, 1, 3, 6]))
+    expected = [tiny_tokenizer(TEXTS[row])["input_ids"][:5] for row in (5, 0, 1, 1, 3, 6)]
+    assert [ids[a:b].tolist() for a, b in itertools.pairwise(cu_seqlens)] == expected
+
+
+def test_an_entry_is_shared_by_equal_texts_alone(tiny_tokenizer, tmp_path, monkeypatch):
+    special = copy.deepcopy(tiny_tokenizer)
+    special.split_special_tokens = False
+    other = tiny_tokenizer.train_new_from_iterator(TEXTS, vocab_size=20)
+    entries = [
+        (TEXTS, tiny_tokenizer, 5), ([*TEXTS[:-1], "we walk"], tiny_tokenizer, 5), (TEXTS, tiny_tokenizer, 51),
+        (TEXTS, special, 5), (TEXTS, other, 5), (["we\x00", "walk"], other, 5), (["we", "\x00walk"], other, 5),
+    ]  # fmt: skip
+    for _ in range(2):
+        for texts, tokenizer, max_tokens in entries:
+            columns_of(texts, tokenizer, tmp_path, max_tokens)
+    assert len(list(tmp_path.iterdir())) == len(entries)
+    monkeypatch.setattr(token_cache, "_FORMAT", "other")
+    columns_of(TEXTS, tiny_tokenizer, tmp_path)
+    assert len(list(tmp_path.iterdir())) == len(entries) + 1
+
+
+@pytest.mark.parametrize("name", ["ids.uint16", "offsets.int64", "keys.int64", "manifest.json"])
+@pytest.mark.parametrize("damage", ["flip", "truncate", "missing"])
+def test_a_damaged_entry_is_built_again(tiny_tokenizer, tmp_path, caplog, name, damage):
+    expected = ids_of(columns_of(TEXTS, tiny_tokenizer, tmp_path))
+    (folder,) = tmp_path.iterdir()
+    content = (folder / name).read_bytes()
+    if damage == "missing":
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(content[:-2] if damage == "truncate" else content[:-1] + bytes([content[-1] ^ 1]))
+    assert ids_of(columns_of(TEXTS, tiny_tokenizer, tmp_path)) == expected
+    assert f"{folder}: damaged (" in caplog.text and "its texts are tokenized again" in caplog.text
+    caplog.clear()
+    columns_of(TEXTS, tiny_tokenizer, tmp_path)
+    assert not caplog.text and list(tmp_path.iterdir()) == [folder]
+
+
+def test_ids_beyond_16_bits_are_stored_in_32(tmp_path):
+    words = 2**16 + 1
+    backend = Tokenizer(models.WordLevel({f"w{index}": index for index in range(words)}, unk_token="w0"))
+    column = columns_of([f"w{words - 1}", "w1"], PreTrainedTokenizerFast(tokenizer_object=backend), tmp_path)
+    assert column.ids.dtype == np.int32 and ids_of(column) == [[words - 1], [1]]
+
+
+def test_two_runs_that_build_an_entry_at_once_read_the_same_tokens(tiny_tokenizer, tmp_path):
+    texts = TEXTS * 3000
+    with ThreadPoolExecutor(2) as pool:  # not processes: forking one that has threads can crash the child
+        columns = pool.map(lambda _: columns_of(texts, copy.deepcopy(tiny_tokenizer), tmp_path / "shared"), range(2))
+        first, second = map(ids_of, columns)
+    assert first == second == ids_of(columns_of(texts, tiny_tokenizer, tmp_path / "alone"))
+    assert len(list((tmp_path / "shared").iterdir())) == 1
+
+
+def test_an_entry_that_cannot_be_written_is_an_error(tiny_tokenizer, tmp_path):
+    with file_size_limit(799), pytest.raises(InputError, match="cannot be written"):  # 400 ids of two bytes
+        columns_of(["the old dog runs"] * 100, tiny_tokenizer, tmp_path)
+    (tmp_path / "cache").write_text("a file")
+    with pytest.raises(InputError, match=r"cache/.*: cannot be written .*--cache_dir"):
+        columns_of(TEXTS, tiny_tokenizer, tmp_path / "cache")
