@@ -191,13 +191,15 @@ def _read_words(words: Sequence[str]) -> dict[str, list[str]]:
 def _change(options: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """Return options with the values of a preset, or of the command line as words; none gives an option its default."""
     changed = dict(options)
-    model_type = str(changes.get("model_type", options.get("model_type", DEFAULT_MODEL_TYPE)))
+    annotations = typing.get_type_hints(arguments_class())
     for name, value in changes.items():
         mapping, dot, entry = str(name).partition(".")
         if dot and mapping in MAPPINGS:
             before = changed.get(mapping, getattr(Arguments(), mapping))
             changed[mapping] = {**before, entry: _convert_entry(name, value)}
-        elif (value := _convert(str(name), value, model_type)) is None:
+        elif name not in annotations:
+            raise _unknown_option(str(name), {**options, **changes}.get("model_type"))
+        elif (value := _convert(name, annotations[name], value)) is None:
             changed.pop(name, None)
         else:
             changed[name] = {**changed.get(name, {}), **value} if name == "model_config" else value
@@ -213,17 +215,17 @@ def _convert_entry(name: str, words: Any) -> Any:
         return words[0]
 
 
-def _convert(name: str, value: Any, model_type: str) -> Any:
+def _unknown_option(name: str, model_type: Any) -> InputError:
+    try:
+        suggestion = suggest_option(name, model_type[0] if isinstance(model_type, list) else model_type)
+    except InputError:  # the encoder is unknown too
+        suggestion = ""
+    return InputError(f"unknown option '{name}'{suggestion or '; `python trainer/run.py --help` lists the options'}")
+
+
+def _convert(name: str, annotation: Any, value: Any) -> Any:
     """Convert a value to the type of its option; None stands for the default of the option."""
-    annotations = typing.get_type_hints(arguments_class())
-    if name not in annotations:
-        try:
-            suggestion = suggest_option(name, model_type)
-        except InputError:  # the encoder is unknown too
-            suggestion = ""
-        hint = suggestion or "; `python trainer/run.py --help` lists the options"
-        raise InputError(f"unknown option '{name}'{hint}")
-    kind, is_list = _value_type(annotations[name])
+    kind, is_list = _value_type(annotation)
     values = value if isinstance(value, list) else [value]
     if is_list:
         return None if value is None else [_convert_value(name, kind, each) for each in values]

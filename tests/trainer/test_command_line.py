@@ -77,6 +77,7 @@ def test_the_command_line_changes_the_preset(preset, text, words, expected):
         ("batch_size: 0\n", ["--seed", "1"], r"preset\.yaml: batch_size is 0; expected 2 or more"),
         ("", ["--batch_size", "0"], "command line: batch_size is 0; expected 2 or more"),
         ("", ["--max_stepz", "4"], "command line: unknown option 'max_stepz'; did you mean 'max_steps'"),
+        ("", ["--model_type", "transformer", "--hidden_siz", "8"], "did you mean 'model_config.hidden_size'"),
         ("", ["--learning-rat", "0.1"], "unknown option 'learning_rat'; did you mean 'learning_rate'"),
         ("", ["--model_config.embeding_size", "8"], "model_config has 'embeding_size'; did you mean"),
         ("", ["--model_config", "{"], "model_config: expected a JSON mapping"),
