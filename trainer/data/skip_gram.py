@@ -97,23 +97,17 @@ def fit(model: Word2Vec, columns: list[TokenColumn], words: Sequence[str], step:
         InputError: no word occurs as often as the model needs.
     """
     tokens = sum(len(column.ids) for column in columns)
-    gensim_logger = logging.getLogger("gensim")
-    level = gensim_logger.level
-    gensim_logger.setLevel(logging.WARNING)  # it logs every step
-    try:
-        with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
-            texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
-            bar.set_description("word vectors: counting")
-            model.build_vocab(texts)
-            if not model.wv.index_to_key:
-                raise InputError(
-                    f"no word of the texts occurs {model.min_count} times or more, so that no word vectors can be "
-                    "trained: use more texts, or set word_vectors to random"
-                )
-            bar.set_description("word vectors")
-            model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)
-    finally:
-        gensim_logger.setLevel(level)
+    with tqdm(total=(1 + model.epochs) * tokens // step, delay=1, unit=" tokens", unit_scale=True) as bar:
+        texts = _Texts(columns, words, step, isinstance(model, Doc2Vec), bar)
+        bar.set_description("word vectors: counting")
+        model.build_vocab(texts)
+        if not model.wv.index_to_key:
+            raise InputError(
+                f"no word of the texts occurs {model.min_count} times or more, so that no word vectors can be trained: "
+                "use more texts, or set word_vectors to random"
+            )
+        bar.set_description("word vectors")
+        model.train(texts, total_examples=model.corpus_count, epochs=model.epochs)
 
 
 class _Texts:
