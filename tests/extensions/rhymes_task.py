@@ -9,7 +9,6 @@ from torch import Tensor, nn
 from data_scripts.read.hub_datasets import load_columns
 from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
-from trainer.data.token_cache import TokenColumn
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, register_evaluator
 from trainer.tasks import Task, TaskInputs, register_task
@@ -40,26 +39,23 @@ class Rhymes(Task):
     required_option = "rhymes"
     datasets = ("rhymes",)
 
-    def __init__(self, first: TokenColumn, second: TokenColumn, scale: float) -> None:
-        self.columns = [first, second]
-        self.first, self.second, self.scale = first, second, scale
-
     @classmethod
     def build(cls, options: RhymesOptions, inputs: TaskInputs) -> dict[str, Task]:
         columns = inputs.tokenize(inputs.data.training["rhymes"], list(COLUMNS))
-        return {cls.name: cls(columns["first"], columns["second"], options.rhyme_scale)}
+        return {cls.name: cls(options, *columns.values())}
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.columns[0])
 
     def batch(self, rows: np.ndarray) -> dict[str, Tensor]:
-        return pack(self.first, rows) | pack(self.second, rows, "hypothesis_")
+        first, second = self.columns
+        return pack(first, rows) | pack(second, rows, "hypothesis_")
 
     def loss(self, model: nn.Module, batch: dict[str, Tensor]) -> tuple[Tensor, dict[str, Tensor]]:
         hypothesis = {key.removeprefix("hypothesis_"): value for key, value in batch.items() if "hypothesis" in key}
         first = {key: value for key, value in batch.items() if "hypothesis" not in key}
         distance = (embed_batch(model, first, None) - embed_batch(model, hypothesis, None)).square().sum(dim=1).mean()
-        return self.scale * distance, {"distance": distance.detach()}
+        return self.options.rhyme_scale * distance, {"distance": distance.detach()}
 
 
 def evaluate_rhymes(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:
