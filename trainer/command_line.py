@@ -68,7 +68,7 @@ def _validate_model(arguments: Arguments) -> None:
     for key in arguments.model_config:
         if key not in fields:
             expected = ", ".join(sorted(fields))
-            raise InputError(f"model_config has '{key}'{suggest(str(key), fields)}; expected some of {expected}")
+            raise InputError(f"model_config has '{key}'{suggest(key, fields)}; expected some of {expected}")
 
 
 def _validate_best_metric(arguments: Arguments) -> None:
@@ -241,7 +241,7 @@ def _convert_value(name: str, kind: Any, value: Any) -> Any:
         if kind is not dict:
             return kind(str(value))
         if isinstance(mapping := json.loads(value) if isinstance(value, str) else value, dict):
-            return mapping
+            return {str(key): entry for key, entry in mapping.items()}
         raise ValueError
     except (KeyError, ValueError):
         raise InputError(f"{name}: expected {EXPECTED[kind]}, got '{value}'") from None

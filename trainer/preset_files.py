@@ -11,8 +11,8 @@ from data_scripts.command_line import suggest
 from data_scripts.errors import InputError
 
 PRESETS = Path(__file__).parent / "presets"
-# PyYAML raises its own errors for the syntax and ValueError for values, such as the date 2020-99-99.
-YAML_ERRORS = (yaml.YAMLError, ValueError)
+# PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.
+YAML_ERRORS = (yaml.YAMLError, ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError)
 
 
 def list_presets() -> str:
@@ -53,13 +53,16 @@ def read_preset(path: Path) -> dict[str, Any]:
     return {**read_preset(path.with_name(f"{base}.yaml")), **values}
 
 
-def load_extensions(files: str | list[str] | None) -> None:
+def load_extensions(files: Any) -> None:
     """Import Python files that register the user's tasks and encoders; each file is imported once.
+
+    Args:
+        files: the option `extensions`: a list of files, or a single one.
 
     Raises:
         InputError: a file does not exist, or its import raises an error.
     """
-    for file in [files] if isinstance(files, str) else files or []:
+    for file in files if isinstance(files, list) else [files] if files else []:
         path = Path(str(file)).resolve()
         name = f"convsim_extension_{path.stem}"
         if getattr(sys.modules.get(name), "__file__", None) == str(path):

@@ -191,7 +191,7 @@ def test_names_are_readable_safe_and_different(preset):
         (["--vary", "seed=1,2,3,4,-5"], "--vary seed=-5: command line: seed is -5; expected 0 or more"),
         (
             ["--vary", "seed=1", "--vary", "seed=x", "--grid"],
-            "--vary seed=x: command line: argument --seed: expected a",
+            "--vary seed=x: command line: seed: expected a whole number",
         ),
         (["--vary", "learning_rat=1"], "unknown option 'learning_rat'; did you mean 'learning_rate'"),
         (["--vary", "token_dropout=0"], "unknown option 'token_dropout'; did you mean 'model_config.token_dropout'"),
