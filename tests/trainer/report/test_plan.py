@@ -163,7 +163,7 @@ def test_existing_word_vectors_are_not_trained_again_and_other_settings_are_refu
         ("{folder: runs, runs: {a: {train: small, needs: [a]}}}", "plan.yaml: these runs need each other: a"),
         ("{folder: runs, runs: {a: {train: unknown}}}", "a: there is no preset unknown; expected one of small"),
         ("{folder: runs, runs: {a: {train: small, options: {max_step: 3}}}}", "plan.yaml: a: command line: "),
-        ("{folder: runs, runs: {a: {train: small, options: {max_steps: x}}}}", "--max_steps: expected a whole"),
+        ("{folder: runs, runs: {a: {train: small, options: {max_steps: x}}}}", "max_steps: expected a whole"),
         ("{folder: runs, runs: {a: {sweep: small}}}", "plan.yaml: a: a sweep needs vary, a list of KEY=A,B"),
     ],
 )  # fmt: skip
