@@ -149,13 +149,15 @@ def load_run_data(arguments: Arguments) -> RunData:
                     data.training[name] = splits["train"]
                 elif not kind.is_joined:
                     raise InputError(f"{kind.name}: {source} has no training split; it has {', '.join(splits)}")
-        if kind.text_columns and kind.is_joined and not kind.evaluation_columns and len(parts) > 1:
+        if kind.is_joined and len(parts) > 1:
+            columns = kind.text_columns or kind.evaluation_columns
             held_out |= {
-                name: {split: _hash_rows(rows, kind.text_columns) for split, rows in splits.items() if split != "train"}
+                name: {split: _hash_rows(rows, columns) for split, rows in splits.items() if split != "train"}
                 for name, splits in parts.items()
             }
-        if kind.is_joined:
-            data.evaluation[kind.name] = _join_splits(kind, parts, held_out)
+            data.evaluation[kind.name] = _join_splits(parts, held_out)
+        elif kind.is_joined:
+            data.evaluation[kind.name] = _evaluation_splits(kind, parts[kind.name])
     _remove_leaked(data, held_out)
     if (share := getattr(arguments, "snli_share", 1)) < 1 and "snli" in data.training:
         rows = data.training["snli"]
@@ -209,34 +211,30 @@ def source_name(source: str) -> str:
     return f"{name}:{config}" if config else name
 
 
-def _join_splits(kind: DatasetKind, parts: Mapping[str, Any], held_out: Mapping[str, Mapping[str, np.ndarray]]) -> Any:
-    """Concatenate the splits of several sources that are not trained on; those of a single source are not changed.
+def _evaluation_splits(kind: DatasetKind, splits: Any) -> Any:
+    """Return the splits that are not trained on."""
+    without = "train" if kind.text_columns is not None else None
+    return type(splits)({name: splits[name] for name in sorted(splits) if name != without})
+
+
+def _join_splits(parts: Mapping[str, Any], held_out: Mapping[str, Mapping[str, np.ndarray]]) -> DatasetDict:
+    """Concatenate the splits of several sources that are not trained on, without rows that an earlier source has.
 
     Args:
-        kind: the kind of all sources.
         parts: the splits of each source.
-        held_out: the hashes of the rows of each of these splits; rows that an earlier source has in the split are left
-            out. Sources without hashes are concatenated as they are.
+        held_out: the hashes of the rows of each of these splits.
     """
-    without = "train" if kind.text_columns is not None else None
-    names = sorted({name for part in parts.values() for name in part if name != without})
-    if len(parts) == 1:
-        (part,) = parts.values()
-        return type(part)({name: part[name] for name in names})
     joined = {}
-    for name in names:
-        splits, earlier, repeated = [], np.empty(0, np.uint64), 0
-        for source in (source for source, part in parts.items() if name in part):
-            rows = parts[source][name]
-            if source in held_out:
-                hashes = held_out[source][name]
-                is_repeated = np.isin(hashes, earlier)
-                rows, repeated = rows.select(np.flatnonzero(~is_repeated)), repeated + int(is_repeated.sum())
-                earlier = np.concatenate([earlier, hashes])
-            splits.append(rows)
+    for split in sorted({split for source in parts for split in held_out[source]}):
+        rows, earlier, repeated = [], np.empty(0, np.uint64), 0
+        for source in (source for source in parts if split in parts[source]):
+            is_repeated = np.isin(held_out[source][split], earlier)
+            rows.append(parts[source][split].select(np.flatnonzero(~is_repeated)))
+            repeated += int(is_repeated.sum())
+            earlier = np.concatenate([earlier, held_out[source][split]])
         if repeated:
-            logger.warning("%s split: left out %d pairs that an earlier dataset has, too", name, repeated)
-        joined[name] = concatenate_datasets(splits)
+            logger.warning("%s split: left out %d pairs that an earlier dataset has, too", split, repeated)
+        joined[split] = concatenate_datasets(rows)
     return DatasetDict(joined)
 
 
