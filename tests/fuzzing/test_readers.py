@@ -50,7 +50,7 @@ def test_a_valid_document_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert run(capsys, "inspect", write(tmp_path / name, DOCUMENTS[name])) == 0
 
 
-@settings(max_examples=3 * SUITE)
+@settings(max_examples=2 * SUITE)
 @given(data=st.data(), name=st.sampled_from(sorted(DOCUMENTS)))
 def test_a_damaged_document_is_read_or_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], data: st.DataObject, name: str
