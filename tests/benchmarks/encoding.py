@@ -134,7 +134,9 @@ def start(material: Material) -> Values:
     texts.write_text("hello\n", encoding="utf-8")
     words = [str(BASE), str(texts), "-o", str(texts.with_suffix(".npy"))]
     started = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "modeling_convsim.encoding", *words], cwd=ROOT, check=True)
+    subprocess.run(
+        [sys.executable, "-m", "modeling_convsim.encoding", *words], cwd=ROOT, check=True, capture_output=True
+    )
     return {"seconds": time.perf_counter() - started}
 
 
