@@ -117,6 +117,14 @@ def score_candidates(encoder: SentenceEncoder, queries: ResponseQueries) -> np.n
     return scores
 
 
+def response_hits(encoder: SentenceEncoder, queries: ResponseQueries) -> np.ndarray:
+    """Whether the true response of each query ranks first (queries,); ties count against the model."""
+    from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
+
+    scores = score_candidates(encoder, queries)
+    return true_ranks(scores, np.zeros(len(scores), dtype=np.int64)) == 1
+
+
 def summarize(scores: np.ndarray, split: str, intervals: bool = False) -> dict:
     """The part of results.json for `scores` (queries, candidates) with the true response in column 0.
 

@@ -17,7 +17,7 @@ UPDATE_SECONDS = 60  # how long to wait for another process that updates the sam
 
 
 def read_results(path: Path) -> dict[str, Any]:
-    """The contents of a results.json.
+    """The contents of a JSON object's file, such as results.json.
 
     Raises:
         InputError: the file is missing or damaged, or is not a JSON object.
@@ -25,10 +25,10 @@ def read_results(path: Path) -> dict[str, Any]:
     check_file(path)
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not a readable results file ({' '.join(str(error).split())})") from error
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path}: not readable as JSON ({error}); restore it, or write it again") from error
     if not isinstance(results, dict):
-        raise InputError(f"{path}: not a results file; expected a JSON object with a key for each evaluation")
+        raise InputError(f"{path}: expected a JSON object; restore it, or write it again")
     return results
 
 

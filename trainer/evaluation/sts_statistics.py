@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 _PUNCTUATION_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 
 
-def sts_set_statistics(sets: StsSets) -> dict[str, dict[str, dict[str, float]]]:
-    """Length and lexical overlap of the sentences of each dataset: year -> name -> statistic -> value.
+def sts_set_statistics(sets: StsSets) -> dict[str, dict[str, float]]:
+    """Length and lexical overlap of the sentences of each dataset: "YEAR NAME" -> statistic -> value.
 
     "pairs"; "length" and "length_deviation", mean and standard deviation of the number of words in a sentence,
     split at whitespace, as in Kenter et al. (2016), section 4.2.1. "overlap", mean of `lexical_overlap`, 0 to 1: their
@@ -27,20 +27,17 @@ def sts_set_statistics(sets: StsSets) -> dict[str, dict[str, dict[str, float]]]:
     7.1 (7), belief 12.0 (11) and MSRpar 44.3 (14, which no definition that was tried comes near). Pairs with a gold
     score, which alone are evaluated, overlap more: answ-forums 9.7, belief 19.6.
     """
-    return {
-        year: {name: _statistics(pairs["sentence1"][:], pairs["sentence2"][:]) for name, pairs in names.items()}
-        for year, names in sets.items()
-    }
-
-
-def _statistics(first: list[str], second: list[str]) -> dict[str, float]:
-    lengths = [len(sentence.split()) for sentence in [*first, *second]]
-    return {
-        "pairs": len(first),
-        "length": float(np.mean(lengths)),
-        "length_deviation": float(np.std(lengths)),
-        "overlap": float(np.mean([lexical_overlap(*pair) for pair in zip(first, second, strict=True)])),
-    }
+    statistics = {}
+    for key, rows in ((f"{year} {name}", rows) for year, names in sets.items() for name, rows in names.items()):
+        first, second = rows["sentence1"][:], rows["sentence2"][:]
+        lengths = [len(sentence.split()) for sentence in [*first, *second]]
+        statistics[key] = {
+            "pairs": len(first),
+            "length": float(np.mean(lengths)),
+            "length_deviation": float(np.std(lengths)),
+            "overlap": float(np.mean([lexical_overlap(*pair) for pair in zip(first, second, strict=True)])),
+        }
+    return statistics
 
 
 def lexical_overlap(first: str, second: str) -> float:

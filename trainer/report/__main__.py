@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from data_scripts.command_line import ArgumentParser, disk_path
+from data_scripts.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text
 from trainer.report.plan import read_plan, run_plan
@@ -60,30 +60,31 @@ def report(args: Namespace) -> int:
         raise InputError(f"--jobs {args.jobs}: only a plan trains runs; name one with --plan, or drop --jobs")
     if not args.runs and not args.plan:
         raise InputError("name RUNS, or a --plan that trains them")
-    check_own_text(args.output / "README.md", f"# {TITLE}\n")
     if args.data != DATA and not args.data.is_dir():
         raise InputError(f"--data {args.data}: there is no such folder, so nothing could be measured")
+    check_own_text(args.output / "README.md", f"# {TITLE}\n")
     failures: dict[str, str] = {}
     folders = list(args.runs)
     if args.plan:
         plan = read_plan(args.plan)
         failures = run_plan(plan, args.jobs or 1)
         folders += [folder for folder in plan.folders if folder.name not in failures]
-    write_report(args.output, folders, failures, find_datasets(args.data, args.pairs))
+    sources = {name: str(args.data / name) for name in DATASETS if (args.data / name).is_dir()}
+    if args.pairs or (args.data / "reddit").is_dir():
+        sources["pairs"] = args.pairs or str(args.data / "reddit")
+    write_report(args.output, folders, failures, sources)
     print(f"report in {args.output / 'README.md'}")
     return int(bool(failures))
 
 
-def find_datasets(data: Path, pairs: str | None) -> dict[str, str]:
-    """The evaluation datasets in a folder: name -> folder; `pairs` may be anywhere."""
-    sources = {name: str(data / name) for name in DATASETS if (data / name).is_dir()}
-    if pairs or (data / "reddit").is_dir():
-        sources["pairs"] = pairs or str(data / "reddit")
-    return sources
-
-
 def write_report(output: Path, folders: list[Path], failures: dict[str, str], sources: dict[str, str]) -> None:
-    """Measure the systems in some folders on the datasets and write the report.
+    """Measure the systems in some folders and write the report.
+
+    Args:
+        output: the report's folder.
+        folders: those of runs, sweeps or models.
+        failures: run -> error message, of runs that failed.
+        sources: evaluation dataset -> folder or Hub id.
 
     Raises:
         InputError: a folder or a dataset cannot be read.
@@ -93,7 +94,6 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
 
     from trainer.data.datasets import load_evaluation_data
     from trainer.report.claims import write_claims
-    from trainer.report.item_scores import ItemScores
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
     from trainer.report.runs import write_runs
@@ -107,26 +107,28 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     options: dict[str, Any] = {**sources}
     if "pairs" in sources:
         options["pairs"] = [sources["pairs"]]  # the trainer's option is a list
-    page, measurements = Page(output), Measurements(data, options, output / ".measured")
+    page, measurements = Page(output), Measurements(data, options, output / ".measured", systems, sweeps)
     published = yaml.safe_load(PUBLISHED.read_text(encoding="utf-8"))
     page.heading(1, TITLE)
-    write_runs(page, systems, sweeps, failures)
-    write_yang(page, measurements, systems, sweeps, published["yang2018"])
-    write_siamese(page, measurements, systems, sweeps, published["kenter2016"])
-    write_claims(page, ItemScores(measurements, systems, sweeps))
+    write_runs(page, measurements, failures)
+    write_yang(page, measurements, published["yang2018"])
+    write_siamese(page, measurements, published["kenter2016"])
+    write_claims(page, measurements)
     page.save()
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
+    """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
+    args = build_parser().parse_args(argv)
+    return run_stoppable(lambda: _run(args))
+
+
+def _run(args: Namespace) -> int:
     try:
-        return report(build_parser().parse_args(argv))
+        return report(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command resumes the plan", file=sys.stderr)
-        return 130
 
 
 if __name__ == "__main__":

@@ -1,36 +1,43 @@
-"""The papers' claims, each checked against the values of the report and an interval of its margin."""
+"""The papers' claims, each checked against the values of the report and an interval of its margin.
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+A margin is above zero where the claim holds. Its 95 % interval is a paired bootstrap over the items that it was
+measured on.
+"""
 
-from trainer.report import margins
-from trainer.report.item_scores import ItemScores
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import stats
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
+
+from trainer.evaluation.bootstrap import INTERVAL, LEVEL, bootstrap_interval, pearson_by_row
 from trainer.report.labels import BILSTM, BOTH, CONVERSATIONS, DAN, LSTM, NEIGHBORS, TRANSFORMER
-from trainer.report.margins import GENRES, Margin
+from trainer.report.measurements import Measurements
 from trainer.report.page import Page
 
-# The margin of a claim in one comparison, and the figures of that comparison.
-Finding = tuple[Margin, str]
-Values = dict[str, Any]
+GENRES = ("captions", "forums", "news")
+Values = Mapping[str, Any]
+Interval = Sequence[float] | None
+UNKNOWN, UNDECIDED = "no interval recorded", "not decided at this size"
 
 
-@dataclass(frozen=True)
-class Claim:
-    """A claim of a paper.
+class Finding(NamedTuple):
+    """A claim in one comparison: its figures, its margin, and the interval, None where none was recorded."""
 
-    Attributes:
-        text: the claim.
-        source: paper and section.
-        check: values of the report, scores item by item -> a finding for each comparison that they allow.
-    """
+    figures: str
+    margin: float
+    interval: Interval
 
-    text: str
-    source: str
-    check: Callable[[Values, ItemScores | None], Iterator[Finding]]
+    @property
+    def holds(self) -> bool | None:
+        """Whether the claim holds; None if the interval includes zero or was not recorded."""
+        if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
+            return None
+        return self.interval[0] > 0
 
 
-def write_claims(page: Page, items: ItemScores | None) -> None:
+def write_claims(page: Page, items: Measurements | None) -> None:
     """Write a row for each comparison, and one for each claim whose figures were not measured.
 
     Without `items`, as for the values of an earlier report, most margins have no interval.
@@ -44,55 +51,80 @@ def write_claims(page: Page, items: ItemScores | None) -> None:
         "over seeds."
     )
     rows, values = [], []
-    for claim in CLAIMS:
-        findings = list(claim.check(page.values, items))
-        for margin, figures in findings:
-            described = {"text": claim.text, "source": claim.source, "holds": margin.holds, "verdict": margin.verdict}
-            values.append({**described, "figures": figures, **margin._asdict()})
-            rows.append([claim.text, claim.source, margin.verdict, figures, margin.interval])
+    for text, source, check in CLAIMS:
+        findings = list(check(page.values, items))
+        for finding in findings:
+            low, high = finding.interval or (None, None)
+            verdict = {True: "holds", False: "does not hold here", None: UNDECIDED}[finding.holds]
+            interval = f"{finding.margin:+.3f}"
+            if finding.interval is None:
+                verdict = UNKNOWN
+            else:
+                interval += f" [{low:+.3f}, {high:+.3f}]"
+            described = {"text": text, "source": source, "holds": finding.holds, "verdict": verdict}
+            values.append({**described, "figures": finding.figures, "margin": finding.margin, "low": low, "high": high})
+            rows.append([text, source, verdict, finding.figures, interval])
         if not findings:
-            rows.append([claim.text, claim.source, "not measured", "", ""])
+            rows.append([text, source, "not measured", "", ""])
     page.table("claims", ["claim", "source", "", "figures", "margin"], rows, values)
 
 
-def _transformer_beats_dan(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+# -- response prediction ----------------------------------------------------------------------------------------------
+
+
+def _transformer_beats_dan(values: Values, items: Measurements | None) -> Iterator[Finding]:
     rows = _conversation_rows(values)
     if TRANSFORMER in rows and DAN in rows:
         ours, other = rows[TRANSFORMER], rows[DAN]
-        yield margins.of_p_at_1(ours, other, items), f"P@1 {ours['p_at_1']:.3f} against {other['p_at_1']:.3f}"
+        yield _compare_p_at_1(ours, other, items, f"P@1 {ours['p_at_1']:.3f} against {other['p_at_1']:.3f}")
 
 
-def _lstm_is_worse(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _lstm_is_worse(values: Values, items: Measurements | None) -> Iterator[Finding]:
     rows = _conversation_rows(values)
     for encoder in (BILSTM, LSTM):
         if TRANSFORMER in rows and encoder in rows:
             ours, other = rows[TRANSFORMER], rows[encoder]
             figures = f"P@1 of the Transformer {ours['p_at_1']:.3f}, of the {encoder} {other['p_at_1']:.3f}"
-            yield margins.of_p_at_1(ours, other, items), figures
+            yield _compare_p_at_1(ours, other, items, figures)
 
 
-def _conversation_rows(values: Values) -> dict[str, Mapping[str, Any]]:
+def _conversation_rows(values: Values) -> dict[str, Values]:
     """Encoder -> its row of table 1, trained on conversations."""
     suffix = f", {CONVERSATIONS}"
     rows = {row["system"]: row for row in values.get("table1", [])}
     return {system.removesuffix(suffix): row for system, row in rows.items() if system.endswith(suffix)}
 
 
-def _snli_helps_captions_most(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _compare_p_at_1(row: Values, other: Values, items: Measurements | None, figures: str) -> Finding:
+    """Without `items`, the intervals of the rows decide where they do not overlap: a paired interval of the difference
+    is at most as wide as the two together.
+    """
+    interval: Interval = None
+    ours, theirs = (each.get(f"p_at_1{INTERVAL}") for each in (row, other))
+    if items:
+        hits = items.response_hits(row["run"]) - items.response_hits(other["run"])
+        interval = bootstrap_interval(lambda chosen: hits[chosen[0]].mean(1), [len(hits)])
+    elif ours and theirs and (ours[0] > theirs[1] or ours[1] < theirs[0]):
+        interval = [ours[0] - theirs[1], ours[1] - theirs[0]]
+    return Finding(figures, row["p_at_1"] - other["p_at_1"], interval)
+
+
+# -- STS-B ------------------------------------------------------------------------------------------------------------
+
+
+def _snli_helps_captions_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
     for encoder, rows in _rows_by_encoder(values):
         without, with_snli = rows.get((CONVERSATIONS, False)), rows.get((BOTH, False))
         if without and with_snli:
-            margin = margins.of_largest_gain(without, with_snli, "captions", items)
-            yield margin, f"{encoder}: {_format_gains(without, with_snli)}"
+            yield _compare_gains(without, with_snli, "captions", items, encoder)
 
 
-def _tuning_helps_news_most(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _tuning_helps_news_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
     for encoder, rows in _rows_by_encoder(values):
         for trained_on in (CONVERSATIONS, BOTH):
             untuned, tuned = rows.get((trained_on, False)), rows.get((trained_on, True))
             if untuned and tuned:
-                margin = margins.of_largest_gain(untuned, tuned, "news", items)
-                yield margin, f"{encoder}, {trained_on}: {_format_gains(untuned, tuned)}"
+                yield _compare_gains(untuned, tuned, "news", items, f"{encoder}, {trained_on}")
 
 
 def _rows_by_encoder(values: Values) -> Iterator[tuple[str, dict[tuple[str, bool], Any]]]:
@@ -105,66 +137,134 @@ def _rows_by_encoder(values: Values) -> Iterator[tuple[str, dict[tuple[str, bool
         yield encoder, {key: row for key, row in named.items() if set(GENRES) <= row["test"].keys()}
 
 
-def _format_gains(before: Any, after: Any) -> str:
-    gains = {genre: after["test"][genre]["pearson"] - before["test"][genre]["pearson"] for genre in GENRES}
-    return ", ".join(f"{genre} {gain:+.3f}" for genre, gain in gains.items())
+def _compare_gains(before: Values, after: Values, genre: str, items: Measurements | None, label: str) -> Finding:
+    """What Pearson's r of a genre gains between two rows of table 3, minus the largest gain of another, or zero."""
+
+    def margin(gains: Values) -> Any:
+        others = [gains[other] for other in GENRES if other != genre]
+        return gains[genre] - np.maximum.reduce([*others, np.zeros_like(others[0])])
+
+    gains = {each: np.float64(after["test"][each]["pearson"] - before["test"][each]["pearson"]) for each in GENRES}
+    interval: Interval = None
+    if items:
+        gold, genres = items.stsb_gold()
+        groups = [np.flatnonzero(genres == each) for each in GENRES]
+        ours, theirs = (items.stsb_scores(row["run"], row["tuned"]) for row in (after, before))
+
+        def statistic(positions: list[np.ndarray]) -> np.ndarray:
+            rows = {each: group[chosen] for each, group, chosen in zip(GENRES, groups, positions, strict=True)}
+            r = {each: [pearson_by_row(scores[chosen], gold[chosen]) for scores in (ours, theirs)]
+                 for each, chosen in rows.items()}  # fmt: skip
+            return margin({each: after - before for each, (after, before) in r.items()})
+
+        interval = bootstrap_interval(statistic, [len(group) for group in groups])
+    figures = ", ".join(f"{each} {gain:+.3f}" for each, gain in gains.items())
+    return Finding(f"{label}: {figures}", float(margin(gains)), interval)
 
 
-def _a_tenth_gives_most(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _a_tenth_gives_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
+    """What a tenth of SNLI gains above half of what all of it gains, or the latter if that is smaller."""
+
+    def margin(none: Any, tenth: Any, full: Any) -> Any:
+        return np.minimum(full - none, tenth - none - (full - none) / 2)
+
     points = {point["share"]: point for point in values.get("figure8", [])}
-    if {0.0, 0.1, 1.0} <= points.keys():
-        for genre in ("all", "captions"):
-            rows = [points[share] for share in (0.0, 0.1, 1.0)]
-            if all(genre in row["test"] for row in rows):
-                none, tenth, full = (row["test"][genre]["pearson"] for row in rows)
-                figures = f"test, {genre}: without {none:.3f}, with a tenth {tenth:.3f}, with all {full:.3f}"
-                yield margins.of_tenth(rows, genre, items), figures
+    rows = [points[share] for share in (0.0, 0.1, 1.0) if share in points]
+    for genre in ("all", "captions"):
+        if len(rows) < 3 or not all(genre in row["test"] for row in rows):
+            continue
+        none, tenth, full = (row["test"][genre]["pearson"] for row in rows)
+        interval: Interval = None
+        if items:
+            gold, genres = items.stsb_gold()
+            chosen = np.flatnonzero((genres == genre) | (genre == "all"))
+            scores, gold = [items.stsb_scores(row["run"])[chosen] for row in rows], gold[chosen]
+
+            def statistic(positions: list[np.ndarray], scores: Any = scores, gold: Any = gold) -> np.ndarray:
+                return margin(*(pearson_by_row(each[positions[0]], gold[positions[0]]) for each in scores))
+
+            interval = bootstrap_interval(statistic, [len(chosen)])
+        figures = f"test, {genre}: without {none:.3f}, with a tenth {tenth:.3f}, with all {full:.3f}"
+        yield Finding(figures, float(margin(none, tenth, full)), interval)
 
 
-def _first_layer_attends_near(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _first_layer_attends_near(values: Values, items: Measurements | None) -> Iterator[Finding]:
     for run, shares in values.get("attention", {}).items():
         first, last = (
             sum(distance * share for distance, share in enumerate(shares["layers"][layer])) for layer in (0, -1)
         )
-        margin = margins.of_attention(run, first, last, items)
-        yield margin, f"`{run}`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
+        interval: Interval = None
+        if items:
+            measured = items.attention(run)
+            difference, words = np.subtract(measured["sums"][-1], measured["sums"][0]), np.asarray(measured["words"])
+
+            def statistic(positions: list[np.ndarray], difference: Any = difference, words: Any = words) -> np.ndarray:
+                return difference[positions[0]].sum(1) / words[positions[0]].sum(1)
+
+            interval = bootstrap_interval(statistic, [len(words)])
+        figures = f"`{run}`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
+        yield Finding(figures, last - first, interval)
 
 
-def _siamese_beats_word2vec(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+# -- Siamese CBOW -----------------------------------------------------------------------------------------------------
+
+
+def _siamese_beats_word2vec(values: Values, items: Measurements | None) -> Iterator[Finding]:
+    """The number of datasets on which Siamese CBOW is better than word2vec on the same texts, above half of them."""
     rows = values.get("siamese_table1", [])
     for row in (row for row in rows if row["trained_on"] == NEIGHBORS):
         for other in rows:
             if other["method"] in ("skip_gram", "cbow") and row["sources"] == other["sources"]:
-                better = sum(row["sets"][key]["pearson"] > other["sets"][key]["pearson"] for key in row["sets"])
-                figures = f"`{row['run']}` against `{other['run']}`: better on {better} of {len(row['sets'])} datasets"
-                yield margins.of_datasets(row, other, items), figures
+                sets = row["sets"]
+                better = sum(sets[key]["pearson"] > other["sets"][key]["pearson"] for key in sets)
+                interval = _interval_over_datasets(row["run"], other["run"], list(sets), items) if items else None
+                figures = f"`{row['run']}` against `{other['run']}`: better on {better} of {len(sets)} datasets"
+                yield Finding(figures, better - len(sets) / 2, interval)
 
 
-def _function_words_have_small_norms(values: Values, items: ItemScores | None) -> Iterator[Finding]:
+def _interval_over_datasets(run: str, other: str, sets: Sequence[str], items: Measurements) -> Interval:
+    gold, ours, theirs = items.sts_gold(), items.sts_scores(run), items.sts_scores(other)
+
+    def statistic(positions: list[np.ndarray]) -> np.ndarray:
+        is_better = [
+            pearson_by_row(ours[key][rows], gold[key][rows]) > pearson_by_row(theirs[key][rows], gold[key][rows])
+            for key, rows in zip(sets, positions, strict=True)
+        ]
+        return np.sum(is_better, axis=0) - len(sets) / 2
+
+    return bootstrap_interval(statistic, [len(gold[key]) for key in sets])
+
+
+def _function_words_have_small_norms(values: Values, items: Measurements | None) -> Iterator[Finding]:
+    """The proportion of stop words among the words with the smallest norms, above a half and above that of all words.
+
+    The interval is the exact one of a binomial proportion (Clopper and Pearson).
+    """
     if norms := values.get("norms"):
-        words = norms["smallest"]
-        stop_words = margins.count_stop_words(words)
+        words, of_all = norms["smallest"], norms["stop_words"]
+        stop_words, least = sum(word in ENGLISH_STOP_WORDS for word in words), max(of_all, 0.5)
         shared = sum(word in norms["paper_smallest"] for word in words)
+        low, high = stats.binomtest(stop_words, len(words)).proportion_ci(LEVEL)
         figures = (
             f"of the {len(words)} words with the smallest norms {stop_words} are stop words (scikit-learn's list; "
-            f"{100 * norms['stop_words']:.0f} % of all compared words are), {shared} are among the paper's ten"
+            f"{100 * of_all:.0f} % of all compared words are), {shared} are among the paper's ten"
         )
-        yield margins.of_stop_words(words, norms["stop_words"]), figures
+        yield Finding(figures, stop_words / len(words) - least, [float(low) - least, float(high) - least])
 
 
-CLAIMS = (
-    Claim("the Transformer beats the DAN in response prediction", "Yang et al., section 4.1", _transformer_beats_dan),
-    Claim("LSTM and BiLSTM are worse than the Transformer", "Yang et al., footnote 2", _lstm_is_worse),
-    Claim("SNLI helps captions most", "Yang et al., section 5", _snli_helps_captions_most),
-    Claim("tuning helps news most", "Yang et al., section 5", _tuning_helps_news_most),
-    Claim("10 % of SNLI gives most of its gain", "Yang et al., section 5.1", _a_tenth_gives_most),
-    Claim(
+# Claim, its paper and section, and what checks it: values of the report, scores item by item -> a finding for each
+# comparison that they allow.
+CLAIMS: tuple[tuple[str, str, Callable[[Values, Measurements | None], Iterator[Finding]]], ...] = (
+    ("the Transformer beats the DAN in response prediction", "Yang et al., section 4.1", _transformer_beats_dan),
+    ("LSTM and BiLSTM are worse than the Transformer", "Yang et al., footnote 2", _lstm_is_worse),
+    ("SNLI helps captions most", "Yang et al., section 5", _snli_helps_captions_most),
+    ("tuning helps news most", "Yang et al., section 5", _tuning_helps_news_most),
+    ("10 % of SNLI gives most of its gain", "Yang et al., section 5.1", _a_tenth_gives_most),
+    (
         "attention is near in the first layer, farther in higher layers",
         "Yang et al., section 2.3",
         _first_layer_attends_near,
     ),
-    Claim(
-        "Siamese CBOW beats averaged word2vec on most datasets", "Kenter et al., section 4.1", _siamese_beats_word2vec
-    ),
-    Claim("norms of function words are smallest", "Kenter et al., section 4.4", _function_words_have_small_norms),
+    ("Siamese CBOW beats averaged word2vec on most datasets", "Kenter et al., section 4.1", _siamese_beats_word2vec),
+    ("norms of function words are smallest", "Kenter et al., section 4.4", _function_words_have_small_norms),
 )

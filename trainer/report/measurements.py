@@ -1,25 +1,26 @@
 """Measures systems for the report, and caches the measurements in a folder."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from data_scripts.errors import InputError
+from data_scripts.write.files import make_folder
 from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
-from trainer.evaluation.response_prediction import build_queries, score_candidates
+from trainer.evaluation.response_prediction import build_queries, response_hits
 from trainer.evaluation.results import read_results, write_results
-from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_matrix import read_matrix
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import score_with_matrix, tune_on_stsb
-from trainer.report.systems import System
+from trainer.evaluation.stsb import untuned_scores
+from trainer.report.attention import measure_attention
+from trainer.report.systems import Sweep, System
 from trainer.tasks import TASKS
 
 # Evaluators of a head, which a model may lack.
@@ -27,23 +28,32 @@ HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
 
 
 class Measurements:
-    """Measures systems on the report's data.
+    """The systems of a report, and what is measured of them. Item scores are named by the system's `name`.
 
     Args:
         data: the evaluation datasets; measurements on a missing dataset are skipped.
         sources: name of each dataset -> the trainer's option for it. Scores that a run has measured on the same source
             are not measured again.
         folder: caches the measurements for the next report.
+        systems: the systems.
+        sweeps: sweeps, whose runs are systems too.
     """
 
-    def __init__(self, data: EvaluationData, sources: dict[str, Any], folder: Path) -> None:
+    def __init__(
+        self,
+        data: EvaluationData,
+        sources: dict[str, Any],
+        folder: Path,
+        systems: Sequence[System] = (),
+        sweeps: Sequence[Sweep] = (),
+    ) -> None:
         self.data, self.sources, self.folder = data, sources, folder
+        self.systems, self.sweeps = systems, sweeps
+        self._named = {system.name: system for sweep in sweeps for _, system in sweep.runs}
+        self._named |= {system.name: system for system in systems}
         self._encoder: tuple[System, SentenceEncoder] | None = None
         self._digests: dict[System, str] = {}
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InputError(f"{folder}: cannot be created ({error})") from error
+        make_folder(folder)
 
     def encoder(self, system: System) -> SentenceEncoder:
         """The system's encoder; the last one stays in memory."""
@@ -78,49 +88,59 @@ class Measurements:
             lambda: evaluate_baseline(baseline, self.data, "both", [evaluator], intervals=True)[evaluator],
         )
 
-    def response_hits(self, system: System) -> np.ndarray:
-        """1 for each query of response prediction whose true response ranks first, else 0 (queries,)."""
+    def response_hits(self, run: str) -> np.ndarray:
+        """Whether the true response of each query of response prediction ranks first (queries,)."""
+        system = self._named[run]
 
         def measure() -> list[int]:
-            splits = EVALUATORS["response_prediction"].splits_in(self.data, "both")
-            pairs = list(splits.values())[-1]
-            scores = score_candidates(self.encoder(system), build_queries(pairs["input"][:], pairs["response"][:]))
-            return (true_ranks(scores, np.zeros(len(scores), dtype=np.int64)) == 1).astype(int).tolist()
+            pairs = list(EVALUATORS["response_prediction"].splits_in(self.data, "both").values())[-1]
+            queries = build_queries(pairs["input"][:], pairs["response"][:])
+            return response_hits(self.encoder(system), queries).astype(int).tolist()
 
         return np.asarray(self.cached(system, "response_hits", measure))
 
-    def stsb_tuned_scores(self, system: System) -> np.ndarray:
-        """The tuned score (pairs,) of STS-B's test pairs, with the matrix of the run if its folder has it."""
+    def stsb_scores(self, run: str, tuned: bool = False) -> np.ndarray:
+        """The angular score (pairs,) of STS-B's test pairs; tuned with the matrix of the run if its folder has it."""
+        system, stsb = self._named[run], self.data["stsb"]
 
         def measure() -> list[float]:
-            stsb, encoder = self.data["stsb"], self.encoder(system)
-            same_data = system.settings.get("stsb") == self.sources["stsb"]
-            matrix = read_matrix(system.model) if same_data else None
+            encoder = self.encoder(system)
+            if not tuned:
+                return untuned_scores(encoder, stsb["test"], "angular").tolist()
+            matrix = read_matrix(system.model) if system.settings.get("stsb") == self.sources["stsb"] else None
             if matrix is None:
                 matrix, _ = tune_on_stsb(encoder, stsb["train"], stsb["validation"], {})
             return score_with_matrix(encoder, matrix, stsb["test"]).tolist()
 
-        return np.asarray(self.cached(system, "stsb_tuned_test_angles", measure))
+        return np.asarray(self.cached(system, f"stsb_{'tuned_' * tuned}test_angles", measure))
 
-    def stsb_scores(self, system: System, split: str) -> np.ndarray:
-        """The untuned score -arccos(cos) (pairs,) of STS-B's dev or test pairs."""
-        pairs = self.data["stsb"]["validation" if split == "dev" else split]
+    def stsb_gold(self) -> tuple[np.ndarray, np.ndarray]:
+        """Gold scores and genres of STS-B test, both (pairs,)."""
+        pairs = self.data["stsb"]["test"]
+        return np.asarray(pairs["score"], dtype=np.float64), np.asarray([genre or "" for genre in pairs["genre"]])
 
-        def measure() -> list[float]:
-            vectors = encode_pairs(self.encoder(system), pairs["sentence1"][:], pairs["sentence2"][:])
-            return angular(cosine(*vectors)).tolist()
-
-        return np.asarray(self.cached(system, f"stsb_{split}_angles", measure))
-
-    def sts_scores(self, system: System) -> dict[tuple[str, str], np.ndarray]:
-        """The cosines (pairs,) of each SemEval dataset: (year, dataset) -> scores."""
+    def sts_scores(self, run: str) -> dict[str, np.ndarray]:
+        """The cosine (pairs,) of each pair: "YEAR NAME" of a SemEval dataset -> scores."""
+        system = self._named[run]
 
         def measure() -> dict[str, list[float]]:
             scores = sts_set_scores(self.encoder(system), self.data["sts"])
             return {f"{year} {name}": cosines.tolist() for (year, name), cosines in scores.items()}
 
-        scores = self.cached(system, "sts_scores", measure)
-        return {tuple(key.split(" ", 1)): np.asarray(cosines) for key, cosines in scores.items()}
+        return {key: np.asarray(cosines) for key, cosines in self.cached(system, "sts_scores", measure).items()}
+
+    def sts_gold(self) -> dict[str, np.ndarray]:
+        """The gold scores: "YEAR NAME" -> (pairs,)."""
+        years = self.data["sts"]
+        return {
+            f"{year} {name}": np.asarray(rows["score"]) for year, sets in years.items() for name, rows in sets.items()
+        }
+
+    def attention(self, run: str) -> dict[str, Any]:
+        """`measure_attention` on the sentences of STS-B dev."""
+        system, pairs = self._named[run], self.data["stsb"]["validation"]
+        sentences = list(dict.fromkeys([*pairs["sentence1"], *pairs["sentence2"]]))
+        return self.cached(system, "attention", lambda: measure_attention(self.encoder(system), sentences))
 
     def cached(self, system: System | None, name: str, measure: Callable[[], Any]) -> Any:
         """The value of `measure`, as JSON, for a system, or for the data alone; read from the folder if it is there.
@@ -139,14 +159,13 @@ class Measurements:
 
     def _digest(self, system: System) -> str:
         """A digest of the model's weights."""
-        if system in self._digests:
-            return self._digests[system]
-        digest = hashlib.sha256()
-        for path in sorted(system.model.glob("*")):
-            if path.suffix in (".safetensors", ".npy") or path.name.endswith("model"):
-                with path.open("rb") as file:
-                    digest.update(hashlib.file_digest(file, "sha256").digest())
-        return self._digests.setdefault(system, digest.hexdigest())
+        if system not in self._digests:
+            digest = hashlib.sha256()
+            for path in sorted(system.model.glob("*")):
+                if path.suffix in (".safetensors", ".npy") or path.name.endswith("model"):
+                    digest.update(hashlib.sha256(path.read_bytes()).digest())
+            self._digests[system] = digest.hexdigest()
+        return self._digests[system]
 
 
 def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:

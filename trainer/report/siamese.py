@@ -14,61 +14,63 @@ from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page
 from trainer.report.siamese_figures import write_curves, write_learning_rates, write_set_scores
-from trainer.report.systems import Sweep, System
+from trainer.report.systems import System
 from trainer.report.word_norms import write_word_norms
 
 SIGNIFICANT = 0.0001  # section 3.3
 DAGGER = "†"
 
-SetKey = tuple[str, str]  # year, name
-Correlations = Mapping[SetKey, Mapping[str, float]]  # dataset -> "pearson", "spearman"
+Correlations = Mapping[str, Mapping[str, float]]  # "YEAR NAME" of a dataset -> "pearson", "spearman"
 
 
-def write_siamese(
-    page: Page, measurements: Measurements, systems: Sequence[System], sweeps: Sequence[Sweep], published: Any
-) -> None:
+def write_siamese(page: Page, measurements: Measurements, published: Any) -> None:
     """Write all tables and figures that the systems and the data allow."""
     if "sts" not in measurements.data:
         return
     page.heading(2, "Siamese CBOW (Kenter et al., 2016)")
     sets = _find_sets(page, measurements, published["table1"])
+    systems = measurements.systems
     averages = [system for system in systems if system.trained_on == NEIGHBORS]
     averages += [system for system in systems if system.trained_on == WORDS]
     encoders = [system for system in systems if system.trained_on in (CONVERSATIONS, BOTH) and system.is_plain]
-    correlations = {system.name: correlate_with_gold(measurements, system, sets) for system in [*averages, *encoders]}
-    _table1(page, measurements, averages, encoders, correlations, sets)
+    correlations = {each.name: _correlate(measurements, each, sets) for each in [*averages, *encoders]}
+    _table1(page, measurements, averages, encoders, correlations)
     _published_table1(page, averages, correlations, sets, published)
     _set_statistics(page, measurements, sets, published["sets"])
     write_curves(page, averages, sets)
-    for sweep in sweeps:
-        _sweep(page, measurements, sweep, sets)
+    for sweep in measurements.sweeps:
+        if sweep.setting == "learning_rate":
+            write_learning_rates(page, sweep)
+        elif sweep.setting == "negatives" or sweep.setting.endswith("embedding_size"):
+            runs = sorted(sweep.runs, key=lambda run: float(run[0]))
+            pearson = {
+                value: {key: each["pearson"] for key, each in _correlate(measurements, system, sets).items()}
+                for value, system in runs
+            }
+            figure = ("figure3", "negative examples") if sweep.setting == "negatives" else ("figure4", "dimensions")
+            write_set_scores(page, *figure, pearson)
     _times(page, measurements, [*averages, *encoders], published["table3"])
     write_word_norms(page, measurements, averages, published["words"])
 
 
-def _find_sets(page: Page, measurements: Measurements, published: Any) -> list[SetKey]:
-    """The paper's datasets that are in the data; the page names the missing ones."""
-    sets = [(year, name) for year, names in published["sets"].items() for name in names]
-    available = [(year, name) for year, name in sets if name in measurements.data["sts"].get(year, {})]
-    if missing := [f"{year} {name}" for year, name in sets if (year, name) not in available]:
+def _find_sets(page: Page, measurements: Measurements, published: Any) -> list[str]:
+    """The paper's datasets that are in the data, as "YEAR NAME"; the page names the missing ones."""
+    sets = [f"{year} {name}" for year, names in published["sets"].items() for name in names]
+    available = [key for key in sets if key in measurements.sts_gold()]
+    if missing := [key for key in sets if key not in available]:
         page.text(f"{len(available)} of the paper's {len(sets)} datasets; missing: {', '.join(missing)}.")
     return available
 
 
-def correlate_with_gold(
-    measurements: Measurements, system: System, sets: Sequence[SetKey]
-) -> dict[SetKey, dict[str, float]]:
+def _correlate(measurements: Measurements, system: System, sets: Sequence[str]) -> dict[str, dict[str, float]]:
     """Pearson's and Spearman's r of a system's cosines with the gold scores of each dataset."""
-    scores = measurements.sts_scores(system)
-    return {
-        (year, name): sts_correlation(scores[year, name], np.asarray(measurements.data["sts"][year][name]["score"]))
-        for year, name in sets
-    }
+    scores, gold = measurements.sts_scores(system.name), measurements.sts_gold()
+    return {key: sts_correlation(scores[key], gold[key]) for key in sets}
 
 
 def _table1(
     page: Page, measurements: Measurements, averages: Sequence[System], encoders: Sequence[System],
-    correlations: Mapping[str, Correlations], sets: Sequence[SetKey],
+    correlations: Mapping[str, Correlations],
 ) -> None:  # fmt: skip
     """A table for each collection of training texts, and one for encoders of conversations."""
     page.heading(3, "Table 1: the SemEval datasets")
@@ -80,52 +82,41 @@ def _table1(
     references = [system for system in averages if system.method == "cbow"]
     for sources in dict.fromkeys(system.sources for system in averages):
         group = [system for system in averages if system.sources == sources]
-        reference = next((system for system in references if system.sources == sources), None)
         page.text(f"**From the same texts: {sources}**")
-        _set_table(page, group, correlations, sets, _test_differences(page, measurements, group, reference, sets))
+        reference = next((system for system in references if system.sources == sources), None)
+        _set_table(page, measurements, group, reference, correlations)
     if encoders:
         page.text("**Encoders of conversations**")
-        reference = next(iter(references), None)
-        p_values = _test_differences(page, measurements, encoders, reference, sets)
-        _set_table(page, encoders, correlations, sets, p_values)
-
-
-def _test_differences(
-    page: Page, measurements: Measurements, systems: Sequence[System], reference: System | None, sets: Sequence[SetKey]
-) -> dict[str, dict[SetKey, float]]:
-    """System -> p of each dataset, by Wilcoxon's test against a reference system; the page explains the mark."""
-    if reference is None:
-        return {}
-    page.text(
-        f"{DAGGER}: the scores differ from those of `{reference.name}` by Wilcoxon's signed-rank test, "
-        f"p < {SIGNIFICANT:g}."
-    )
-    theirs = measurements.sts_scores(reference)
-    p_values = {}
-    for system in systems:
-        if system is not reference:
-            ours = measurements.sts_scores(system)
-            p_values[system.name] = {key: wilcoxon(ours[key], theirs[key]) for key in sets}
-    return p_values
+        _set_table(page, measurements, encoders, next(iter(references), None), correlations)
 
 
 def _set_table(
-    page: Page, systems: Sequence[System], correlations: Mapping[str, Correlations], sets: Sequence[SetKey],
-    p_values: Mapping[str, Mapping[SetKey, float]],
+    page: Page, measurements: Measurements, systems: Sequence[System], reference: System | None,
+    correlations: Mapping[str, Correlations],
 ) -> None:  # fmt: skip
-    """A row for each dataset and for the means, a column for each system."""
+    """A row for each dataset and for the means, a column for each system; a mark where it differs from `reference`."""
+    p_values: dict[str, dict[str, float]] = {}
+    sets = list(correlations[systems[0].name])
+    if reference:
+        page.text(
+            f"{DAGGER}: the scores differ from those of `{reference.name}` by Wilcoxon's signed-rank test, "
+            f"p < {SIGNIFICANT:g}."
+        )
+        theirs = measurements.sts_scores(reference.name)
+        for system in (system for system in systems if system is not reference):
+            ours = measurements.sts_scores(system.name)
+            p_values[system.name] = {key: wilcoxon(ours[key], theirs[key]) for key in sets}
     rows: list[list[Cell]] = []
     for key in sets:
         best = max(correlations[system.name][key]["pearson"] for system in systems)
-        cells = [
+        rows.append([key, *(
             _format_set_cell(correlations[system.name][key], best, p_values.get(system.name, {}).get(key, 1))
             for system in systems
-        ]
-        rows.append([" ".join(key), *cells])
-    for year in [*dict.fromkeys(year for year, _ in sets), None]:
-        keys = [key for key in sets if year in (key[0], None)]
+        )])  # fmt: skip
+    for year in [*dict.fromkeys(key.split()[0] for key in sets), "all"]:
+        keys = [key for key in sets if year in (key.split()[0], "all")]
         means = [_format_mean([correlations[system.name][key] for key in keys]) for system in systems]
-        rows.append([f"*mean of {year or 'all'}*", *means])
+        rows.append([f"*mean of {year}*", *means])
     values = [
         {
             "system": system.label,
@@ -133,8 +124,8 @@ def _set_table(
             "trained_on": system.trained_on,
             "method": system.method,
             "sources": system.sources,
-            "sets": {" ".join(key): scores for key, scores in correlations[system.name].items()},
-            "p": {" ".join(key): p for key, p in p_values.get(system.name, {}).items()},
+            "sets": correlations[system.name],
+            "p": p_values.get(system.name, {}),
         }
         for system in systems
     ]
@@ -154,116 +145,72 @@ def _format_mean(scores: Sequence[Mapping[str, float]]) -> str:
 
 
 def _published_table1(
-    page: Page, systems: Sequence[System], correlations: Mapping[str, Correlations], sets: Sequence[SetKey],
+    page: Page, systems: Sequence[System], correlations: Mapping[str, Correlations], sets: Sequence[str],
     published: Any,
 ) -> None:  # fmt: skip
-    """Pearson's r of the published systems, each beside ours from the first collection of texts."""
+    """Pearson's r of the published systems, each beside our first one from the first collection of texts."""
     table1, table2 = published["table1"], published["table2"]
-    ours = _our_counterparts(systems)
+    ours: dict[str | None, System] = {}
+    for system in (system for system in systems if system.sources == systems[0].sources):
+        ours.setdefault("siamese_cbow" if system.trained_on == NEIGHBORS else system.method, system)
     columns: dict[str, list[float | None]] = {}
+    keys = [key.split() for key in sets]
     for index, (kind, name) in enumerate(zip(table1["systems"], table1["system_names"], strict=True)):
-        columns[f"the paper: {name}"] = [table1["sets"][year][each]["pearson"][index] for year, each in sets]
-        if system := ours.get(kind):
-            columns[f"ours: {name}"] = [correlations[system.name][key]["pearson"] for key in sets]
+        columns[f"the paper: {name}"] = [table1["sets"][year][each]["pearson"][index] for year, each in keys]
+        if counterpart := ours.get(kind):
+            columns[f"ours: {name}"] = [correlations[counterpart.name][key]["pearson"] for key in sets]
     columns[f"the paper (table 2): {table2['system_names'][0]}"] = [
-        table2["sets"].get(year, {}).get(each, {}).get("pearson", [None])[0] for year, each in sets
+        table2["sets"].get(year, {}).get(each, {}).get("pearson", [None])[0] for year, each in keys
     ]
     page.text(
         "Pearson's r beside the published results, which are from 74 million sentences. Skip-thought and FastSent have "
         "published results only. The published results of 2015 look as if blank gold lines had shifted the lines after "
         "them."
     )
-    rows: list[list[Cell]] = [[" ".join(key), *values] for key, *values in zip(sets, *columns.values(), strict=True)]
+    rows: list[list[Cell]] = [[key, *values] for key, *values in zip(sets, *columns.values(), strict=True)]
     page.table("siamese_published", ["dataset", *columns], rows, columns)
 
 
-def _our_counterparts(systems: Sequence[System]) -> dict[str, System]:
-    """Published system -> our first one from the same texts as the first of `systems`."""
-    same_texts = [system for system in systems if system.sources == systems[0].sources]
-    counterparts: dict[str, System] = {}
-    for system in same_texts:
-        if system.method in ("skip_gram", "cbow"):
-            counterparts.setdefault(system.method, system)
-        elif system.trained_on == NEIGHBORS:
-            counterparts.setdefault("siamese_cbow", system)
-    return counterparts
-
-
-def _set_statistics(page: Page, measurements: Measurements, sets: Sequence[SetKey], published: Any) -> None:
+def _set_statistics(page: Page, measurements: Measurements, sets: Sequence[str], published: Any) -> None:
     page.heading(3, "Statistics of the datasets")
     page.text(
         "Words in a sentence, and lexical overlap: the Jaccard index of the distinct words of two sentences. Only "
         "scored pairs count here; the paper's overlaps include unscored pairs, and the paper does not define overlap."
     )
     statistics = sts_set_statistics(measurements.data["sts"])
+    values = {key: statistics[key] for key in sets}
     rows: list[list[Cell]] = []
-    for year, name in sets:
-        part = statistics[year][name]
+    for key, part in values.items():
+        year, name = key.split()
         length, overlap = (published[kind].get(year, {}).get(name) for kind in ("length", "overlap"))
-        rows.append(
-            [
-                f"{year} {name}",
-                int(part["pairs"]),
-                f"{part['length']:.2f} ± {part['length_deviation']:.2f}",
-                f"{length:.2f}" if length else "",
-                f"{100 * part['overlap']:.0f} %",
-                f"{overlap} %" if overlap else "",
-            ]
-        )
-    columns = ["dataset", "pairs", "words", "the paper", "overlap", "the paper"]
-    page.table("sets", columns, rows, {f"{year} {name}": statistics[year][name] for year, name in sets})
-
-
-def _sweep(page: Page, measurements: Measurements, sweep: Sweep, sets: Sequence[SetKey]) -> None:
-    """The figure or table of a sweep over a setting of the paper."""
-    if sweep.setting == "learning_rate":
-        write_learning_rates(page, sweep)
-        return
-    if sweep.setting == "negatives":
-        figure, title = "figure3", "negative examples"
-    elif sweep.setting.endswith("embedding_size"):
-        figure, title = "figure4", "dimensions"
-    else:
-        return
-    runs = sorted(sweep.runs, key=lambda run: float(run[0]))
-    pearson = {
-        value: {" ".join(key): scores["pearson"] for key, scores in
-                correlate_with_gold(measurements, system, sets).items()}
-        for value, system in runs
-    }  # fmt: skip
-    write_set_scores(page, figure, title, pearson)
+        words = f"{part['length']:.2f} ± {part['length_deviation']:.2f}"
+        theirs = (f"{length:.2f}" if length else "", f"{overlap} %" if overlap else "")
+        rows.append([key, int(part["pairs"]), words, theirs[0], f"{100 * part['overlap']:.0f} %", theirs[1]])
+    page.table("sets", ["dataset", "pairs", "words", "the paper", "overlap", "the paper"], rows, values)
 
 
 def _times(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
     page.heading(3, "Table 3: time")
-    first, second = (
-        [text for names in measurements.data["sts"].values() for pairs in names.values() for text in pairs[side]]
-        for side in ("sentence1", "sentence2")
-    )
+    sets = [rows for names in measurements.data["sts"].values() for rows in names.values()]
+    pairs = [pair for rows in sets for pair in zip(rows["sentence1"], rows["sentence2"], strict=True)]
     page.text(
-        f"Seconds for {len(first):,} pairs (all scored pairs in the data), one pair at a time, without loading. The "
+        f"Seconds for {len(pairs):,} pairs (all scored pairs in the data), one pair at a time, without loading. The "
         f"paper's times are for {published['pairs']:,} pairs on another machine."
     )
     rows: list[list[Cell]] = [
         [f"the paper: {name}", "", f"{values[0]:.1f}", f"{1000 * values[1]:.1f}"]
         for name, values in published["rows"].items()
     ]
+    kinds: dict[str, System] = {}  # the first system of each kind; PV-DBOW is in no table of times
+    for system in (system for system in systems if system.method != "pv_dbow"):
+        kinds.setdefault(system.trained_on if system.trained_on in (WORDS, NEIGHBORS) else system.encoder, system)
     values = {}
-    for system in _one_of_each_kind(systems):
-        measure = partial(_time_pairs, measurements, system, list(zip(first, second, strict=True)))
+    for system in kinds.values():
+        measure = partial(_time_pairs, measurements, system, pairs)
         seconds = measurements.cached(system, "seconds_one_by_one", measure)
         values[system.name] = seconds
-        rows.append([system.label, system.name, f"{seconds:.1f}", f"{1000 * seconds / len(first):.2f}"])
+        rows.append([system.label, system.name, f"{seconds:.1f}", f"{1000 * seconds / len(pairs):.2f}"])
     page.table("siamese_table3", ["system", "run", "all pairs, s", "one pair, ms"], rows, values)
-
-
-def _one_of_each_kind(systems: Sequence[System]) -> list[System]:
-    """The first system of each kind; PV-DBOW is in no table of times."""
-    kinds: dict[str, System] = {}
-    for system in systems:
-        if system.method != "pv_dbow":
-            kinds.setdefault(system.trained_on if system.trained_on in (WORDS, NEIGHBORS) else system.encoder, system)
-    return list(kinds.values())
 
 
 def _time_pairs(measurements: Measurements, system: System, pairs: Sequence[tuple[str, str]]) -> float:

@@ -14,7 +14,7 @@ MARKERS = "osD^vX"
 LINE_STYLES = ("-", "--", ":")
 
 
-def write_curves(page: Page, systems: Sequence[System], sets: Sequence[tuple[str, str]]) -> None:
+def write_curves(page: Page, systems: Sequence[System], sets: Sequence[str]) -> None:
     """Figure 2: Pearson's r on each dataset during training, of the first run that was evaluated often enough."""
     for system in systems:
         points = [row for row in system.metrics if "sts" in row.get("dev", {})]
@@ -23,14 +23,12 @@ def write_curves(page: Page, systems: Sequence[System], sets: Sequence[tuple[str
     else:
         return
     seen = [row["step"] * system.settings["batch_size"] for row in points]
-    curves = {f"{year} {name}": [row["dev"]["sts"][year][name]["pearson"] for row in points] for year, name in sets}
+    curves = {
+        key: [row["dev"]["sts"][year][name]["pearson"] for row in points]
+        for key, (year, name) in ((key, key.split()) for key in sets)
+    }
     page.heading(3, f"Figure 2: during training, `{system.name}`")
     page.values["figure2"] = {"run": system.name, "seen": seen, "curves": curves}
-    epochs = system.settings.get("epochs") or 1
-    page.plot("figure2", _plot_curves(seen, curves), f"Pearson's r on each dataset during {epochs} epochs")
-
-
-def _plot_curves(seen: Sequence[int], curves: Mapping[str, Sequence[float]]) -> Figure:
     figure = Figure(figsize=(8, 5), layout="constrained")
     panel = figure.subplots()
     for number, (name, curve) in enumerate(curves.items()):
@@ -38,7 +36,8 @@ def _plot_curves(seen: Sequence[int], curves: Mapping[str, Sequence[float]]) -> 
     panel.set_xlabel("sentences seen")
     panel.set_ylabel("Pearson's r")
     panel.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
-    return figure
+    epochs = system.settings.get("epochs") or 1
+    page.plot("figure2", figure, f"Pearson's r on each dataset during {epochs} epochs")
 
 
 def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Mapping[str, float]]) -> None:
@@ -51,12 +50,6 @@ def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Ma
         pearson: value of the setting -> dataset -> Pearson's r.
     """
     page.heading(3, f"Figure {name[-1]}: {title}")
-    page.plot(name, _plot_set_scores(title, pearson), f"Pearson's r on each dataset by the number of {title}")
-    rows: list[list[Cell]] = [[value, float(np.mean(list(scores.values())))] for value, scores in pearson.items()]
-    page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
-
-
-def _plot_set_scores(title: str, pearson: Mapping[str, Mapping[str, float]]) -> Figure:
     figure = Figure(figsize=(8, 4.2), layout="constrained")
     panel = figure.subplots()
     sets = list(next(iter(pearson.values())))
@@ -66,7 +59,9 @@ def _plot_set_scores(title: str, pearson: Mapping[str, Mapping[str, float]]) -> 
     panel.set_ylabel("Pearson's r")
     panel.grid(axis="x", linewidth=0.3)
     panel.legend(title=title, fontsize=7)
-    return figure
+    page.plot(name, figure, f"Pearson's r on each dataset by the number of {title}")
+    rows: list[list[Cell]] = [[value, float(np.mean(list(scores.values())))] for value, scores in pearson.items()]
+    page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
 
 
 def write_learning_rates(page: Page, sweep: Sweep) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
-from trainer.evaluation.checksums import check_file
+from trainer.evaluation.results import read_results
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.labels import AVERAGES, METHODS, NEIGHBORS, WORDS, encoder_label, training_label
 
@@ -38,13 +38,7 @@ class System:
             InputError: it is damaged.
         """
         path = self.model / "config.json"
-        try:
-            config = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-        except (OSError, ValueError, RecursionError) as error:
-            raise InputError(f"{path}: not readable as JSON ({error}); train or download the model again") from error
-        if not isinstance(config, dict):
-            raise InputError(f"{path}: not the config of a model; train or download the model again")
-        return config
+        return read_results(path) if path.is_file() else {}
 
     @property
     def method(self) -> str | None:
@@ -179,19 +173,14 @@ def _read_json_lines(path: Path) -> list[dict[str, Any]]:
     """The JSON objects in the lines of a file.
 
     Raises:
-        InputError: the file is damaged, or a line is not a JSON object.
+        InputError: the file cannot be read, or a line is not a JSON object.
     """
-    check_file(path)
     rows = []
-    try:
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
-            rows.append(json.loads(line))
-            if not isinstance(rows[-1], dict):
-                raise InputError(f"{path}, line {number}: expected a JSON object; delete the line")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"{path}: cannot be read ({error})") from error
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}, line {number}: not JSON ({error}); delete the line") from error
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            rows.append(dict(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise InputError(f"{path}, line {number}: expected a JSON object ({error}); delete the line") from error
     return rows
 
 

@@ -18,14 +18,13 @@ Examples: python -m trainer.embeddings skip_gram data/books -o runs/skip_gram --
 import logging
 import sys
 from argparse import ArgumentTypeError, Namespace, RawDescriptionHelpFormatter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from data_scripts.command_line import ArgumentParser, disk_path
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from trainer.report.word2vec import METHODS
-
-# What --from takes from the earlier run.
-TRAINING_OPTIONS = ("tokenizer", "min_count", "size", "epochs", "seed")
 
 
 def build_parser() -> ArgumentParser:
@@ -35,10 +34,7 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument("method", choices=METHODS, metavar="METHOD", help=", ".join(METHODS))
     parser.add_argument(
-        "sources",
-        nargs="+",
-        metavar="SOURCE",
-        help="folder that `data_scripts` wrote, or Hub id; its train split is read",
+        "sources", nargs="+", metavar="SOURCE", help="folder that `data_scripts` wrote, or Hub id; its train split"
     )
     parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the new run's folder")
     data = parser.add_argument_group("data")
@@ -51,28 +47,21 @@ def build_parser() -> ArgumentParser:
         "given several times (default: none)",
     )
     data.add_argument(
-        "--sentences", type=_positive, metavar="N", help="maximum number of texts, evenly spaced (default: all)"
+        "--sentences", type=_number(1), metavar="N", help="maximum number of texts, evenly spaced (default: all)"
     )
     data.add_argument(
         "--tokenizer", metavar="FOLDER", help="folder or Hub id (default: whole words, trained on the same texts)"
     )
-    data.add_argument(
-        "--cache_dir",
-        type=Path,
-        default=Path("runs/cache"),
-        metavar="FOLDER",
-        help="folder where runs share token ids (default: %(default)s)",
-    )
+    data.add_argument("--cache_dir", type=Path, default=Path("runs/cache"), metavar="FOLDER",
+                      help="folder where runs share token ids (default: %(default)s)")  # fmt: skip
     training = parser.add_argument_group("training")
-    training.add_argument(
-        "--min_count",
-        type=_positive,
-        default=5,
-        help="fewest occurrences of a word that has a vector (default: %(default)s)",
-    )
-    training.add_argument("--size", type=_positive, default=300, help="dimensions of a vector (default: %(default)s)")
-    training.add_argument("--epochs", type=_positive, default=5, help="passes over the texts (default: %(default)s)")
-    training.add_argument("--seed", type=int, default=0, help="seed of the random numbers (default: %(default)s)")
+    for option, low, default, explanation in (
+        ("--min_count", 1, 5, "fewest occurrences of a word that has a vector"),
+        ("--size", 1, 300, "dimensions of a vector"),
+        ("--epochs", 1, 5, "passes over the texts"),
+        ("--seed", 0, 0, "seed of the random numbers"),
+    ):
+        training.add_argument(option, type=_number(low), default=default, help=f"{explanation} (default: %(default)s)")
     training.add_argument(
         "--sif", action="store_true", help="weight words by rarity and remove the first principal component"
     )
@@ -81,57 +70,28 @@ def build_parser() -> ArgumentParser:
         dest="trained",
         type=Path,
         metavar="RUN",
-        help="with --sif: use the word vectors and the tokenizer of this run, which was trained without --sif",
+        help="with --sif: use the word vectors of this run, which was trained without --sif, and its settings",
     )
     return parser
 
 
-def _refuse_ignored(parser: ArgumentParser, args: Namespace) -> None:
-    """Refuse options that have no effect beside `--from`.
+def _number(low: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdigit() or not low <= int(text) < 2**32:
+            raise ArgumentTypeError(f"expected a whole number of {low} or more, got '{text}'")
+        return int(text)
 
-    Raises:
-        InputError: there is one.
-    """
-    given = [name for name in TRAINING_OPTIONS if getattr(args, name) != parser.get_default(name)]
-    if args.trained and given:
-        raise InputError(f"--{given[0]} with --from: the earlier run has set it; drop --{given[0]}")
-
-
-def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
-        raise ArgumentTypeError(f"expected a whole number of 1 or more, got '{text}'")
-    return int(text)
+    return parse
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
-    parser = build_parser()
-    args = parser.parse_args(arguments)
+    args = build_parser().parse_args(arguments)
     try:
-        _refuse_ignored(parser, args)
-        train(args)
+        results = train(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
-    return 0
-
-
-def train(args: Namespace) -> None:
-    """Train the baseline of the command line, and print its size.
-
-    Raises:
-        InputError: a source, evaluation dataset or folder cannot be read, or options do not fit.
-    """
-    # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
-    from transformers.utils.logging import disable_progress_bar
-
-    from trainer.report.word2vec_run import BaselineOptions, train_baseline
-
-    logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("datasets", "gensim", "httpx"):
-        logging.getLogger(library).setLevel(logging.WARNING)
-    disable_progress_bar()  # transformers shows one for every file it loads
-    results = train_baseline(BaselineOptions(**vars(args)))
     run, removed = results["run"], sum(counts["removed"] for counts in results["leakage"].values())
     print(
         f"{run['sentences']:,} sentences, {run['tokens']:,} tokens; {removed:,} rows with evaluation sentences removed"
@@ -140,3 +100,26 @@ def train(args: Namespace) -> None:
         f"{run['vocabulary']:,} word vectors with {run['size']} dimensions, trained in {run['seconds']} s: "
         f"{args.output}"
     )
+    return 0
+
+
+def train(args: Namespace) -> dict[str, Any]:
+    """Train the baseline of the command line and save it as a run; returns the contents of results.json.
+
+    Raises:
+        InputError: a source, evaluation dataset or folder cannot be read, or options do not fit.
+    """
+    if args.method == "pv_dbow" and (args.sif or args.trained):
+        raise InputError("--sif, --from: pv_dbow is not an average of word vectors; expected another METHOD")
+    if args.trained and not args.sif:
+        raise InputError("--from: needs --sif, which it applies to the vectors of an earlier run")
+    # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
+    from transformers.utils.logging import disable_progress_bar
+
+    from trainer.report.word2vec_run import train_baseline
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    for library in ("datasets", "gensim", "httpx"):
+        logging.getLogger(library).setLevel(logging.WARNING)
+    disable_progress_bar()  # transformers shows one for every file it loads
+    return train_baseline(args)

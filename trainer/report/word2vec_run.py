@@ -1,21 +1,25 @@
 """Trains a baseline of word vectors and saves it in the form of a run."""
 
-import tempfile
 import time
+from argparse import Namespace
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 import torch
 import yaml
-from datasets import Dataset
+from datasets import Dataset, concatenate_datasets
 from gensim.models import Word2Vec
-from transformers import PreTrainedTokenizerFast
+from tqdm import tqdm
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from data_scripts.read.hub_datasets import load_columns
+from data_scripts.tools.leakage import load_evaluation_texts, remove_leaked, text_columns
+from data_scripts.tools.tokenizer import train_tokenizer
 from data_scripts.write.folders import new_folder
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
@@ -24,58 +28,12 @@ from trainer.encoders.pv_dbow import PvDbowEncoder
 from trainer.evaluation.results import write_results
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.word2vec import embedding_matrix, sif_matrix, train_gensim
-from trainer.report.word2vec_texts import drop_token, load_tokenizer, read_texts, train_word_tokenizer
 
 MAX_VOCABULARY = 500_000  # of a tokenizer that is trained here
 MAX_WORDS = 10_000  # of a text, gensim's limit
-# Settings that --from takes from the earlier run.
-TRAINING_SETTINGS = ("tokenizer", "min_count", "size", "epochs", "seed")
-
-
-@dataclass(frozen=True)
-class BaselineOptions:
-    """The options of `python -m trainer.embeddings`, where they are described."""
-
-    method: str
-    sources: list[str]
-    output: Path
-    against: list[str]
-    sentences: int | None
-    tokenizer: str | None
-    min_count: int
-    size: int
-    epochs: int
-    sif: bool
-    trained: Path | None
-    seed: int
-    cache_dir: Path
-
-    def check(self) -> None:
-        """Check the options that depend on one another.
-
-        Raises:
-            InputError: they do not fit, the output exists, or a folder cannot be written.
-        """
-        if self.output.exists() and not (self.output.is_dir() and not any(self.output.iterdir())):
-            raise InputError(f"--output {self.output} already exists; name another folder, or delete this one")
-        if self.method == "pv_dbow" and (self.sif or self.trained):
-            raise InputError("--sif, --from: pv_dbow is not an average of word vectors; expected another METHOD")
-        if self.trained and not self.sif:
-            raise InputError("--from: needs --sif, which it applies to the vectors of an earlier run")
-        if not 0 <= self.seed < 2**32:
-            raise InputError(f"--seed {self.seed}: expected a number from 0 to 2**32 - 1")
-        for option, folder in (("--output", self.output.parent), ("--cache_dir", self.cache_dir)):
-            try:
-                folder.mkdir(parents=True, exist_ok=True)
-                with tempfile.TemporaryFile(dir=folder):  # finds out, before the training, whether it can be written
-                    pass
-            except OSError as error:
-                raise InputError(f"{option}: the folder {folder} cannot be written ({error})") from error
-
-    def settings(self) -> dict[str, Any]:
-        """The options that determine the model, by their names in config.yaml."""
-        settings = {key: value for key, value in asdict(self).items() if key not in ("output", "cache_dir", "trained")}
-        return settings | {"from": str(self.trained) if self.trained else None}
+# Options that --from takes from the earlier run, and options that are not in config.yaml.
+TRAINING_OPTIONS = ("tokenizer", "min_count", "size", "epochs", "seed")
+NOT_SETTINGS = ("output", "cache_dir", "trained")
 
 
 class _Vectors(NamedTuple):
@@ -86,83 +44,128 @@ class _Vectors(NamedTuple):
     model: Word2Vec | None = None
 
 
-def train_baseline(options: BaselineOptions) -> dict[str, Any]:
+def train_baseline(options: Namespace) -> dict[str, Any]:
     """Train a baseline and save it as a run; returns the contents of results.json.
 
+    Args:
+        options: those of `python -m trainer.embeddings`.
+
     Raises:
-        InputError: a source, evaluation dataset or folder cannot be read, or options do not fit.
+        InputError: a source, evaluation dataset or folder cannot be read, or no word occurs often enough.
     """
     started = time.monotonic()
-    options.check()
-    earlier = None
-    if options.trained:
-        options, earlier = _load_earlier(options, options.trained)
-    texts, leakage = read_texts(options.sources, options.against, options.sentences)
-    tokenizer = _prepare_tokenizer(options, texts)
-    max_length = min(tokenizer.model_max_length, MAX_WORDS)
-    column = token_columns(texts, ["text"], tokenizer, options.cache_dir, max_length)["text"]
-    known = drop_token(column, tokenizer.unk_token_id)
-    vectors = earlier or _train_vectors(options, known, tokenizer)
-    run = {key: getattr(options, key) for key in ("method", "sif", "size", "epochs", "seed")}
-    run |= {"seconds": vectors.seconds, "total_seconds": None, "sentences": len(column), "tokens": len(column.ids)}
-    run["vocabulary"] = int(vectors.matrix.any(axis=1).sum())
-    results = {"run": run, "leakage": leakage}
-    with _new_run(options) as folder:
+    with new_folder(options.output, overwrite=False, kind="baseline") as (folder, _):
+        vectors = _load_earlier(options) if options.trained else None
+        texts, leakage = read_texts(options.sources, options.against, options.sentences)
+        tokenizer = _prepare_tokenizer(options, texts)
+        max_length = min(tokenizer.model_max_length, MAX_WORDS)
+        column = token_columns(texts, ["text"], tokenizer, options.cache_dir, max_length)["text"]
+        known = _drop_token(column, tokenizer.unk_token_id)
+        vectors = vectors or _train_vectors(options, known, tokenizer)
+        (folder / "model").mkdir()
         if options.method == "pv_dbow":
             PvDbowEncoder(vectors.model, tokenizer).save_pretrained(folder / "model")
         else:
             matrix = sif_matrix(vectors.matrix, column, known) if options.sif else vectors.matrix
             save_averages(matrix, tokenizer, folder / "model")
-        run["total_seconds"] = round(time.monotonic() - started, 1)
+        settings = {key: value for key, value in vars(options).items() if key not in NOT_SETTINGS}
+        settings["from"] = str(options.trained) if options.trained else None
+        config = yaml.safe_dump(settings, sort_keys=False, allow_unicode=True)
+        (folder / "config.yaml").write_text(config, encoding="utf-8")
+        run = {key: settings[key] for key in ("method", "sif", "size", "epochs", "seed")}
+        run |= {"seconds": vectors.seconds, "total_seconds": round(time.monotonic() - started, 1)}
+        run |= {"sentences": len(column), "tokens": len(column.ids)}
+        run["vocabulary"] = int(vectors.matrix.any(axis=1).sum())
+        results = {"run": run, "leakage": leakage}
         write_results(folder / "results.json", results)
     return results
 
 
-def _load_earlier(options: BaselineOptions, run: Path) -> tuple[BaselineOptions, _Vectors]:
-    """The options with the training settings of the earlier run in --from, and its word vectors."""
+def _load_earlier(options: Namespace) -> _Vectors:
+    """The word vectors of the run in --from; its training settings replace those in `options`."""
+    run = options.trained
     try:
         settings = read_settings(run / "config.yaml")
-        fits = settings["method"] == options.method and settings["sif"] is False
-    except (InputError, KeyError) as error:
-        raise InputError(f"--from {run}: expected a folder that this command wrote ({error})") from error
-    if not fits:
-        raise InputError(f"--from {run}: expected a folder of {options.method} without --sif")
-    try:
+        if (settings["method"], settings["sif"]) != (options.method, False):
+            raise InputError(f"it is not one of {options.method} without --sif")
+        for name in TRAINING_OPTIONS:
+            setattr(options, name, settings[name])
         encoder = Encoder.from_pretrained(run / "model", device="cpu")
         matrix = encoder.model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
-        seconds = read_run_results(run / "results.json")["run"]["seconds"]
-        return replace(options, **{key: settings[key] for key in TRAINING_SETTINGS}), _Vectors(matrix, seconds)
-    except (InputError, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"--from {run}: expected a folder that this command wrote ({message})") from error
+        return _Vectors(matrix, read_run_results(run / "results.json")["run"]["seconds"])
+    except (InputError, ValueError, KeyError, AttributeError) as error:
+        raise InputError(f"--from {run}: expected a folder that this command wrote ({error})") from error
 
 
-def _prepare_tokenizer(options: BaselineOptions, texts: Dataset) -> PreTrainedTokenizerFast:
-    if options.trained:
-        return load_tokenizer(options.trained / "model")
-    if options.tokenizer:
-        return load_tokenizer(options.tokenizer)
-    return train_word_tokenizer(texts, MAX_VOCABULARY, options.min_count)
+def read_texts(
+    sources: list[str], against: list[str], sentences: int | None
+) -> tuple[Dataset, dict[str, dict[str, int]]]:
+    """Read the train splits' texts without evaluation sentences, as one column `text`.
+
+    Args:
+        sources: folders or Hub ids.
+        against: NAME=SOURCE of evaluation datasets, as for `data_scripts leakage`.
+        sentences: the largest number of texts, which are evenly spaced; None for all.
+
+    Returns:
+        The texts, and the rows that were removed, as in results.json: "texts/NAME" of a source -> evaluation dataset ->
+        rows with one of its sentences, and `removed` in all.
+    """
+    evaluation = load_evaluation_texts(against)
+    parts: list[Dataset] = []
+    leakage = {}
+    for source in sources:
+        name = f"texts/{source.rstrip('/').rpartition('/')[2]}"
+        if name in leakage:
+            raise InputError(f"two sources have the name {name.partition('/')[2]}: rename one of the folders")
+        splits = load_columns(source, ())
+        if "train" not in splits:
+            raise InputError(f"{source}: has no train split; it has {', '.join(splits)}")
+        columns = text_columns(splits["train"].column_names, source)
+        rows, leakage[name] = remove_leaked(splits["train"], columns, evaluation)
+        parts += _texts_of_columns(rows, columns)
+    texts = concatenate_datasets(parts)
+    if sentences is not None and sentences < len(texts):
+        texts = texts.select(np.arange(sentences) * len(texts) // sentences)
+    return texts, leakage
 
 
-def _train_vectors(options: BaselineOptions, texts: TokenColumn, tokenizer: PreTrainedTokenizerFast) -> _Vectors:
+def _texts_of_columns(rows: Dataset, columns: list[str]) -> Iterator[Dataset]:
+    """The texts of each column, or of the lists in it, as a column `text`."""
+    table = rows.select_columns(columns).with_format("arrow")[:]
+    for name in columns:
+        column = table[name]
+        if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+            column = pc.list_flatten(column)
+        yield Dataset(pa.table({"text": column.drop_null().cast(pa.string())}))
+
+
+def _prepare_tokenizer(options: Namespace, texts: Dataset) -> PreTrainedTokenizerFast:
+    """The tokenizer of the options, or one of whole words that is trained on the texts."""
+    source = options.trained / "model" if options.trained else options.tokenizer
+    if source:
+        try:
+            return cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(source, trust_remote_code=False))
+        except (OSError, ValueError) as error:
+            raise InputError(f"{source}: no tokenizer can be loaded: {str(error).splitlines()[0]}") from None
+    flat = (text for batch in texts.iter(batch_size=1000) for text in batch["text"])
+    progress = tqdm(flat, total=len(texts), delay=1, unit=" texts", unit_scale=True, desc="tokenizer")
+    return train_tokenizer(progress, "word", MAX_VOCABULARY, options.min_count)
+
+
+def _drop_token(column: TokenColumn, token: int) -> TokenColumn:
+    """The texts of a column without one token."""
+    is_other = column.ids != token  # (tokens,)
+    others_before = np.zeros(len(is_other) + 1, dtype=np.int64)
+    np.cumsum(is_other, out=others_before[1:])
+    return TokenColumn(column.ids[is_other], others_before[column.offsets], column.keys)
+
+
+def _train_vectors(options: Namespace, texts: TokenColumn, tokenizer: PreTrainedTokenizerFast) -> _Vectors:
     started = time.monotonic()
-    model = train_gensim(
-        options.method, texts, tokenizer, size=options.size, min_count=options.min_count, epochs=options.epochs,
-        seed=options.seed,
-    )  # fmt: skip
-    seconds = round(time.monotonic() - started, 1)
-    return _Vectors(embedding_matrix(model, tokenizer), seconds, model)
-
-
-@contextmanager
-def _new_run(options: BaselineOptions) -> Iterator[Path]:
-    """A temporary folder with config.yaml and an empty model/, which becomes the output when all is written."""
-    with new_folder(options.output, overwrite=False, kind="baseline") as (folder, _):
-        (folder / "model").mkdir()
-        settings = yaml.safe_dump(options.settings(), sort_keys=False, allow_unicode=True)
-        (folder / "config.yaml").write_text(settings, encoding="utf-8")
-        yield folder
+    settings = {name: getattr(options, name) for name in ("size", "min_count", "epochs", "seed")}
+    model = train_gensim(options.method, texts, tokenizer, **settings)
+    return _Vectors(embedding_matrix(model, tokenizer), round(time.monotonic() - started, 1), model)
 
 
 def save_averages(matrix: np.ndarray, tokenizer: PreTrainedTokenizerFast, folder: Path) -> None:

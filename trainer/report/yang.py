@@ -10,10 +10,10 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.similarity import angular, cosine, encode_pairs
 from trainer.evaluation.sts_statistics import snli_overlap
-from trainer.report.labels import NEIGHBORS, TRANSFORMER, WORDS
+from trainer.report.labels import NEIGHBORS, WORDS
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page, format_score
-from trainer.report.systems import Sweep, System
+from trainer.report.systems import System
 from trainer.report.yang_figures import write_attention, write_scatter, write_snli_shares
 
 PAPER = "the paper:"
@@ -21,28 +21,26 @@ GENRES = ("all", "captions", "forums", "news")
 BASELINE_LABELS = {"bm25": "BM25", "tfidf": "TF-IDF"}
 
 
-def write_yang(
-    page: Page, measurements: Measurements, systems: Sequence[System], sweeps: Sequence[Sweep], published: Any
-) -> None:
+def write_yang(page: Page, measurements: Measurements, published: Any) -> None:
     """Write all tables and figures that the systems and the data allow."""
     data = measurements.data
-    sentence_encoders = [system for system in systems if _is_sentence_encoder(system)]
+    sentence_encoders = [system for system in measurements.systems if _is_sentence_encoder(system)]
     page.heading(2, "Learning Semantic Textual Similarity from Conversations (Yang et al., 2018)")
     if "pairs" in data:
-        _response_prediction(page, measurements, systems, published["table1"])
+        _response_prediction(page, measurements, published["table1"])
     if "snli" in data:
-        _snli(page, measurements, systems, published["table2"])
+        _snli(page, measurements, published["table2"])
     if "stsb" in data:
-        _stsb(page, measurements, systems, published)
+        _stsb(page, measurements, published)
         _examples(page, measurements, sentence_encoders, published["table5"])
         write_scatter(page, measurements, sentence_encoders)
     if "cqa" in data:
-        _cqa(page, measurements, systems, published["table6"])
+        _cqa(page, measurements, published["table6"])
     if "stsb" in data:
-        for sweep in sweeps:
+        for sweep in measurements.sweeps:
             if sweep.setting == "snli_share":
                 write_snli_shares(page, measurements, sweep, published["figure8"])
-        write_attention(page, measurements, [system for system in systems if system.encoder == TRANSFORMER])
+        write_attention(page, measurements)
     if "stsb" in data and "train" in data.get("snli", {}):
         _overlap(page, measurements, published["snli_overlap"])
 
@@ -55,7 +53,7 @@ def _published_rows(table: Any, format_values: Callable[[list[float]], list[Any]
     return [[f"{PAPER} {name}", "", *format_values(values)] for name, values in table["rows"].items()]
 
 
-def _response_prediction(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+def _response_prediction(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 1: response prediction")
     page.text(
         "The true response is ranked among 100 candidates. Our rows share held-out inputs and candidates and have "
@@ -64,7 +62,7 @@ def _response_prediction(page: Page, measurements: Measurements, systems: Sequen
     columns = ("p_at_1", "p_at_3", "p_at_10")
     scored = [
         (system.label, system.name, measurements.scores(system, "response_prediction"))
-        for system in systems
+        for system in measurements.systems
         if not system.settings or "response_prediction" in system.trained_tasks
     ]
     scored += [
@@ -79,7 +77,7 @@ def _response_prediction(page: Page, measurements: Measurements, systems: Sequen
     page.table("table1", ["system", "run", "P@1", "P@3", "P@10"], rows, values)
 
 
-def _snli(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+def _snli(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 2: SNLI")
     page.text(
         "Accuracy on test. The paper trains on all of SNLI; the table shows how many pairs we train on.",
@@ -87,7 +85,7 @@ def _snli(page: Page, measurements: Measurements, systems: Sequence[System], pub
     )
     rows = _published_rows(published, lambda values: [values[0] / 100, ""])
     values = []
-    for system in systems:
+    for system in measurements.systems:
         if "snli" in system.trained_tasks and (scores := measurements.scores(system, "snli")):
             pairs = system.results.get("run", {}).get("rows", {}).get("snli")
             rows.append([system.label, system.name, format_score(scores, "accuracy"), pairs])
@@ -95,7 +93,7 @@ def _snli(page: Page, measurements: Measurements, systems: Sequence[System], pub
     page.table("table2", ["system", "run", "accuracy", "training pairs"], rows, values)
 
 
-def _stsb(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+def _stsb(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Tables 3 and 4: the STS Benchmark")
     page.text(
         "Pearson's r with its 95 % bootstrap interval / Spearman's. The untuned score is -arccos(cos); the tuned score "
@@ -105,11 +103,11 @@ def _stsb(page: Page, measurements: Measurements, systems: Sequence[System], pub
     for part in ("rows", "neural", "mixed"):
         rows += [[f"{PAPER} {name}", "", *values] for name, values in published["table3"][part].items()]
     genre_rows = [[f"{PAPER} {name}", "", *splits["test"]] for name, splits in published["table4"]["rows"].items()]
-    values = [value for system in systems for value in _stsb_values(measurements, system)]
+    values = [value for system in measurements.systems for value in _stsb_values(measurements, system)]
     for value in values:
         label = [value["system"], value["run"]]
-        rows.append([*label, *(_format_correlations(value[split]["all"]) for split in ("dev", "test"))])
-        genre_rows.append([*label, *(_format_correlations(value["test"].get(genre)) for genre in GENRES)])
+        rows.append([*label, *(_correlations(value[split]["all"]) for split in ("dev", "test"))])
+        genre_rows.append([*label, *(_correlations(value["test"].get(genre)) for genre in GENRES)])
     page.table("table3", ["system", "run", "dev", "test"], rows, values)
     page.text("Results by genre on test; report.json also has dev.")
     page.table("table4", ["system", "run", *GENRES], genre_rows)
@@ -126,7 +124,7 @@ def _stsb_values(measurements: Measurements, system: System) -> list[dict[str, A
     return values
 
 
-def _format_correlations(scores: Any) -> str:
+def _correlations(scores: Any) -> str:
     return format_score(scores, "pearson", "spearman")
 
 
@@ -147,7 +145,7 @@ def _examples(page: Page, measurements: Measurements, systems: Sequence[System],
     page.table("table5", ["pair", "label", PAPER.rstrip(":"), *columns], rows, columns)
 
 
-def _cqa(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+def _cqa(page: Page, measurements: Measurements, published: Any) -> None:
     page.heading(3, "Table 6: community question answering")
     page.text(
         "MAP on SemEval CQA, subtask B. The published MAP of the search engine's order is 41.85 on test 2017 and 71.35 "
@@ -156,7 +154,7 @@ def _cqa(page: Page, measurements: Measurements, systems: Sequence[System], publ
     rows: list[list[Cell]] = [
         [f"{PAPER} {name}", "", "", values[0] / 100] for name, values in published["rows"].items()
     ]
-    scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in systems]
+    scored = [(system.label, system.name, measurements.scores(system, "cqa") or {}) for system in measurements.systems]
     scored.append((BASELINE_LABELS["bm25"], "", measurements.baseline_scores("bm25", "cqa")))
     scored.append(("search engine's order", "", _score_search_engine(measurements.data["cqa"])))
     values = []

@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from trainer.evaluation.similarity import to_gold_scale
-from trainer.report.attention import attention_by_distance, uniform_by_distance
+from trainer.report.labels import TRANSFORMER
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page
 from trainer.report.systems import Sweep, System
@@ -30,7 +30,7 @@ def write_scatter(page: Page, measurements: Measurements, systems: Sequence[Syst
     figure = Figure(figsize=(4.2 * columns, 3.6 * rows), layout="constrained")
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True).ravel()
     for panel, system in zip(panels, systems, strict=False):
-        predicted = to_gold_scale(measurements.stsb_scores(system, "test"))
+        predicted = to_gold_scale(measurements.stsb_scores(system.name))
         density = panel.hexbin(gold, predicted, gridsize=28, cmap="viridis", mincnt=1)
         figure.colorbar(density, ax=panel, label="pairs")
         panel.set_title(f"{system.label}\nr = {np.corrcoef(predicted, gold)[0, 1]:.3f}", fontsize=9)
@@ -73,8 +73,9 @@ def write_snli_shares(page: Page, measurements: Measurements, sweep: Sweep, publ
     page.plot("figure8", figure, "Pearson's r against the share of SNLI used for training")
 
 
-def write_attention(page: Page, measurements: Measurements, systems: Sequence[System]) -> None:
-    """A table of each layer's attention by distance."""
+def write_attention(page: Page, measurements: Measurements) -> None:
+    """A table of each layer's attention by distance, for each Transformer."""
+    systems = [system for system in measurements.systems if system.encoder == TRANSFORMER]
     if not systems:
         return
     page.heading(3, "Attention by distance")
@@ -83,34 +84,14 @@ def write_attention(page: Page, measurements: Measurements, systems: Sequence[Sy
         "of the sentences of STS-B dev. Uniform attention gives all words of a sentence the same share. In the paper, "
         "the first layer attends to near words, higher layers to words farther away."
     )
-    pairs = measurements.data["stsb"]["validation"]
-    sentences = list(dict.fromkeys([*pairs["sentence1"], *pairs["sentence2"]]))
     rows: list[list[Cell]] = []
     values: dict[str, Any] = {}
     for system in systems:
-        layers, uniform = _measure_attention(measurements, system, sentences)
-        values[system.name] = {"layers": layers, "uniform": uniform}
-        for number, shares in enumerate(layers, start=1):
-            rows.append([system.label, system.name, str(number), *_bin_shares(shares)])
-        rows.append([system.label, system.name, "uniform", *_bin_shares(uniform)])
+        measured = measurements.attention(system.name)
+        values[system.name] = {key: measured[key] for key in ("layers", "uniform")}
+        named = [*((str(number), layer) for number, layer in enumerate(measured["layers"], start=1))]
+        for name, shares in [*named, ("uniform", measured["uniform"])]:
+            bins = [sum(shares[start:end]) for start, end in pairwise([*DISTANCE_STARTS, len(shares)])]
+            mean = sum(distance * share for distance, share in enumerate(shares))
+            rows.append([system.label, system.name, name, *bins, mean])
     page.table("attention", ["system", "run", "layer", *DISTANCES, "mean distance"], rows, values)
-
-
-def _measure_attention(
-    measurements: Measurements, system: System, sentences: Sequence[str]
-) -> tuple[list[list[float]], list[float]]:
-    """`attention_by_distance` and `uniform_by_distance` of a system."""
-    return (
-        measurements.cached(
-            system, "attention", lambda: attention_by_distance(measurements.encoder(system), sentences)
-        ),
-        measurements.cached(
-            system, "attention_uniform", lambda: uniform_by_distance(measurements.encoder(system), sentences)
-        ),
-    )
-
-
-def _bin_shares(shares: list[float]) -> list[float]:
-    """The shares of `DISTANCES`, and the mean distance."""
-    bins = [sum(shares[start:end]) for start, end in pairwise([*DISTANCE_STARTS, len(shares)])]
-    return [*bins, sum(distance * share for distance, share in enumerate(shares))]

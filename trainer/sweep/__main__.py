@@ -3,7 +3,6 @@
 python -m trainer.sweep PRESET --vary KEY=A,B [--vary KEY2=X,Y] [--key value ...] -o FOLDER
 """
 
-import dataclasses
 import json
 import re
 import shlex
@@ -15,19 +14,15 @@ from typing import Any
 
 from tqdm import tqdm
 
-from data_scripts.command_line import ArgumentParser, disk_path, suggest
+from data_scripts.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.write.files import check_own_text, make_folder, write_text
-from data_scripts.write.records import has_record
-from trainer.command_line import arguments_class
 from trainer.evaluation.run_files import read_run_results
-from trainer.sweep.comparison import make_rows, read_metrics
+from trainer.sweep.comparison import check_run, make_rows, read_metrics
 from trainer.sweep.planned_runs import PlannedRun
 from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
-from trainer.sweep.scoring import save_dev_scores
 from trainer.sweep.table import format_metrics, format_table, plot_differences
 from trainer.sweep.variations import expand_variations, parse_variation
-from trainer.training.run_folder import KIND
 
 COMMAND = "python -m trainer.sweep"
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
@@ -78,18 +73,13 @@ def sweep(argv: list[str]) -> int:
     Raises:
         InputError: an option or a setting of any run is wrong; raised before anything runs.
     """
-    parser = build_parser()
-    args, overrides = parser.parse_known_args(argv)
+    args, overrides = build_parser().parse_known_args(argv)
     index, parts = _parse_part(args.part)
     if args.table_only and parts > 1:
         raise InputError("--part with --table_only: a table has the runs of all parts; drop one of the two")
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
-    try:
-        runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
-    except InputError:
-        _refuse_unknown(parser, overrides)
-        raise
+    runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
     reference = _find_reference(runs, args.reference)
     for run in runs:
         run.check_settings()
@@ -101,18 +91,6 @@ def sweep(argv: list[str]) -> int:
     rows = make_rows(runs, reference, failures, threads)
     write_comparison(args.output, rows, reference.name, f"{COMMAND} {shlex.join(argv)}")
     return int(any(row["run"] in [run.name for run in own_runs] and "note" in row for row in rows))
-
-
-def _refuse_unknown(parser: ArgumentParser, overrides: Sequence[str]) -> None:
-    """Refuse an option that neither the sweep nor the trainer has, with a suggestion from both.
-
-    Raises:
-        InputError: there is one.
-    """
-    known = {f"--{option.name}" for option in dataclasses.fields(arguments_class())} | {*parser._option_string_actions}
-    for name in (word.split("=")[0] for word in overrides):
-        if name.startswith("--") and name not in known:
-            raise InputError(f"unknown argument '{name}'{suggest(name, sorted(known))}")
 
 
 def _parse_part(text: str) -> tuple[int, int]:
@@ -135,20 +113,15 @@ def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads:
 
     def score_and_report(job: Job, error: str) -> str:
         run = named[job.name]
-        error = error or save_dev_scores(run, threads)
+        error = error or check_run(run, threads)
         metrics = {} if error else read_metrics(read_run_results(run.folder / "results.json"))
         tqdm.write(f"{run.name}: {error or format_metrics(metrics)}")
         return error
 
-    return run_jobs(
-        [_training_job(preset, run) for run in named.values()], at_a_time, threads, score_and_report, "runs"
-    )
-
-
-def _training_job(preset: str, run: PlannedRun) -> Job:
-    if not run.can_resume and has_record(run.folder, KIND):  # else the log may be a file of the user's
-        run.log.unlink(missing_ok=True)
-    return Job(run.name, [sys.executable, str(TRAINER), preset, *run.options, *run.resume_options()], run.log)
+    jobs = [Job(run.name, [sys.executable, *run.command(TRAINER, preset)], run.log) for run in named.values()]
+    for run in named.values():
+        run.remove_earlier_log()
+    return run_jobs(jobs, at_a_time, threads, score_and_report, "runs")
 
 
 def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference: str, command: str) -> None:
@@ -165,15 +138,16 @@ def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; the exit code is 0, 1 where a run failed, or 2 after a user error, which is one line."""
+    """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
+    return run_stoppable(lambda: _run(argv))
+
+
+def _run(argv: list[str]) -> int:
     try:
         return sweep(argv)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("stopped; the same command resumes the sweep", file=sys.stderr)
-        return 130
 
 
 if __name__ == "__main__":

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
+from data_scripts.write.records import has_record
 from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_settings
-from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
+from trainer.training.run_folder import KIND, MAY_CHANGE, list_checkpoints
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,9 +50,15 @@ class PlannedRun:
         """Whether it has a checkpoint."""
         return (self.folder / "config.yaml").is_file() and bool(list_checkpoints(self.folder))
 
-    def resume_options(self) -> list[str]:
-        """Options that resume the run from its checkpoint, or start it over where there is none."""
-        return format_options({"resume": str(self.can_resume).lower(), "overwrite": str(not self.can_resume).lower()})
+    def command(self, trainer: Path, preset: str) -> list[str]:
+        """Python's arguments that resume the run from its checkpoint, or start it over where there is none."""
+        how = {"resume": str(self.can_resume).lower(), "overwrite": str(not self.can_resume).lower()}
+        return [str(trainer), preset, *self.options, *format_options(how)]
+
+    def remove_earlier_log(self) -> None:
+        """Delete the log of a run that starts over; without that run, the file is the user's, and stays."""
+        if not self.can_resume and has_record(self.folder, KIND):
+            self.log.unlink(missing_ok=True)
 
     def check_settings(self) -> None:
         """Check that an existing run in the folder has the same settings as this one.

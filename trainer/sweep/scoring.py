@@ -1,9 +1,8 @@
 """Scores a finished run's model on each dev item, so that runs can be compared item by item."""
 
 import functools
-import itertools
+import logging
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 from zipfile import BadZipFile
 
@@ -16,34 +15,21 @@ from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun
 
 
-def dev_scores_path(run: PlannedRun) -> Path:
-    """The file of a run's dev scores."""
-    return run.folder / "dev_scores.npz"
+def dev_scores(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
+    """The scores of a finished run on each dev item; computed once, and kept in its folder.
 
-
-def save_dev_scores(run: PlannedRun, threads: int) -> str:
-    """Compute and save the run's dev scores unless they are there; returns an error message, or ""."""
-    path = dev_scores_path(run)
-    try:
-        if not path.is_file():
-            scores = score_items(run, threads)
-            with new_file(path) as temporary, temporary.open("wb") as file:
-                np.savez(file, **scores)  # type: ignore[arg-type]
-        load_dev_scores(run)
-    except InputError as error:
-        return f"not scored: {error}"
-    except OSError as error:
-        return f"not scored: {path} cannot be written ({error})"
-    return ""
-
-
-def load_dev_scores(run: PlannedRun) -> dict[str, np.ndarray]:
-    """What `save_dev_scores` saved.
+    Returns:
+        `stsb`, `stsb_gold` (pairs,): angular similarity and gold score. `p_at_1` (queries,): 1 where the true response
+        ranks first, else 0.
 
     Raises:
-        InputError: the file is damaged.
+        InputError: the model, a dataset or the file with the scores cannot be read.
     """
-    path = dev_scores_path(run)
+    path = run.folder / "dev_scores.npz"
+    if not path.is_file():
+        scores = score_items(run, threads)
+        with new_file(path) as temporary, temporary.open("wb") as file:
+            np.savez(file, **scores)  # type: ignore[arg-type]
     try:
         with np.load(path) as file:
             return dict(file)
@@ -52,15 +38,7 @@ def load_dev_scores(run: PlannedRun) -> dict[str, np.ndarray]:
 
 
 def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
-    """Score each item of the dev sets that a finished run was evaluated on.
-
-    Returns:
-        `stsb`, `stsb_gold` (pairs,): angular similarity and gold score. `p_at_1` (queries,): 1 where the true response
-        ranks first, else 0.
-
-    Raises:
-        InputError: the model or a dataset cannot be read.
-    """
+    """Compute `dev_scores`."""
     # Imported here because it takes seconds, and a mistake on the command line should show before.
     import torch
     from transformers.utils.logging import disable_progress_bar
@@ -77,54 +55,46 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
     scores: dict[str, np.ndarray] = {}
     if "stsb" in results:
         scores |= _score_stsb(encoder, str(run.arguments.stsb))
-    if "response_prediction" in results:
-        scores |= _score_responses(encoder, run.arguments)
+    if "response_prediction" in results and not run.arguments.adapt:  # an adaptation splits its pairs by itself
+        scores["p_at_1"] = _score_responses(encoder, run.arguments)
     return scores
 
 
 def _score_stsb(encoder: Any, source: str) -> dict[str, np.ndarray]:
     from data_scripts.sources.stsb import load_stsb
-    from trainer.evaluation.similarity import angular, cosine, encode_pairs
+    from trainer.evaluation.stsb import untuned_scores
 
-    pairs = _dev_columns(load_stsb, source)
-    vectors = encode_pairs(encoder, pairs["sentence1"], pairs["sentence2"])
-    return {"stsb": np.asarray(angular(cosine(*vectors))), "stsb_gold": np.array(pairs["score"], dtype=np.float64)}
+    pairs = _dev_split(load_stsb, source)
+    gold = np.array(pairs["score"], dtype=np.float64)
+    return {"stsb": untuned_scores(encoder, pairs, "angular"), "stsb_gold": gold}
 
 
-def _score_responses(encoder: Any, arguments: Arguments) -> dict[str, np.ndarray]:
-    from trainer.evaluation.response_prediction import build_queries, score_candidates
+def _score_responses(encoder: Any, arguments: Arguments) -> np.ndarray:
+    from trainer.evaluation.response_prediction import build_queries, response_hits
 
     pairs = _dev_pairs(arguments)
-    scores = score_candidates(encoder, build_queries(pairs["input"], pairs["response"]))  # (queries, candidates)
-    # As in `precision_at_n`, a tie and a score that is not a number count against the model.
-    is_first = (scores[:, 1:] < scores[:, :1]).all(axis=1)
-    return {"p_at_1": np.asarray(is_first, dtype=np.float64)}
+    return response_hits(encoder, build_queries(pairs["input"][:], pairs["response"][:])).astype(np.float64)
 
 
-def _dev_pairs(arguments: Arguments) -> Mapping[str, list]:
+def _dev_pairs(arguments: Arguments) -> Any:
     """The pairs of the dev split, which a run completes from its training split if they are too few."""
     from data_scripts.read.hub_datasets import load_pairs
     from trainer.data.datasets import load_run_data
     from trainer.data.dev_split import FEWEST, complete_dev_split
-    from trainer.training.adaptation import silent, split_pairs
 
     sources = vars(arguments)["pairs"]
-    if len(sources) == 1 and not arguments.adapt:
-        pairs = _dev_columns(load_pairs, *sources)
-        if pairs and len(pairs["input"]) >= FEWEST:
+    if len(sources) == 1:
+        pairs = _dev_split(load_pairs, sources[0])
+        if pairs is not None and len(pairs) >= FEWEST:
             return pairs
-    with silent("trainer.data"):  # the run has logged the same messages
-        data = load_run_data(arguments)
-        if arguments.adapt:
-            split_pairs(data)
-        elif data.of_kind("pairs"):
-            complete_dev_split(data)
-    return dict(data.evaluation["pairs"]["validation"][:])
+    logging.getLogger("trainer.data").setLevel(logging.ERROR)  # the run has logged the same messages
+    data = load_run_data(arguments)
+    if data.of_kind("pairs"):
+        complete_dev_split(data)
+    return data.evaluation["pairs"]["validation"]
 
 
 @functools.lru_cache(maxsize=2)
-def _dev_columns(load: Callable[[str], Mapping[str, Any]], *sources: str) -> dict[str, list]:
-    """The columns of the sources' dev splits, concatenated; loaded once for all runs."""
-    parts = [splits["validation"] for splits in map(load, sources) if "validation" in splits]
-    names = parts[0].column_names if parts else []
-    return {name: list(itertools.chain(*(part[name] for part in parts))) for name in names}
+def _dev_split(load: Callable[[str], Mapping[str, Any]], source: str) -> Any:
+    """The dev split of a source, loaded once for all runs; None without one."""
+    return load(source).get("validation")

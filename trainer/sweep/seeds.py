@@ -64,9 +64,9 @@ def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
     for score in read_scores(results, settings):
         if score.split.startswith("test") and score.metric in METRICS:
             # A part with one split has its scores directly under its name.
-            split = [] if "split" in results[score.part] else [score.split]
+            split = "" if "split" in results[score.part] else score.split
             subset = score.subset or ("all" if score.part.startswith("stsb") else "")
-            values[".".join([score.part, *split, *([subset] if subset else []), score.metric])] = score.value
+            values[".".join(filter(None, [score.part, split, subset, score.metric]))] = score.value
     return values
 
 

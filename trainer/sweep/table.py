@@ -11,8 +11,8 @@ from trainer.sweep.comparison import COMPARED, METRICS, excludes_zero
 def format_table(rows: Iterable[Mapping[str, Any]], reference: str) -> str:
     """The rows as a Markdown table; the cell of a metric that a run does not have is empty."""
     titles = ["run", "varied"]
-    for metric in METRICS:
-        titles += [metric.title, f"{metric.title} vs {reference}"] if metric.name in COMPARED else [metric.title]
+    for name, metric in METRICS.items():
+        titles += [metric.title, f"{metric.title} vs {reference}"] if name in COMPARED else [metric.title]
     lines = [[*titles, "note"], ["---"] * (len(titles) + 1)]
     lines += [[cell.replace("|", "\\|") for cell in _cells(row)] for row in rows]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
@@ -20,10 +20,10 @@ def format_table(rows: Iterable[Mapping[str, Any]], reference: str) -> str:
 
 def _cells(row: Mapping[str, Any]) -> list[str]:
     cells = [row["run"], ", ".join(f"{key}={text}" for key, text in row["varied"].items())]
-    for metric in METRICS:
-        cells.append(f"{row[metric.name]:{metric.form}}" if metric.name in row else "")
-        if metric.name in COMPARED:
-            cells.append(_format_difference(row.get(f"{metric.name}_difference")))
+    for name, metric in METRICS.items():
+        cells.append(f"{row[name]:{metric.form}}" if name in row else "")
+        if name in COMPARED:
+            cells.append(_format_difference(row.get(f"{name}_difference")))
     return [*cells, row.get("note", "")]
 
 
@@ -36,8 +36,7 @@ def _format_difference(difference: Mapping[str, float] | None) -> str:
 
 def format_metrics(metrics: Mapping[str, float]) -> str:
     """The metrics of a run on one line."""
-    shown = [metric for metric in METRICS if metric.name in metrics]
-    return ", ".join(f"{metric.title} {metrics[metric.name]:{metric.form}}" for metric in shown)
+    return ", ".join(f"{METRICS[name].title} {value:{METRICS[name].form}}" for name, value in metrics.items())
 
 
 def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Path) -> None:
@@ -55,7 +54,7 @@ def plot_differences(rows: Sequence[Mapping[str, Any]], reference: str, path: Pa
                 panel.hlines(height, difference["low"], difference["high"], color="C0")
                 panel.plot(difference["difference"], height, "o", color="C0", mfc=fill)
         panel.axvline(0, color="gray", linewidth=0.8)
-        panel.set_title(next(metric.title for metric in METRICS if metric.name == name))
+        panel.set_title(METRICS[name].title)
         panel.set_xlabel(f"difference to {reference}, 95 % interval")
     panels[0].set_yticks(range(len(rows)), [row["run"] for row in rows])
     panels[0].set_ylim(len(rows) - 0.5, -0.5)

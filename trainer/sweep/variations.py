@@ -19,8 +19,7 @@ from trainer.sweep.planned_runs import PlannedRun, format_options
 # A sweep evaluates on dev only, and publishes nothing.
 FIXED_SETTINGS = {"final_split": "dev", "push_to_hub": "false", "hub_model_id": "none"}
 SWEEP_SETTINGS = (*FIXED_SETTINGS, "output_dir", "resume", "overwrite")
-MAX_NAME = 150
-MAX_VALUE_IN_NAME = 32
+MAX_NAME = 100
 
 
 def parse_variation(text: str) -> tuple[str, list[str]]:
@@ -48,14 +47,7 @@ def expand_variations(
 ) -> list[PlannedRun]:
     """The runs of a sweep in `folder`: `base` and each value alone, or with `grid` every combination.
 
-    Of runs with the same settings only the first is in the list.
-
-    Args:
-        preset: path of the preset, as for trainer/run.py.
-        overrides: options for all runs, as for trainer/run.py.
-        variations: (key, values as typed), as `parse_variation` returns them.
-        folder: the sweep's folder, which holds the runs' folders.
-        grid: whether to combine the values of different keys.
+    Of runs with the same settings only the first is in the list. `preset` and `overrides` are those of trainer/run.py.
 
     Raises:
         InputError: the trainer would refuse a setting, a key is unknown, or an override is one of `SWEEP_SETTINGS`.
@@ -135,12 +127,11 @@ def _name(varied: Mapping[str, str]) -> str:
     """The varied settings as a file name: `base`, `token_dropout=0.15`, `batch_size=64,seed=1`."""
     parts = [f"{_slug(key.removeprefix('model_config.'))}={_slug(text)}" for key, text in varied.items()]
     name = ",".join(parts) or "base"
-    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 10]}-{_digest(name)}"
+    return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 9]}-{_digest(name)}"
 
 
 def _slug(text: str) -> str:
-    slug = re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
-    return slug if 0 < len(slug) <= MAX_VALUE_IN_NAME else f"{slug[:16]}-{_digest(text)}"
+    return re.sub(r"[^\w.+-]+", "_", text, flags=re.ASCII).strip("_")
 
 
 def _digest(text: str) -> str:
