@@ -13,7 +13,7 @@ from data_scripts.errors import USER_ERRORS, InputError, user_message
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
-from trainer.evaluation.results import format_table, merge_results, read_results, update_results, write_results
+from trainer.evaluation.results import format_table, read_results, update_results, write_results
 from trainer.evaluation.sts_matrix import ROUTER, add_route
 from trainer.evaluation.stsb import EVALUATOR as STSB
 
@@ -130,15 +130,9 @@ def load_data(args: Namespace) -> EvaluationData:
     Raises:
         InputError: one of them is missing or unreadable.
     """
-    evaluators = _requested_evaluators(args)
-    sources = {evaluator.dataset: _source(args, evaluator) for evaluator in evaluators}
-    loaders = {evaluator.dataset: evaluator.data.load for evaluator in evaluators}
-    return {name: loaders[name](source) for name, source in sources.items()}
-
-
-def _requested_evaluators(args: Namespace) -> list[Evaluator]:
-    """The evaluators whose datasets the tasks read."""
-    return [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    sources = {evaluator.data: _source(args, evaluator) for evaluator in evaluators}
+    return {dataset.name: dataset.load(source) for dataset, source in sources.items()}
 
 
 def _source(args: Namespace, evaluator: Evaluator) -> str:
@@ -162,27 +156,14 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
 def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
         raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
-    if args.similarity != "angular" and not {STSB.name, STSB_ERRORS} & set(args.tasks):
-        raise InputError(f"--similarity: only {STSB.name} and {STSB_ERRORS} have a choice; add one to --tasks")
-    if args.intervals and not any(name in EVALUATORS for name in args.tasks):
-        raise InputError(f"--intervals: {', '.join(args.tasks)} has no intervals; drop one of the two")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
         raise InputError(f"--output {args.output}: it has the results of a run, which would be lost; use --update")
-    _refuse_unused_datasets(args)
     if SAMPLE in args.tasks and args.data is None:
         raise InputError(
             f"task {SAMPLE}: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes it"
         )
-
-
-def _refuse_unused_datasets(args: Namespace) -> None:
-    used = {evaluator.dataset for evaluator in _requested_evaluators(args)}
-    for dataset in dict.fromkeys(evaluator.dataset for evaluator in EVALUATORS.values()):
-        if getattr(args, dataset) and dataset not in used:
-            readers = ", ".join(name for name, one in EVALUATORS.items() if one.dataset == dataset)
-            raise InputError(f"--{dataset}: none of --tasks reads it; add one of {readers}, or drop --{dataset}")
 
 
 def run(args: Namespace) -> dict[str, Any]:
@@ -197,7 +178,8 @@ def run(args: Namespace) -> dict[str, Any]:
     from trainer.evaluation.sample import evaluate_sample
     from trainer.evaluation.sts_errors import evaluate_sts_errors
 
-    earlier = read_results(args.update) if args.update else {}
+    if args.update:
+        read_results(args.update)  # a damaged file is refused before the work
     data = load_data(args)
     stsb_splits = STSB.splits_in(data, args.split)
     if STSB_ERRORS in args.tasks and not stsb_splits:
@@ -206,16 +188,10 @@ def run(args: Namespace) -> dict[str, Any]:
     _check_vectors(encoder, args.model)
     results: dict[str, Any] = {}
     matrices: dict[str, np.ndarray] = {}
-    if names := [name for name in args.tasks if name in EVALUATORS]:
-        results = evaluate_encoder(
-            encoder,
-            data,
-            args.split,
-            names,
-            similarity=args.similarity,
-            intervals=args.intervals,
-            matrices=matrices,
-        )
+    names = [name for name in args.tasks if name in EVALUATORS]
+    if names:
+        options = {"similarity": args.similarity, "intervals": args.intervals, "matrices": matrices}
+        results = evaluate_encoder(encoder, data, args.split, names, **options)
     if args.baselines:
         results["baselines"] = {
             baseline: evaluate_baseline(baseline, data, args.split, names, intervals=args.intervals)
@@ -230,9 +206,9 @@ def run(args: Namespace) -> dict[str, Any]:
     if TUNED in matrices and args.update and _is_model_of_run(Path(args.model), args.update):
         add_route(Path(args.model), matrices[TUNED])
     if args.output:
-        write_results(args.output, merge_results(earlier, results))
+        write_results(args.output, results)
     elif args.update:
-        update_results(args.update, results)  # which another process may have changed since
+        update_results(args.update, results)
     if args.output or args.update:
         print(f"saved in {args.output or args.update}")
     return results

@@ -26,8 +26,13 @@ if TYPE_CHECKING:
 SPLITS = {"dev": "validation", "test": "test"}
 REPLIES = "ConvSimReplies"
 # MTEB's name of a score -> ours. An input has a single true reply, so that P@N is a hit rate.
-STSB_SCORES = {"cosine_pearson": "pearson", "cosine_spearman": "spearman"}
-REPLIES_SCORES = {"hit_rate_at_1": "p_at_1", "hit_rate_at_3": "p_at_3", "hit_rate_at_10": "p_at_10"}
+SCORES = {
+    "cosine_pearson": "pearson",
+    "cosine_spearman": "spearman",
+    "hit_rate_at_1": "p_at_1",
+    "hit_rate_at_3": "p_at_3",
+    "hit_rate_at_10": "p_at_10",
+}
 
 
 class ComparedScore(NamedTuple):
@@ -125,22 +130,19 @@ def evaluate(
 
     from trainer.encoders.loading import load_encoder
 
-    mteb, ours = import_mteb(), load_encoder(model)
-    tasks, names, own_scores = [], {}, {}
+    mteb, encoder = import_mteb(), load_encoder(model)
+    tasks, ours = [], {}
     if stsb is not None:
         tasks.append(stsb_task(stsb, split))
-        names["STSBenchmark"] = STSB_SCORES
-        own_scores["STSBenchmark"] = evaluate_stsb(ours, {split: stsb}, "cosine")[split]["all"]
+        ours["STSBenchmark"] = evaluate_stsb(encoder, {split: stsb}, "cosine")[split]["all"]
     if queries is not None:
         tasks.append(replies_task(queries, split))
-        names[REPLIES] = REPLIES_SCORES
-        own_scores[REPLIES] = evaluate_response_prediction(ours, queries, split)
+        ours[REPLIES] = evaluate_response_prediction(encoder, queries, split)
     try:
         opened = SentenceTransformer(model, trust_remote_code=False)
     except ValueError as error:  # of the code of a lexical channel, among others
-        reason = one_line(str(error), 150)
         raise InputError(
-            f"{model}: sentence-transformers cannot open it without running its code ({reason}); "
+            f"{model}: sentence-transformers cannot open it without running its code ({one_line(str(error), 150)}); "
             "`python -m trainer.evaluation` evaluates it without MTEB"
         ) from error
     evaluated = mteb.models.SentenceTransformerEncoderWrapper(opened)
@@ -152,10 +154,11 @@ def evaluate(
     for result in results:
         result.to_disk(output / f"{result.task_name}.json")
         (scores,) = result.scores[split]
+        own = ours[result.task_name]
         compared += [
-            ComparedScore(result.task_name, name, scores[name], own_scores[result.task_name][our_name])
-            for name, our_name in names[result.task_name].items()
-            if our_name in own_scores[result.task_name]
+            ComparedScore(result.task_name, name, scores[name], own[our_name])
+            for name, our_name in SCORES.items()
+            if name in scores and our_name in own
         ]
     return compared
 

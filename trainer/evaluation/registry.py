@@ -48,7 +48,7 @@ def dev_and_test(dataset: Mapping[str, Dataset], split: Split, test: str = "test
     return {name: dataset[key] for name, key in keys.items() if key in dataset}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class EvaluationDataset:
     """A dataset that evaluators read, and how the command `trainer.evaluation` loads it.
 

@@ -16,7 +16,7 @@ digits, lowercased, without `'s`; the overlap of two sentences is the proportion
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,9 @@ NUMBER_WORDS = {
 LONGER, MORE_WORDS = 1.5, 4
 HIGH_OVERLAP, LOW_GOLD = 1 / 2, 2.0
 LOW_OVERLAP, HIGH_GOLD = 1 / 3, 4.0
-REST = "rest"
+WORST = 10  # pairs that are printed
+KINDS = ("negation", "numbers", "names", "length", "word_order", "high_overlap_low_gold", "low_overlap_high_gold",
+         "rest")  # fmt: skip
 
 WORD = re.compile(r"\w+(?:'\w+)*")
 NUMBER = re.compile(r"\b\d+(?:,\d{3})*(?:\.\d+)?")
@@ -47,7 +49,7 @@ SENTENCE_END = re.compile(r"(?:^|[.!?:…])[\s\"'(\[]*$")
 
 def words(text: str) -> list[str]:
     """The words of `text` in order, lowercased, without `'s`."""
-    return [word.lower().removesuffix("'s") for word in WORD.findall(_with_straight_apostrophes(text))]
+    return [word.lower().removesuffix("'s") for word in WORD.findall(text)]
 
 
 def has_negation(text: str) -> bool:
@@ -63,61 +65,32 @@ def numbers(text: str) -> set[float]:
 
 def names(text: str) -> set[str]:
     """The capitalized words of `text`, lowercased, except those that begin a sentence and I, I'm, I've, …"""
-    return set(_names(_with_straight_apostrophes(text)))
-
-
-def overlap(first: str, second: str) -> float:
-    """Jaccard index of the distinct words: 0 to 1; 0 if neither has a word."""
-    one, other = set(words(first)), set(words(second))
-    return len(one & other) / max(1, len(one | other))
-
-
-def _names(text: str) -> Iterator[str]:
-    for match in WORD.finditer(text):
-        word = match.group()
-        if word[0].isupper() and word.partition("'")[0] != "I" and not SENTENCE_END.search(text[: match.start()]):
-            yield word.lower().removesuffix("'s")
-
-
-def _with_straight_apostrophes(text: str) -> str:
-    return text.replace("’", "'")
-
-
-def _differ_in_names(first: str, second: str) -> bool:
-    # Compared with all words of the other sentence, which may begin with the name.
-    return bool(names(first) - set(words(second)) or names(second) - set(words(first)))
-
-
-def _differ_in_length(first: str, second: str) -> bool:
-    short, long = sorted((len(words(first)), len(words(second))))
-    return long >= LONGER * short and long - short >= MORE_WORDS
-
-
-def _differ_in_order(first: str, second: str) -> bool:
-    one, other = words(first), words(second)
-    return one != other and sorted(one) == sorted(other)
-
-
-RULES: dict[str, Callable[[str, str, float], bool]] = {
-    "negation": lambda first, second, gold: has_negation(first) != has_negation(second),
-    "numbers": lambda first, second, gold: numbers(first) != numbers(second),
-    "names": lambda first, second, gold: _differ_in_names(first, second),
-    "length": lambda first, second, gold: _differ_in_length(first, second),
-    "word_order": lambda first, second, gold: _differ_in_order(first, second),
-    "high_overlap_low_gold": lambda first, second, gold: gold <= LOW_GOLD and overlap(first, second) >= HIGH_OVERLAP,
-    "low_overlap_high_gold": lambda first, second, gold: gold >= HIGH_GOLD and overlap(first, second) <= LOW_OVERLAP,
-}
+    return {
+        match.group().lower().removesuffix("'s")
+        for match in WORD.finditer(text)
+        if match.group()[0].isupper()
+        and match.group().partition("'")[0] != "I"
+        and not SENTENCE_END.search(text[: match.start()])
+    }
 
 
 def kinds(first: str, second: str, gold: float) -> list[str]:
-    """The kinds of a pair with the score `gold` (0 to 5), in the order of `RULES`; `rest` if no rule applies."""
-    return [name for name, rule in RULES.items() if rule(first, second, gold)] or [REST]
-
-
-def predictions(scores: np.ndarray, gold: np.ndarray) -> np.ndarray:
-    """`scores` (pairs,) mapped to the range of `gold` (pairs,) by linear least squares; not clipped."""
-    slope, intercept = np.polyfit(scores, gold, 1)
-    return slope * scores + intercept
+    """The kinds of a pair with the score `gold` (0 to 5), in the order of `KINDS`; `rest` if no rule applies."""
+    first, second = (text.replace("’", "'") for text in (first, second))
+    one, other = words(first), words(second)
+    short, long = sorted((len(one), len(other)))
+    overlap = len({*one} & {*other}) / max(1, len({*one} | {*other}))
+    applies = (
+        has_negation(first) != has_negation(second),
+        numbers(first) != numbers(second),
+        # Compared with all words of the other sentence, which may begin with the name.
+        bool(names(first) - {*other} or names(second) - {*one}),
+        long >= LONGER * short and long - short >= MORE_WORDS,
+        one != other and sorted(one) == sorted(other),
+        gold <= LOW_GOLD and overlap >= HIGH_OVERLAP,
+        gold >= HIGH_GOLD and overlap <= LOW_OVERLAP,
+    )
+    return [kind for kind, is_one in zip(KINDS, applies, strict=False) if is_one] or ["rest"]
 
 
 def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list[list[str]]) -> dict[str, dict]:
@@ -134,7 +107,7 @@ def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list
         mean of its absolute value.
     """
     result: dict[str, dict] = {}
-    for kind in [*RULES, REST]:
+    for kind in KINDS:
         rows = np.array([kind in kinds_of_pair for kinds_of_pair in kinds_of_pairs])
         if not rows.any():
             continue
@@ -150,15 +123,16 @@ def errors_by_kind(predicted: np.ndarray, gold: np.ndarray, kinds_of_pairs: list
 
 
 def evaluate_sts_errors(
-    encoder: SentenceEncoder, splits: Mapping[str, Dataset], similarity: Similarity = "angular", worst: int = 10
+    encoder: SentenceEncoder, splits: Mapping[str, Dataset], similarity: Similarity = "angular"
 ) -> dict[str, dict]:
-    """Print the errors by kind on each of `splits`, and the worst pairs of dev; the texts are not returned.
+    """Print the errors by kind on each of `splits`, and the worst pairs of dev; nobody should look at test pairs.
+
+    The scores are mapped to the range of gold by linear least squares.
 
     Args:
         encoder: the model, untuned.
         splits: name in results.json -> pairs.
         similarity: the score.
-        worst: number of pairs to print, of dev only: nobody should look at test pairs.
 
     Returns:
         `errors_by_kind` of each split.
@@ -166,13 +140,15 @@ def evaluate_sts_errors(
     results = {}
     for name, pairs in splits.items():
         first, second, gold = pairs["sentence1"][:], pairs["sentence2"][:], np.asarray(pairs["score"], np.float64)
-        predicted = predictions(untuned_scores(encoder, pairs, similarity), gold)
+        scores = untuned_scores(encoder, pairs, similarity)
+        slope, intercept = np.polyfit(scores, gold, 1)
+        predicted = slope * scores + intercept
         kinds_of_pairs = [kinds(*pair) for pair in zip(first, second, gold, strict=True)]
         results[name] = errors_by_kind(predicted, gold, kinds_of_pairs)
         print(f"\nSTS-B {name}: predicted minus gold\n{format_errors(results[name])}")
         if name != "dev":
             continue
-        for row in np.argsort(-np.abs(predicted - gold), kind="stable")[:worst]:
+        for row in np.argsort(-np.abs(predicted - gold), kind="stable")[:WORST]:
             print(f"\n  predicted {predicted[row]:5.2f}  gold {gold[row]:4.2f}  {', '.join(kinds_of_pairs[row])}")
             print(f"    {first[row]}\n    {second[row]}")
     return results

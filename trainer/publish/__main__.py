@@ -1,10 +1,9 @@
 """Publish a model: verify its folder, which transformers, convsim and sentence-transformers load, and upload it.
 
-Or publish a demo page for a published model with an index of replies, or a metric, as a Space.
+Or publish a demo page for a published model, with an index of replies, as a Space.
 
 python -m trainer.publish runs/NAME --hub_model_id ORG/NAME
 python -m trainer.publish --index runs/replies --hub_model_id ORG/NAME --space_id ORG/SPACE
-python -m trainer.publish --metric precision_at_n --space_id ORG/precision_at_n
 """
 
 import sys
@@ -29,12 +28,9 @@ def build_parser() -> ArgumentParser:
         metavar="FOLDER",
         help="publish a page instead, with this index, which `modeling_convsim.suggestion build` wrote with the model",
     )
-    parser.add_argument(
-        "--metric", metavar="NAME", help="publish a metric instead, the name of a folder in trainer/evaluation/metrics"
-    )
     hub = parser.add_argument_group("Hub")
     hub.add_argument("--hub_model_id", metavar="ORG/NAME", help="repository of the model, created if it does not exist")
-    hub.add_argument("--space_id", metavar="ORG/NAME", help="Space of the page or metric, created if it does not exist")
+    hub.add_argument("--space_id", metavar="ORG/NAME", help="Space of the page, created if it does not exist")
     hub.add_argument("--private", action="store_true", help="create a private repository (default: public)")
     hub.add_argument(
         "--dry_run", action="store_true", help="write the run's card and verify its folder, but upload nothing"
@@ -49,19 +45,16 @@ def run(args: Namespace) -> str:
         InputError: the options do not fit together, what they name is incomplete, or the upload failed.
     """
     # Imported here because they take seconds, which `--help` should not.
-    from trainer.publish.spaces import push_metric, push_page
+    from trainer.publish.spaces import push_page
     from trainer.publish.upload import publish
 
-    match (args.run, args.index, args.metric, args.hub_model_id, args.space_id):
-        case (Path() as folder, None, None, str() as model_id, None):
-            return publish(folder, model_id, private=args.private, dry_run=args.dry_run)
-        case (None, Path() as index, None, str() as model_id, str() as space_id) if not args.dry_run:
-            return push_page(index, model_id, space_id, private=args.private)
-        case (None, None, str() as metric, None, str() as space_id) if not args.dry_run:
-            return push_metric(metric, space_id, private=args.private)
+    if args.run and args.hub_model_id and not (args.index or args.space_id):
+        return publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)
+    if args.index and args.hub_model_id and args.space_id and not (args.run or args.dry_run):
+        return push_page(args.index, args.hub_model_id, args.space_id, private=args.private)
     raise InputError(
         "expected RUN --hub_model_id ORG/NAME [--dry_run], or --index FOLDER --hub_model_id ORG/NAME "
-        "--space_id ORG/SPACE, or --metric NAME --space_id ORG/NAME"
+        "--space_id ORG/SPACE"
     )
 
 

@@ -65,7 +65,8 @@ def write_card(
         name=escape_text(name),
         model_id=model_id,
         config=config,
-        export_formats=_export_formats(config),
+        # The formats of `trainer.export` that the encoder supports.
+        export_formats=getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "export_formats", ()),
         tuned=has_route(folder),
         **_description(settings, hub_sources(results)),
         **_training(results, settings),
@@ -180,11 +181,6 @@ def _largest_difference(scores: Iterable[Score], others: Iterable[Score]) -> str
 
 def _languages(settings: Mapping[str, Any]) -> list[str]:
     return sources_of(settings, "language") or ["en"]
-
-
-def _export_formats(config: PretrainedConfig) -> tuple[str, ...]:
-    """The formats of `trainer.export` that the config's encoder supports."""
-    return getattr(MODEL_MAPPING.get(type(config), ConvSimEncoder), "export_formats", ())
 
 
 def _eval_result(score: Score) -> EvalResult:

@@ -1,4 +1,4 @@
-"""Publishes Spaces of the Hub: a demo page for a model with an index of replies, and the metrics."""
+"""Publishes a Space of the Hub: the demo page for a model with an index of replies."""
 
 import json
 import shutil
@@ -12,7 +12,6 @@ from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id, upload
 from modeling_convsim.encoding.checksums import find_damage, replace_files
 
-METRICS = Path(__file__).resolve().parents[1] / "evaluation" / "metrics"
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
 CODE = Path(modeling_convsim.__file__).parent
 
@@ -63,32 +62,3 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
             commit_message=f"Publish the page of {hub_model_id}",
             repo_type="space",
         )
-
-
-def push_metric(name: str, space_id: str, *, private: bool = False) -> str:
-    """Push a metric of trainer/evaluation/metrics as a Space that `evaluate.load(space_id)` reads.
-
-    Returns:
-        The URL of the commit.
-
-    Raises:
-        InputError: the metric is unknown, the Space has another name, or the upload failed.
-    """
-    folder = METRICS / name
-    if not (folder / f"{name}.py").is_file():
-        known = ", ".join(sorted(path.parent.name for path in METRICS.glob("*/app.py")))
-        raise InputError(f"--metric: no metric is named '{name}'; expected one of {known}")
-    check_repository_id(space_id)
-    if space_id.rpartition("/")[2] != name:
-        raise InputError(
-            f"--space_id: '{space_id}' must end in '/{name}': evaluate.load looks for a file named like the Space"
-        )
-    return upload(
-        folder,
-        space_id,
-        failed=f"Push it later with: python -m trainer.publish --metric {name} --space_id {space_id}",
-        private=private,
-        commit_message=f"Publish {name}",
-        ignore_patterns=["__pycache__/*"],
-        repo_type="space",
-    )

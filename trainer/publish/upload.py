@@ -20,16 +20,6 @@ CARD = "README.md"
 RUN_FILES = ("config.yaml", "results.json")  # every finished run has these
 
 
-def is_repository(folder: Path) -> bool:
-    """Whether a folder is not that of a run, but a whole model repository with its results: model_cards/base."""
-    return (folder / "config.json").is_file()
-
-
-def model_folder(run: Path) -> Path:
-    """Return the folder of a run's model: `model` in it, or `run` itself if it is a whole model repository."""
-    return run if is_repository(run) else run / "model"
-
-
 def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     """Rewrite the card of a finished run from its results.json and config.yaml; returns the model folder.
 
@@ -41,27 +31,24 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
         InputError: a file of the run is missing, damaged or unreadable.
     """
     folder = run / "model"
-    for path in (*(run / name for name in RUN_FILES), folder / "config.json"):
-        if not path.is_file():
-            raise InputError(f"{run} is not the folder of a finished run: {path.relative_to(run)} is missing")
+    _check_files(run, *RUN_FILES, "model/config.json")
     check_folder(folder)
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:
         config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        message = " ".join(str(error).split())
-        raise InputError(f"{folder / 'config.json'}: not the config of a model ({message})") from error
-    try:
         write_card(folder, results, settings, config, model_id)
-    except OSError as error:
-        raise InputError(f"{folder}: the card cannot be written ({error})") from error
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise InputError(
-            f"{run}: results.json or config.yaml has another form than the trainer writes "
-            f"({type(error).__name__}: {' '.join(str(error).split())}); restore them"
+            f"{run}: results.json, config.yaml or model/config.json has another form than the trainer writes "
+            f"({type(error).__name__}: {error}); restore them"
         ) from error
     return folder
+
+
+def _check_files(folder: Path, *names: str) -> None:
+    if missing := [name for name in names if not (folder / name).is_file()]:
+        raise InputError(f"{folder} is not the folder of a finished run or model: {missing[0]} is missing")
 
 
 def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: bool = False) -> str:
@@ -81,55 +68,30 @@ def publish(run: Path, hub_model_id: str, *, private: bool = False, dry_run: boo
         InputError: the run is incomplete, its folder fails the verification, or the upload failed.
     """
     check_repository_id(hub_model_id)
-    if is_repository(run):
-        return _publish_repository(run, hub_model_id, private, dry_run)
-    folder = write_run_card(run, hub_model_id)
-    _check_matrix(run)
+    is_repository = (run / "config.json").is_file()  # model_cards/base
+    if is_repository:
+        _check_files(run, *RUN_FILES, CARD)
+    folder = run if is_repository else write_run_card(run, hub_model_id)
+    if "stsb_tuned" in read_run_results(run / "results.json") and not has_route(folder):
+        raise InputError(
+            f"{folder} lacks the matrix of the scores stsb_tuned in {run / 'results.json'}; write it with: python -m "
+            f"trainer.evaluation {folder} --tasks stsb_tuned --stsb FOLDER --update {run / 'results.json'}"
+        )
     verify_folder(folder)
     if dry_run:
         return str(folder)
-    return _upload(run, folder, hub_model_id, private)
-
-
-def _publish_repository(folder: Path, hub_model_id: str, private: bool, dry_run: bool) -> str:
-    """Publish a whole model repository with its card, in which only the name in the examples changes."""
-    for name in (*RUN_FILES, CARD):
-        if not (folder / name).is_file():
-            raise InputError(f"{folder} is not a whole model repository: {name} is missing")
-    check_folder(folder)
-    _check_matrix(folder)
-    verify_folder(folder)
-    if dry_run:
-        return str(folder)
-    with tempfile.TemporaryDirectory() as scratch:
-        copy = Path(shutil.copytree(folder, Path(scratch, "model")))
-        card = (copy / CARD).read_text(encoding="utf-8")
-        (copy / CARD).write_text(card.replace(f'"{example_id(folder.resolve())}"', f'"{hub_model_id}"'), "utf-8")
-        return _upload(folder, copy, hub_model_id, private)
-
-
-def _upload(run: Path, folder: Path, hub_model_id: str, private: bool) -> str:
     command = shlex.join(["python", "-m", "trainer.publish", str(run), "--hub_model_id", hub_model_id])
     command += " --private" if private else ""
-    return upload(
-        folder,
-        hub_model_id,
-        failed=f"The trained model is in {model_folder(run)}; push it later with: {command}",
-        private=private,
-        commit_message=f"Publish {hub_model_id}",
-        delete_patterns=".eval_results/*",
-    )
-
-
-def _check_matrix(run: Path) -> None:
-    """Check that a run with tuned scores has the matrix that gives them.
-
-    Raises:
-        InputError: it has none.
-    """
-    results, folder = run / "results.json", model_folder(run)
-    if "stsb_tuned" in read_run_results(results) and not has_route(folder):
-        raise InputError(
-            f"{folder} lacks the matrix of the scores stsb_tuned in {results}; write it with: python -m "
-            f"trainer.evaluation {folder} --tasks stsb_tuned --stsb FOLDER --update {results}"
+    with tempfile.TemporaryDirectory() as scratch:
+        if is_repository:  # only the name in the card's examples changes
+            folder = Path(shutil.copytree(folder, Path(scratch, "model")))
+            card = (folder / CARD).read_text(encoding="utf-8")
+            (folder / CARD).write_text(card.replace(f'"{example_id(run.resolve())}"', f'"{hub_model_id}"'), "utf-8")
+        return upload(
+            folder,
+            hub_model_id,
+            failed=f"The trained model is in {run if is_repository else folder}; push it later with: {command}",
+            private=private,
+            commit_message=f"Publish {hub_model_id}",
+            delete_patterns=".eval_results/*",
         )

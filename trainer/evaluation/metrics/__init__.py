@@ -1,1 +1,1 @@
-"""The metrics, each a self-contained `evaluate` module: usable by class, by `evaluate.load`, or as a Hub Space."""
+"""The metrics, each a self-contained `evaluate` module: usable by class or by `evaluate.load`."""

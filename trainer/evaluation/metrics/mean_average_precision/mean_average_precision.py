@@ -6,31 +6,6 @@ import datasets
 import evaluate
 import numpy as np
 
-_DESCRIPTION = """\
-Mean average precision (MAP) of ranked candidates, as the scorer of SemEval-2016 and 2017 Task 3 computes it: a query \
-without a relevant candidate counts 0, and candidates with equal scores keep the order in which they are given.
-"""
-
-_CITATION = """\
-@inproceedings{nakov-etal-2017-semeval,
-  title = {{S}em{E}val-2017 Task 3: Community Question Answering},
-  author = {Nakov, Preslav and Hoogeveen, Doris and M{\\`a}rquez, Llu{\\'\\i}s and Moschitti, Alessandro and Mubarak,
-            Hamdy and Baldwin, Timothy and Verspoor, Karin},
-  booktitle = {Proceedings of the 11th International Workshop on Semantic Evaluation},
-  year = {2017},
-  url = {https://aclanthology.org/S17-2003}
-}
-"""
-
-_INPUTS = """\
-Args:
-    predictions: a score for each candidate of each query, higher for more relevant.
-    references: 1 if that candidate is relevant, 0 if not.
-    queries: the name of the query each candidate belongs to.
-Returns:
-    map: from 0 to 1.
-"""
-
 
 def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequence[str]) -> np.ndarray:
     """Average precision (distinct queries,), 0 to 1, of each query, in the order of their names.
@@ -60,23 +35,16 @@ def average_precisions(scores: np.ndarray, relevant: np.ndarray, queries: Sequen
     return np.array(result)
 
 
-def mean_average_precision(scores: np.ndarray, relevant: np.ndarray, queries: Sequence[str]) -> float:
-    """MAP, 0 to 1: the mean of `average_precisions`, which takes the same arguments.
-
-    Raises:
-        ValueError: no candidate, or sizes that differ.
-    """
-    return float(average_precisions(scores, relevant, queries).mean())
-
-
 class MeanAveragePrecision(evaluate.Metric):
-    """MAP as an `evaluate` metric; `mean_average_precision` is the same as a function of arrays."""
+    """The mean of `average_precisions`, 0 to 1, as an `evaluate` metric; README.md describes it."""
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
+            description="Mean average precision (MAP) as the scorer of SemEval-2016 and 2017 Task 3 computes it: a "
+            "query without a relevant candidate counts 0, and candidates with equal scores keep the given order.",
+            citation="Nakov et al. (2017), SemEval-2017 Task 3, https://aclanthology.org/S17-2003",
+            inputs_description="predictions: scores of all candidates; references: 1 if relevant, 0 if not; queries: "
+            "the name of each candidate's query. Returns map.",
             features=datasets.Features(
                 {
                     "predictions": datasets.Value("float64"),
@@ -84,8 +52,7 @@ class MeanAveragePrecision(evaluate.Metric):
                     "queries": datasets.Value("string"),
                 }
             ),
-            reference_urls=["https://alt.qcri.org/semeval2017/task3/"],
         )
 
     def _compute(self, predictions: list[float], references: list[int], queries: list[str]) -> dict[str, float]:
-        return {"map": mean_average_precision(np.asarray(predictions), np.asarray(references), queries)}
+        return {"map": float(average_precisions(np.asarray(predictions), np.asarray(references), queries).mean())}

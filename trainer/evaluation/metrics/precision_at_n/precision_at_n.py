@@ -6,32 +6,6 @@ import datasets
 import evaluate
 import numpy as np
 
-_DESCRIPTION = """\
-P@N of response selection (1-of-100 ranking where each query has 100 candidates): the proportion of queries whose true \
-response is among the N candidates with the highest scores. Ties count against the model: a candidate that scores as \
-much as the true response is ranked before it.
-"""
-
-_CITATION = """\
-@inproceedings{yang-etal-2018-learning,
-  title = {Learning Semantic Textual Similarity from Conversations},
-  author = {Yang, Yinfei and Yuan, Steve and Cer, Daniel and Kong, Sheng-yi and Constant, Noah and Pilar, Petr and Ge,
-            Heming and Sung, Yun-Hsuan and Strope, Brian and Kurzweil, Ray},
-  booktitle = {Proceedings of the Third Workshop on Representation Learning for NLP},
-  year = {2018},
-  url = {https://aclanthology.org/W18-3022}
-}
-"""
-
-_INPUTS = """\
-Args:
-    predictions: for each query, the scores of its candidates (the same number for every query).
-    references: for each query, the position of the true response among its candidates, from 0.
-    n: the values of N, from 1 to the number of candidates; default (1, 3, 10).
-Returns:
-    p_at_N for each N: a proportion from 0 to 1.
-"""
-
 
 def true_ranks(scores: np.ndarray, references: np.ndarray) -> np.ndarray:
     """Ranks (queries,), from 1, of the true responses; takes `scores` and `references` of `precision_at_n`.
@@ -67,18 +41,19 @@ def precision_at_n(scores: np.ndarray, references: np.ndarray, n: Sequence[int] 
 
 
 class PrecisionAtN(evaluate.Metric):
-    """P@N as an `evaluate` metric; `precision_at_n` is the same as a function of arrays."""
+    """`precision_at_n` as an `evaluate` metric; README.md describes it."""
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
+            description="P@N of response selection: the proportion of queries whose true response is among the N "
+            "candidates with the highest scores. Ties count against the model.",
+            citation="Yang et al. (2018), https://aclanthology.org/W18-3022",
+            inputs_description="predictions: for each query, the scores of its candidates; references: the position of "
+            "the true response among them, from 0; n: the values of N. Returns p_at_N for each N.",
             # float64: single precision would turn near ties into ties.
             features=datasets.Features(
                 {"predictions": datasets.Sequence(datasets.Value("float64")), "references": datasets.Value("int64")}
             ),
-            reference_urls=["https://aclanthology.org/W18-3022"],
         )
 
     def _compute(

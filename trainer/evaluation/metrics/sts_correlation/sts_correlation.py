@@ -7,32 +7,6 @@ import evaluate
 import numpy as np
 from scipy import stats
 
-_DESCRIPTION = """\
-Pearson's r and Spearman's rho between predicted and gold similarity scores, which \
-evaluate semantic textual similarity (STS): over all pairs and, if the group of each pair is given (on the STS \
-Benchmark, its genre), over each group.
-"""
-
-_CITATION = """\
-@inproceedings{cer-etal-2017-semeval,
-  title = {{S}em{E}val-2017 Task 1: Semantic Textual Similarity Multilingual and Crosslingual Focused Evaluation},
-  author = {Cer, Daniel and Diab, Mona and Agirre, Eneko and Lopez-Gazpio, I{\\~n}igo and Specia, Lucia},
-  booktitle = {Proceedings of the 11th International Workshop on Semantic Evaluation},
-  year = {2017},
-  url = {https://aclanthology.org/S17-2001}
-}
-"""
-
-_INPUTS = """\
-Args:
-    predictions: a score for each pair, on any scale, higher for more similar.
-    references: the gold score of each pair.
-    groups: optional, the name of each pair's group.
-Returns:
-    pearson, spearman: from -1 to 1; NaN where one side is constant. With `groups`, a dictionary with these two for
-    "all" and for each group.
-"""
-
 
 def sts_correlation(predictions: np.ndarray, references: np.ndarray) -> dict[str, float]:
     """Pearson and Spearman correlation, -1 to 1, of `predictions` (pairs,) with gold `references` (pairs,).
@@ -59,17 +33,18 @@ def sts_correlation_by_group(
 
 
 class StsCorrelation(evaluate.Metric):
-    """STS correlation as an `evaluate` metric."""
+    """STS correlation as an `evaluate` metric; README.md describes it."""
 
     def _info(self) -> evaluate.MetricInfo:
         return evaluate.MetricInfo(
-            description=_DESCRIPTION,
-            citation=_CITATION,
-            inputs_description=_INPUTS,
+            description="Pearson's r and Spearman's rho between predicted and gold similarity scores: over all pairs "
+            "and, if the group of each pair is given (on the STS Benchmark, its genre), over each group.",
+            citation="Cer et al. (2017), SemEval-2017 Task 1, https://aclanthology.org/S17-2001",
+            inputs_description="predictions: a score for each pair; references: the gold scores; groups: optional, the "
+            'name of each pair\'s group. Returns pearson and spearman, with groups for "all" and each group.',
             features=datasets.Features(
                 {"predictions": datasets.Value("float64"), "references": datasets.Value("float64")}
             ),
-            reference_urls=["https://ixa2.si.ehu.eus/stswiki/index.php/STSbenchmark"],
         )
 
     def _compute(self, predictions: list[float], references: list[float], groups: Sequence[str] | None = None) -> dict:
