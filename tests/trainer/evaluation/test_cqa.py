@@ -20,11 +20,6 @@ ROWS = Dataset.from_dict(
 )
 
 
-def test_map_of_given_scores_by_hand() -> None:
-    # a: no, yes, yes -> (1/2 + 2/3) / 2; b: yes, no -> 1.
-    assert summarize(np.array([0.9, 0.5, 0.1, 0.3, 0.2]), ROWS) == {"map": pytest.approx((7 / 12 + 1) / 2)}
-
-
 def test_two_questions_with_the_same_text_are_two_queries() -> None:
     rows = Dataset.from_dict({"query_id": ["a", "a", "b"], "query": ["Why?"] * 3, "relevant": [False, True, True]})
     # a: no, yes -> 1/2; b: yes -> 1. As one query: no, yes, yes -> (1/2 + 2/3) / 2.

@@ -1,6 +1,6 @@
 """All evaluations of one encoder have the shape of results.json and use the right splits."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -10,13 +10,11 @@ from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning
-from trainer.evaluation.baselines import BASELINES, bm25_scores
+from trainer.evaluation.baselines import bm25_scores
 from trainer.evaluation.cqa import evaluate_cqa
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
-from trainer.evaluation.registry import EvaluationInputs
 from trainer.evaluation.response_prediction import build_queries
-from trainer.evaluation.results import flatten
 from trainer.evaluation.similarity import angular, cosine
 from trainer.evaluation.sts_tuning import EmbeddedPairs
 from trainer.evaluation.stsb import correlation_by_genre, evaluate_stsb
@@ -49,66 +47,6 @@ def test_all_evaluators_on_both_splits_have_the_shape_of_results_json(data: dict
     assert {name: list(part) for name, part in results["cqa"].items()} == {"dev": ["map"], "test2017": ["map"]}
     assert {year: list(sets) for year, sets in results["sts"].items()} == {"2012": ["MSRpar", "OnWN"], "2014": ["OnWN"]}
     assert list(results["sts"]["2014"]["OnWN"]) == ["pearson", "spearman", "pairs"]
-
-
-CARDS = {
-    "response_prediction": ("text-ranking", "response prediction", "conversations", "held-out conversations"),
-    "snli": ("text-classification", "natural language inference", "stanfordnlp/snli", "SNLI"),
-    "stsb": ("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
-    "stsb_tuned": ("sentence-similarity", "textual similarity", "mteb/stsbenchmark-sts", "STS Benchmark"),
-    "cqa": ("text-ranking", "question similarity", "semeval-2017-task3-b", "SemEval CQA, subtask B"),
-    "sts": ("sentence-similarity", "textual similarity, cosine", "semeval-sts", "SemEval STS"),
-}
-METRICS = {
-    "response_prediction": {"p_at_1": "P@1", "p_at_3": "P@3", "p_at_10": "P@10"},
-    "snli": {"accuracy": "accuracy"},
-    "stsb": {"pearson": "Pearson", "spearman": "Spearman"},
-    "stsb_tuned": {"pearson": "Pearson, tuned", "spearman": "Spearman, tuned"},
-    "cqa": {"map": "MAP"},
-    "sts": {"pearson": "Pearson", "spearman": "Spearman"},
-}
-# The sizes of the papers that published the datasets.
-PUBLIC_SIZES = {"snli": {"dev": 9842, "test": 9824}} | {
-    name: {"dev": 1500, "test": 1379} for name in ("stsb", "stsb_tuned")
-}
-
-
-def test_published_cards_name_task_dataset_and_metrics_of_each_evaluator(data: dict[str, Any]) -> None:
-    cards = {name: evaluator.card for name, evaluator in EVALUATORS.items()}
-    texts = {n: (card.task_type, card.task_name, card.dataset_id, card.dataset_name) for n, card in cards.items()}
-    assert texts == CARDS
-    assert {name: card.metrics for name, card in cards.items()} == METRICS
-    assert {name: card.public_sizes for name, card in cards.items() if card.public_sizes} == PUBLIC_SIZES
-    notes = {name: card.note for name, card in cards.items() if card.note is not None}
-    assert notes == {"stsb_tuned": "tuned with one matrix on the training set"}
-    results = evaluate_encoder(Multitask(), data, "test")
-    for name, metrics in METRICS.items():
-        keys = {key.rpartition(".")[2] for key in flatten(results[name])}
-        assert keys >= set(metrics)
-
-
-def test_evaluators_declare_their_datasets_and_when_they_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "trainer.data.datasets.load_evaluation_data",
-        lambda sources: {kind: f"{kind} of {source}" for kind, source in sources.items()},
-    )
-    for evaluator in EVALUATORS.values():
-        assert evaluator.data.load("a folder") == f"{evaluator.dataset} of a folder"
-    assert {name: evaluator.dataset for name, evaluator in EVALUATORS.items()} == {
-        **{name: name for name in ("snli", "stsb", "cqa", "sts")},
-        "response_prediction": "pairs",
-        "stsb_tuned": "stsb",
-    }
-    assert [name for name, evaluator in EVALUATORS.items() if not evaluator.runs_on_dev] == ["stsb_tuned"]
-    assert [name for name, evaluator in EVALUATORS.items() if evaluator.is_test_only] == ["sts"]
-    by_name = {evaluator.dataset: evaluator.data.is_found_by_name for evaluator in EVALUATORS.values()}
-    assert by_name == {"pairs": False, "snli": True, "stsb": True, "cqa": True, "sts": True}
-
-
-def test_the_inputs_of_an_evaluator_have_no_options_unless_given() -> None:
-    inputs, other = EvaluationInputs(None, {}), EvaluationInputs(None, {})
-    assert inputs == EvaluationInputs(None, {}, queries=None, similarity="angular", intervals=False, matrices={})
-    assert inputs.matrices is not other.matrices
 
 
 def test_each_split_is_reported_under_its_own_name(data: dict[str, Any]) -> None:
@@ -235,29 +173,6 @@ def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) ->
     expected = precision_at_n(scores, np.zeros(120, int))
     assert results["response_prediction"] == {**expected, "candidates": 100, "queries": 120, "split": "test"}
     assert list(results["cqa"]) == ["test2017"]
-
-
-def test_a_baseline_gets_the_queries_and_candidates_of_the_encoder(
-    data: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    given = []
-
-    def baseline(queries: Sequence[str], documents: Sequence[str], candidates: np.ndarray) -> np.ndarray:
-        given.append((queries, documents, candidates))
-        return np.zeros(candidates.shape)
-
-    monkeypatch.setitem(BASELINES, "given", baseline)
-    evaluate_baseline("given", data, "both", ["response_prediction"], queries=120)
-    rows = data["pairs"]["test"]
-    expected = build_queries(rows["input"][:], rows["response"][:], 120)
-    ((queries, documents, candidates),) = given
-    assert (queries, documents) == (expected.inputs, expected.responses)
-    np.testing.assert_array_equal(candidates, expected.candidates)
-
-
-def test_a_baseline_has_intervals_too(data: dict[str, Any]) -> None:
-    results = evaluate_baseline("bm25", data, "test", ["response_prediction", "cqa"], intervals=True)
-    assert "p_at_1_interval" in results["response_prediction"] and "map_interval" in results["cqa"]["test2017"]
 
 
 @pytest.mark.parametrize("baseline", ["bm25", "tfidf"])

@@ -1,127 +1,151 @@
-"""Each metric's folder can be pushed as a Space: its card, its app and its requirements."""
+"""The metrics by hand, against loops and published scores, as `evaluate` modules, and the values in their cards."""
 
 import ast
-import importlib.util
+import math
 import re
-import sys
-from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 
+import evaluate
 import numpy as np
 import pytest
-from huggingface_hub import ModelCard
+from scipy import stats
 
+from data_scripts.sources.cqa import load_cqa
+from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
+from trainer.evaluation.metrics.precision_at_n.precision_at_n import PrecisionAtN, precision_at_n
+from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation, sts_correlation_by_group
 from trainer.evaluation.results import flatten
 
-METRICS = Path(__file__).resolve().parents[3] / "trainer" / "evaluation" / "metrics"
-NAMES = ["mean_average_precision", "precision_at_n", "sts_correlation"]
+ROOT = Path(__file__).resolve().parents[3]
+METRICS = "trainer/evaluation/metrics"
+NAN = math.nan
 
 
-def imported(file: Path) -> set[str]:
-    """Top-level names that a file imports, without the standard library."""
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            names.add(str(node.module).partition(".")[0])
-    return names - sys.stdlib_module_names
-
-
-def test_every_folder_is_a_metric() -> None:
-    assert sorted(path.name for path in METRICS.iterdir() if path.is_dir() and path.name != "__pycache__") == NAMES
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_card_has_the_front_matter_of_a_space(name: str) -> None:
-    card = ModelCard.load(METRICS / name / "README.md", ignore_metadata_errors=False)
-    front_matter = card.data.to_dict()
-    assert front_matter["sdk"] == "gradio" and front_matter["app_file"] == "app.py"
-    assert front_matter["title"] and front_matter["tags"] == ["evaluate", "metric"]
-    assert f'evaluate.load("trainer/evaluation/metrics/{name}")' in card.text
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_module_and_app_import_only_what_the_space_installs(name: str) -> None:
-    lines = (METRICS / name / "requirements.txt").read_text().splitlines()
-    installed = {line.partition(">")[0] for line in lines}
-    assert imported(METRICS / name / f"{name}.py") == installed
-    assert imported(METRICS / name / "app.py") == {"gradio", name}  # the Space's SDK installs gradio
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_values_in_the_card_are_correct(name: str, from_root: None) -> None:
-    text = (METRICS / name / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize("name", ["mean_average_precision", "precision_at_n", "sts_correlation"])
+def test_values_in_a_card_are_those_of_the_loaded_module(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)  # the working folder of the examples
+    text = Path(METRICS, name, "README.md").read_text(encoding="utf-8")
     code = "\n".join(re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL))
+    assert f'evaluate.load("{METRICS}/{name}")' in code
     scope: dict = {}
     exec(code.partition("metric.compute")[0], scope)
     examples = re.findall(r"^(metric\.compute\(.*\))\n# (\{.*\})$", code, flags=re.MULTILINE)
     assert len(examples) == code.count("metric.compute") >= 3
     for call, shown in examples:
-        assert flatten(eval(call, scope)) == pytest.approx(
-            flatten(ast.literal_eval(shown.replace("...", ""))), abs=0.001
-        )
+        expected = flatten(ast.literal_eval(shown.replace("...", "")))
+        assert flatten(eval(call, scope)) == pytest.approx(expected, abs=0.001)
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_card_has_the_sections_of_evaluates_own_template(name: str) -> None:
-    text = (METRICS / name / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"^##+ (.*)$", text, flags=re.MULTILINE) == [
-        "Metric description",
-        "How to use",
-        "Inputs",
-        "Output values",
-        "Values from papers",
-        "Examples",
-        "Limitations and bias",
-        "Citation",
-        "Further references",
-    ]
+# -- P@N --------------------------------------------------------------------------------------------------------------
 
 
-# -- the app ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("scores", "reference", "rank"),
+    [
+        ([0.9, 0.1, 0.2, 0.3], 2, 3),
+        ([0.5, 0.5, 0.2, 0.3], 0, 2),  # the tie goes before the true response
+        ([0.5, 0.5, 0.5, 0.5], 0, 4),
+        ([0.9, NAN, 0.2, 0.3], 0, 2),  # so does NaN
+        ([NAN, 0.1, 0.2, 0.3], 0, 4),
+    ],
+)
+def test_rank_of_the_true_response_by_hand(scores: list[float], reference: int, rank: int) -> None:
+    n = [1, 2, 3, 4]
+    result = precision_at_n(np.array([scores]), np.array([reference]), n)
+    assert result == {f"p_at_{value}": float(rank <= value) for value in n}
 
 
-@pytest.fixture
-def app(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """A metric's app.py, imported as in its Space: from its own folder."""
-    pytest.importorskip("gradio", reason="needs gradio, of the extra `demo`")
-    monkeypatch.syspath_prepend(METRICS / request.param)
-    spec = importlib.util.spec_from_file_location("app", METRICS / request.param / "app.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[request.param]
+def test_precision_equals_a_loop_over_candidates() -> None:
+    random = np.random.default_rng(0)
+    scores, references = random.integers(0, 12, (60, 20)) / 4, random.integers(0, 20, 60)  # coarse: many ties
+    ranks = []
+    for row, true in zip(scores.tolist(), references.tolist(), strict=True):
+        others = [score for column, score in enumerate(row) if column != true]
+        ranks.append(1 + len(others) - sum(1 for score in others if score < row[true]))
+    expected = {f"p_at_{n}": sum(rank <= n for rank in ranks) / len(ranks) for n in (1, 3, 10)}
+    assert precision_at_n(scores, references) == pytest.approx(expected)
+    assert 0 < expected["p_at_3"] < expected["p_at_10"] < 1
 
 
-# Of the form's own values: one of two true responses is first, the other ties with one candidate below another; the
-# relevant candidates are second and third; Pearson by NumPy, Spearman by its formula without ties.
-EXPECTED = {
-    "precision_at_n": {"p_at_1": 1 / 2, "p_at_3": 2 / 2},
-    "mean_average_precision": {"map": (1 / 2 + 2 / 3) / 2},
-    "sts_correlation": {
-        "pearson": np.corrcoef([0.9, 0.1, 0.5, 0.4], [5.0, 0.0, 2.5, 3.0])[0, 1],
-        "spearman": 1 - 6 * (0 + 0 + 1 + 1) / (4 * (4**2 - 1)),
-    },
-}
+def test_the_module_distinguishes_scores_that_are_equal_in_single_precision() -> None:
+    scores = [[1 + 1e-12, 1.0], [1.0, 1 + 1e-12]]
+    assert PrecisionAtN().compute(predictions=scores, references=[0, 0], n=[1]) == {"p_at_1": 0.5}
 
 
-@pytest.mark.parametrize(("app", "expected"), EXPECTED.items(), indirect=["app"])
-def test_the_app_computes_the_initial_values_of_its_form(app: ModuleType, expected: dict[str, float]) -> None:
-    shown = [component.value for component in app.demo.input_components]
-    assert app.demo.fn(*shown) == pytest.approx(expected)
+@pytest.mark.parametrize(
+    ("scores", "references", "n", "message"),
+    [
+        (np.zeros((0, 3)), [], [1], "expected scores"),
+        (np.zeros((2, 3)), [0], [1], "expected scores"),
+        (np.zeros((1, 3)), [3], [1], "position of a candidate, 0 to 2"),
+        (np.zeros((1, 3)), [0], [4], r"between 1 and the number of candidates \(3\), got \[4\]"),
+    ],
+)
+def test_wrong_sizes_are_refused(scores: np.ndarray, references: list[int], n: list[int], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        precision_at_n(scores, np.array(references, int), n)
 
 
-@pytest.mark.parametrize("app", NAMES, indirect=True)
-def test_a_field_that_is_not_json_is_named(app: ModuleType) -> None:
-    shown = [component.value for component in app.demo.input_components]
-    with pytest.raises(ValueError, match=r"references: not JSON .* expected a list"):
-        app.demo.fn(shown[0], "one, two", shown[2])
+# -- MAP --------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("app", ["sts_correlation"], indirect=True)
-def test_the_app_takes_groups_too(app: ModuleType) -> None:
-    result = app.compute("[0.9, 0.1, 0.5, 0.4]", "[5.0, 0.0, 2.5, 3.0]", '["news", "news", "forums", "forums"]')
-    assert (result["news"]["pearson"], result["forums"]["pearson"]) == pytest.approx((1, -1))
+def test_average_precision_by_hand_and_a_query_without_relevant_candidates_counts_zero() -> None:
+    # Query a ranks no, yes, no, yes: (1/2 + 2/4) / 2. Query b ranks yes, no: 1. Query c has nothing relevant: 0.
+    scores = np.array([0.4, 7.0, 0.9, 1.0, 0.1, 6.0, 0.8, 2.0])
+    relevant = np.array([False, True, False, False, True, False, True, False])
+    assert average_precisions(scores, relevant, [*"abacabac"]) == pytest.approx([0.5, 1, 0])
+
+
+def test_equal_scores_keep_the_given_order() -> None:
+    scores, relevant = np.arange(200) % 2 / 2, np.arange(200) % 7 == 0
+    order = [*range(1, 200, 2), *range(0, 200, 2)]  # score 0.5, then 0
+    places = [place for place, row in enumerate(order, 1) if row % 7 == 0]
+    expected = np.mean([count / place for count, place in enumerate(places, 1)])
+    assert average_precisions(scores, relevant, ["q"] * 200) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("split", "published"), [("validation", 71.35), ("test2017", 41.85)])
+def test_order_of_the_search_engine_gives_its_published_score(data_dir: Path, split: str, published: float) -> None:
+    rows = load_cqa(str(data_dir / "cqa"))[split]
+    precisions = average_precisions(-np.array(rows["rank"]), np.array(rows["relevant"]), rows["query_id"][:])
+    assert 100 * precisions.mean() == pytest.approx(published, abs=0.005)
+
+
+@pytest.mark.parametrize(("scores", "relevant", "queries"), [([], [], []), ([1.0], [True, False], ["q"])])
+def test_empty_input_and_other_sizes_are_refused(scores: list[float], relevant: list[bool], queries: list[str]) -> None:
+    with pytest.raises(ValueError, match="expected a score, a relevance and a query for each candidate"):
+        average_precisions(np.array(scores), np.array(relevant), queries)
+
+
+# -- correlation ------------------------------------------------------------------------------------------------------
+
+
+def test_correlations_equal_their_formulas_in_total_and_by_group() -> None:
+    random = np.random.default_rng(0)
+    gold = random.integers(0, 26, 90) / 5
+    scores, groups = gold + random.normal(0, 2, 90), random.choice(["captions", "news"], 90).tolist()
+
+    def pearson(a: np.ndarray, b: np.ndarray) -> float:
+        a, b = a - math.fsum(a) / len(a), b - math.fsum(b) / len(b)
+        return math.fsum(a * b) / math.sqrt(math.fsum(a * a) * math.fsum(b * b))
+
+    result = sts_correlation_by_group(scores, gold, groups)
+    assert list(result) == ["all", "captions", "news"]
+    for name, found in result.items():
+        rows = np.array([name in ("all", group) for group in groups])
+        assert found["pearson"] == pytest.approx(pearson(scores[rows], gold[rows]), abs=1e-12)
+        ranks = stats.rankdata(scores[rows]), stats.rankdata(gold[rows])
+        assert found["spearman"] == pytest.approx(pearson(*ranks), abs=1e-12)
+    metric = evaluate.load(str(ROOT / METRICS / "sts_correlation"))
+    assert metric.compute(predictions=scores, references=gold) == result["all"]
+
+
+def test_single_precision_is_computed_in_double_precision() -> None:
+    u, v = (10 + np.random.default_rng(0).normal(size=(2, 500)) * 1e-2).astype(np.float32)
+    expected = stats.pearsonr(u.astype(float), v.astype(float)).statistic
+    assert sts_correlation(u, v)["pearson"] == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:An input array is constant")
+def test_constant_scores_have_no_correlation() -> None:
+    assert all(math.isnan(value) for value in sts_correlation(np.ones(4), np.arange(4)).values())

@@ -9,7 +9,6 @@ import pytest
 
 from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation import response_prediction
 from trainer.evaluation.response_prediction import (
     ResponseQueries,
     build_queries,
@@ -43,15 +42,6 @@ def test_every_other_response_is_equally_likely() -> None:
     assert abs(counts - 2985 * 99 / 199).max() < 5 * 27.5
 
 
-def test_list_is_a_pure_function_of_texts_and_seed() -> None:
-    pairs = conversations(250, 130)
-    np.random.seed(1)
-    first = build_queries(*pairs)
-    np.random.seed(2)
-    again, other = build_queries(*pairs), build_queries(*pairs, seed=1)
-    assert texts_of(first) == texts_of(again) != texts_of(other)
-
-
 def test_list_never_changes_between_versions() -> None:
     """Published results depend on this list: after a change they cannot be compared."""
     queries = build_queries(*conversations(500, 300), max_queries=200)
@@ -65,22 +55,6 @@ def test_queries_are_limited_and_stay_in_order() -> None:
     positions = [inputs.index(text) for text in queries.inputs]
     assert len(set(positions)) == 120 and positions == sorted(positions)
     assert set(queries.responses) == {responses[position] for position in positions}
-
-
-def test_a_limit_that_all_pairs_fit_in_changes_nothing() -> None:
-    pairs = conversations(130, 120)
-    assert texts_of(build_queries(*pairs, max_queries=130)) == texts_of(build_queries(*pairs))
-    assert build_queries(*conversations(10_001, 2)).candidates.shape == (10_000, 2)
-
-
-def test_every_system_ranks_the_same_candidates() -> None:
-    queries = build_queries(*conversations(120, 110))
-    before = queries.candidates.copy()
-    encoders = [FakeEncoder(), FakeEncoder(size=3)]
-    for encoder in encoders:
-        evaluate_response_prediction(encoder, queries, "test")
-    assert encoders[0].calls == encoders[1].calls
-    assert (queries.candidates == before).all()
 
 
 def test_scores_equal_dot_products_in_a_loop() -> None:
@@ -128,21 +102,6 @@ def test_fewer_than_100_responses_rank_all_of_them_with_a_warning(caplog: pytest
     assert result["candidates"] == 12
 
 
-def test_scores_are_computed_for_a_few_queries_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    queries = build_queries(*conversations(103, 103))
-    expected = score_candidates(FakeEncoder(), queries)
-    monkeypatch.setattr(response_prediction, "SCORED_AT_ONCE", 50)
-    sizes, einsum = [], np.einsum
-    monkeypatch.setattr(np, "einsum", lambda *operands: sizes.append(len(operands[2])) or einsum(*operands))
-    np.testing.assert_array_equal(score_candidates(FakeEncoder(), queries), expected)
-    assert sizes == [50, 50, 3]
-
-
-def test_100_responses_are_enough(caplog: pytest.LogCaptureFixture) -> None:
-    assert build_queries(*conversations(100, 100)).candidates.shape == (100, 100)
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(
     ("candidates", "names"), [(2, ["p_at_1"]), (3, ["p_at_1", "p_at_3"]), (9, ["p_at_1", "p_at_3"])]
 )
@@ -183,8 +142,3 @@ def test_an_input_is_no_candidate_of_its_own_query_on_request():
         set(queries.responses) - {queries.responses[position] for position in row} for row in queries.candidates
     ]
     assert left_out[3] == {"message 3"} and len({*left_out[0], *left_out[-1]}) == 2  # no input among the responses
-
-
-def test_an_input_that_is_its_own_response_stays():
-    queries = build_queries(["a", "b", "c"], ["a", "d", "e"], exclude_inputs=True)
-    assert [queries.responses[row[0]] for row in queries.candidates] == ["a", "d", "e"]

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.write.locks import locked
 from trainer.evaluation.results import (
     flatten,
@@ -65,32 +64,11 @@ def test_an_update_merges_into_the_file_and_waits_a_minute_for_another(
     assert waits == [(path, 60)]
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
-    results = {"stsb": {"test": {"all": {"pearson": 1 / 3}}}}
-    write_results(tmp_path / "results.json", results)
-    assert read_results(tmp_path / "results.json") == results
-    assert [path.name for path in tmp_path.iterdir()] == ["results.json"]
-
-
 def test_table_shows_an_interval_on_the_line_of_its_number() -> None:
     table = format_table({"cqa": {"dev": {"map": 0.5, "map_interval": [0.41236, 0.6]}}, "snli": {"accuracy": 0.25}})
     assert [line.split() for line in table.splitlines()] == [
         ["cqa", "dev", "map", "0.5000", "[0.4124,", "0.6000]"],
         ["snli", "accuracy", "0.2500"],
-    ]
-
-
-def test_a_path_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"results\.json: cannot be written"):
-        write_results(tmp_path / "nowhere" / "results.json", {})
-
-
-def test_table_has_a_line_for_each_number() -> None:
-    table = format_table({"snli": {"accuracy": 0.81234, "split": "test"}, "response_prediction": {"queries": 10000}})
-    assert [line.split() for line in table.splitlines()] == [
-        ["snli", "accuracy", "0.8123"],
-        ["snli", "split", "test"],
-        ["response_prediction", "queries", "10,000"],
     ]
 
 

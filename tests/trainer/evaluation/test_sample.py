@@ -1,6 +1,5 @@
 """The shipped sample's part of results.json, and what is printed beside it."""
 
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -64,14 +63,3 @@ def test_a_folder_without_the_sample_is_refused(tmp_path: Path) -> None:
     stsb("test").to_parquet(tmp_path / "sts" / "test-00000-of-00001.parquet")
     with pytest.raises(InputError, match="the sample is incomplete; write it with python -m data_scripts sample"):
         evaluate_sample(FakeEncoder(), tmp_path)
-
-
-def test_a_model_without_response_vectors_is_refused(folder: Path) -> None:
-    class Bare(FakeEncoder):
-        def encode(self, texts: Iterable[str], side: str = "input") -> np.ndarray:
-            if side == "response":
-                raise ValueError("no response head")
-            return super().encode(texts, side)
-
-    with pytest.raises(InputError, match="task sample: no response head"):
-        evaluate_sample(Bare(), folder)

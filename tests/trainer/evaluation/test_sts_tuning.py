@@ -1,7 +1,6 @@
 """Tuning one matrix: its objective and gradient in float64, its start, its guarantees, and a planted direction."""
 
 import math
-import tracemalloc
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,7 +10,6 @@ from datasets import Dataset
 from scipy import stats
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation import sts_tuning
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import angular, cosine, to_gold_scale
 from trainer.evaluation.sts_tuning import EmbeddedPairs, _fit, objective, tune, tune_on_stsb, tuned_scores
@@ -76,19 +74,6 @@ def test_gradient_is_finite_for_equal_opposite_and_empty_vectors() -> None:
     assert math.isfinite(loss) and np.isfinite(gradient).all()
 
 
-def test_identity_equals_untuned() -> None:
-    pairs = planted(20, 0)
-    untuned = angular(cosine(pairs.first, pairs.second))
-    assert (tuned_scores(np.eye(SIZE, dtype=np.float32), pairs) == untuned).all()
-
-
-def test_both_sides_are_multiplied_from_the_left() -> None:
-    pairs = planted(20, 0)
-    matrix = np.random.default_rng(1).normal(size=(SIZE, SIZE)).astype(np.float32)
-    u, v = np.stack([matrix @ row for row in pairs.first]), np.stack([matrix @ row for row in pairs.second])
-    assert tuned_scores(matrix, pairs) == pytest.approx(angular(cosine(u, v)), abs=1e-5)
-
-
 def test_tuning_finds_the_planted_direction() -> None:
     train, dev, test = planted(600, 0), planted(200, 1), planted(400, 2)
     matrix = tune(train, dev)
@@ -145,37 +130,6 @@ def test_the_iteration_with_the_best_pearson_on_dev_is_selected(monkeypatch: pyt
     assert len(tried) == 9 and (matrix == iterations[np.argmax(on_dev)]).all()
 
 
-@pytest.mark.parametrize(("gains", "steps"), [([0], 11), ([0, 9], 20), ([0, 10], 21), ([0, 11], 11), ([3, 4], 15)])
-def test_tuning_stops_after_ten_iterations_without_a_gain_on_dev(
-    monkeypatch: pytest.MonkeyPatch, gains: list[int], steps: int
-) -> None:
-    dev = planted(30, 1)
-    ranked = sorted((symmetric(seed) for seed in range(40)), key=lambda matrix: pearson(matrix, dev))
-    iterations = [ranked[1 + gains.index(step)] if step in gains else ranked[0] for step in range(60)]
-    _, tried = fit_with(iterations, monkeypatch)
-    assert len(tried) == steps
-
-
-def test_every_penalty_is_tried_and_the_best_on_dev_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, dev = planted(40, 0), planted(30, 1)
-    fitted = {0.001: 0.2, 0.003: 0.9, 0.01: 0.5}
-    untuned = pearson(np.eye(SIZE, dtype=np.float32), dev)
-    asked = []
-
-    def fit(given: EmbeddedPairs, selected: EmbeddedPairs, penalty: float) -> tuple[np.ndarray, float]:
-        assert given is train and selected is dev
-        asked.append(penalty)
-        return np.full((SIZE, SIZE), penalty, np.float32), untuned + sign * fitted[penalty]
-
-    monkeypatch.setattr("trainer.evaluation.sts_tuning._fit", fit)
-    sign = 1
-    assert tune(train, dev)[0, 0] == np.float32(0.003) and asked == [0.001, 0.003, 0.01]
-    sign = -1
-    assert (tune(train, dev) == np.eye(SIZE)).all()
-    sign = 0
-    assert (tune(train, dev) == np.eye(SIZE)).all()
-
-
 def test_tuning_is_deterministic_and_its_matrix_symmetric() -> None:
     train, dev = planted(100, 0), planted(50, 1)
     matrix = tune(train, dev)
@@ -206,15 +160,3 @@ def test_tuning_on_stsb_never_sees_the_test_gold() -> None:
     assert all(list(part) == ["all", "captions", "news"] for part in result.values())
     untuned = evaluate_stsb(encoder, {"dev": dev})["dev"]["all"]["pearson"]
     assert result["dev"]["all"]["pearson"] >= untuned
-
-
-def test_the_memory_of_tuning_is_not_that_of_a_hessian(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sts_tuning, "MAX_ITERATIONS", 3)
-    random, size = np.random.default_rng(0), 40
-    pairs = EmbeddedPairs(*random.normal(size=(2, 50, size)).astype(np.float32), random.random(50, np.float32))
-    _fit(pairs, pairs, 0.0)  # imports what it needs
-    tracemalloc.start()
-    _fit(pairs, pairs, 0.0)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 8 * size**4 / 4
