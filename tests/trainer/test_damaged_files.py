@@ -11,11 +11,12 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
+from data_scripts.errors import InputError
 from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.trainer.evaluation.invented_data import write_data_folder
 from tests.trainer.publish.test_publish import make_run
 from trainer.evaluation.checksums import record_files
-from trainer.sweep.scoring import save_dev_scores
+from trainer.sweep.scoring import dev_scores
 from trainer.sweep.variations import expand_variations
 
 WEIGHTS = "model/model.safetensors"
@@ -131,7 +132,8 @@ def test_a_damaged_run_of_a_sweep_is_refused(folder: Path, tmp_path: Path, capsy
     (planned.folder / "config.yaml").write_text(yaml.safe_dump(settings))
     (planned.folder / "results.json").write_text('{"run": 4}')
     (planned.folder / "dev_scores.npz").write_bytes(b"junk")
-    assert "dev_scores.npz: not readable; delete it" in save_dev_scores(planned, 1)
+    with pytest.raises(InputError, match=r"dev_scores\.npz: not readable; delete it"):
+        dev_scores(planned, 1)
     np.savez(planned.folder / "dev_scores.npz", p_at_1=np.zeros(3))
     main = importlib.import_module("trainer.sweep.__main__").main
     assert main([str(preset), "--vary", "seed=1", "-o", str(tmp_path / "sweep"), "--table_only"]) == 2

@@ -46,11 +46,11 @@ def read_plan(path: Path) -> ReportPlan:
     """
     try:
         plan = yaml.safe_load(path.read_text(encoding="utf-8"))
-        folder, entries = Path(plan["folder"]), {str(name): entry for name, entry in plan["runs"].items()}
     except (OSError, *YAML_ERRORS) as error:
         raise InputError(f"{path}: not readable as YAML ({error})") from error
-    except (KeyError, TypeError, AttributeError):
-        raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names") from None
+    if not isinstance(plan, dict) or not plan.get("folder") or not isinstance(plan.get("runs"), dict):
+        raise InputError(f"{path}: expected `folder` and `runs`, a mapping of names")
+    folder, entries = Path(str(plan["folder"])), {str(name): entry for name, entry in plan["runs"].items()}
     jobs = []
     for name, entry in entries.items():
         try:

@@ -111,6 +111,8 @@ def train(args: Namespace) -> dict[str, Any]:
     """
     if args.method == "pv_dbow" and (args.sif or args.trained):
         raise InputError("--sif, --from: pv_dbow is not an average of word vectors; expected another METHOD")
+    if args.output.exists():
+        raise InputError(f"--output {args.output} already exists; name another folder, or delete this one")
     if args.trained and not args.sif:
         raise InputError("--from: needs --sif, which it applies to the vectors of an earlier run")
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from data_scripts.errors import InputError
 from modeling_convsim import ConvSimForMultitask, ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import HEADS, build
-from tests.trainer.evaluation.fake_encoder import FakeEncoder
+from tests.modeling_convsim.tiny_models import HEADS
 from trainer.report import attention
-from trainer.report.attention import attention_by_distance, uniform_by_distance
+from trainer.report.attention import measure_attention
 
 SENTENCES = [
     "a small cat",
@@ -66,31 +64,33 @@ def test_shares_of_attention_against_a_loop_over_sentences(
     encoder: Encoder, monkeypatch: pytest.MonkeyPatch, batch: int
 ) -> None:
     monkeypatch.setattr(attention, "BATCH", batch)
-    shares = np.array(attention_by_distance(encoder, SENTENCES))
+    measured = measure_attention(encoder, SENTENCES)
+    shares = np.array(measured["layers"])
     np.testing.assert_allclose(shares, shares_by_loop(encoder, SENTENCES), atol=1e-5)
+    # Over all sentences, the mean distance of a word is that of the shares; an empty text has no words.
+    means = np.sum(measured["sums"], axis=1) / sum(measured["words"])
+    np.testing.assert_allclose(means, shares @ np.arange(shares.shape[1]), atol=1e-5)
+    assert measured["words"][SENTENCES.index("")] == 0
     np.testing.assert_allclose(shares.sum(axis=1), 1, atol=1e-5)
     assert np.abs(shares[0] - shares[1]).max() > 0.01
-    assert np.abs(shares[0] - uniform_by_distance(encoder, SENTENCES)).max() > 0.01
+    assert np.abs(shares[0] - measured["uniform"]).max() > 0.01
 
 
 def test_a_text_is_truncated_by_the_tokenizer(encoder: Encoder) -> None:
     long = " ".join(["cat", "dog"] * 30)
-    shares = attention_by_distance(encoder, [long])
+    shares = measure_attention(encoder, [long])["layers"]
     assert np.shape(shares) == (LAYERS, 20)
     np.testing.assert_allclose(shares, shares_by_loop(encoder, [long]), atol=1e-5)
 
 
 def test_uniform_shares_of_sentences_of_known_length(encoder: Encoder) -> None:
+    def uniform(*sentences: str) -> list[float]:
+        return measure_attention(encoder, sentences)["uniform"]
+
     # Three words: 3 of 9 pairs at distance 0, 4 at 1 and 2 at 2. One word: itself alone.
-    np.testing.assert_allclose(uniform_by_distance(encoder, ["a small cat"])[:4], [3 / 9, 4 / 9, 2 / 9, 0], atol=1e-6)
-    np.testing.assert_allclose(uniform_by_distance(encoder, ["cat"])[:2], [1, 0], atol=1e-6)
+    np.testing.assert_allclose(uniform("a small cat")[:4], [3 / 9, 4 / 9, 2 / 9, 0], atol=1e-6)
+    np.testing.assert_allclose(uniform("cat")[:2], [1, 0], atol=1e-6)
     # Every word counts once: those three count 3 / 4, this one 1 / 4.
-    both = uniform_by_distance(encoder, ["a small cat", "", "dog"])
+    both = uniform("a small cat", "", "dog")
     np.testing.assert_allclose(both[:3], [3 / 4 * 3 / 9 + 1 / 4, 3 / 4 * 4 / 9, 3 / 4 * 2 / 9], atol=1e-6)
     assert len(both) == 20
-
-
-@pytest.mark.parametrize("kind", ["dan", "other"])
-def test_an_encoder_that_is_not_a_convsim_transformer_is_refused(tiny_tokenizer, kind: str) -> None:
-    with pytest.raises(InputError, match=r"^attention: expected a ConvSim Transformer$"):
-        attention_by_distance(Encoder(build("dan"), tiny_tokenizer) if kind == "dan" else FakeEncoder(), SENTENCES)

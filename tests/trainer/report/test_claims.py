@@ -26,7 +26,7 @@ GENRES = ("captions", "forums", "news")
 
 
 class FakeItems:
-    """Scores item by item in place of `ItemScores`."""
+    """Scores item by item in place of `Measurements`."""
 
     def __init__(self, **scores: Any) -> None:
         self.scores = scores
@@ -34,7 +34,7 @@ class FakeItems:
     def response_hits(self, run: str) -> np.ndarray:
         return self.scores[run]
 
-    def stsb_scores(self, run: str, tuned: bool) -> np.ndarray:
+    def stsb_scores(self, run: str, tuned: bool = False) -> np.ndarray:
         return self.scores[f"{run}{' tuned' * tuned}"]
 
     def stsb_gold(self) -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +46,7 @@ class FakeItems:
     def sts_gold(self) -> dict[str, np.ndarray]:
         return self.scores["gold"]
 
-    def attention_distances(self, run: str) -> tuple[np.ndarray, np.ndarray]:
+    def attention(self, run: str) -> dict[str, Any]:
         return self.scores[run]
 
 
@@ -280,7 +280,7 @@ def test_the_first_layer_attends_near_where_its_mean_distance_is_smaller(tmp_pat
     noise -= (noise * words).sum(1, keepdims=True) / words.sum()
     sums = (np.array([[first], [last]]) + noise) * words
     layers = [[1 - first, first], [0.0, 1.0], [1 - last, last]]
-    items = FakeItems(small=(np.stack([sums[0], sums[0], sums[1]]), words))
+    items = FakeItems(small={"sums": [sums[0], sums[0], sums[1]], "words": words})
     claims, _ = check(tmp_path, {"attention": {"small": {"layers": layers, "uniform": [0.5, 0.5]}}}, items)
     (claim,) = claims[ATTENTION]
     assert claim["verdict"] == verdict and claim["margin"] == pytest.approx(last - first)

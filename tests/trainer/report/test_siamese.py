@@ -122,7 +122,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, published: Any) -> Iterator
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", load)
         page = Page(folder / "report")
-        write_siamese(page, Measurements({"sts": sts()}, SOURCES, folder / "measured"), systems, studies, published)
+        write_siamese(page, Measurements({"sts": sts()}, SOURCES, folder / "measured", systems, studies), published)
         page.save()
     yield page.folder
 
@@ -283,7 +283,7 @@ def test_without_compared_systems_there_are_only_published_results(tmp_path: Pat
         "another task": lambda: [open_system(write_run(tmp_path / "run", {"tasks": {"captions": 1}}))],
     }[kind]()
     page = Page(tmp_path / "report")
-    write_siamese(page, Measurements({"sts": sts()}, SOURCES, tmp_path / "measured"), systems, [], published)
+    write_siamese(page, Measurements({"sts": sts()}, SOURCES, tmp_path / "measured", systems), published)
     page.save()
     table1 = published["table1"]["sets"]
     assert page.values["siamese_published"]["the paper: Siamese CBOW"] == [
@@ -294,6 +294,6 @@ def test_without_compared_systems_there_are_only_published_results(tmp_path: Pat
 
 def test_without_the_datasets_nothing_is_written(tmp_path: Path, published: Any) -> None:
     page = Page(tmp_path / "report")
-    write_siamese(page, Measurements({}, {}, tmp_path / "measured"), [], [], published)
+    write_siamese(page, Measurements({}, {}, tmp_path / "measured"), published)
     page.save()
     assert (tmp_path / "report" / "README.md").read_text() == "" and page.values == {}

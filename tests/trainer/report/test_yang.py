@@ -17,7 +17,6 @@ from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.data.datasets import EvaluationData
 from trainer.report import measurements as module
-from trainer.report import yang_figures
 from trainer.report.__main__ import PUBLISHED
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
@@ -92,7 +91,7 @@ def report(tmp_path_factory: pytest.TempPathFactory, data: EvaluationData, publi
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "load_encoder", lambda model: ENCODERS[Path(model).parent.name])
         page = Page(folder / "report")
-        write_yang(page, Measurements(data, SOURCES, folder / "measured"), systems, studies, published)
+        write_yang(page, Measurements(data, SOURCES, folder / "measured", systems, studies), published)
         page.save()
         yield page.folder
 
@@ -219,20 +218,19 @@ def test_attention_is_binned_by_distance_beside_uniform(
 ) -> None:
     first, uniform = [0.1, 0.2, 0.3, 0.1, 0.05, 0.04, 0.03, 0.02, 0.01, 0.1, 0.05], [0.5, 0.25, 0.25]
     read = []
+    measured = {"layers": [first, uniform], "uniform": uniform}
     monkeypatch.setattr(module, "load_encoder", lambda model: ENCODERS["dan"])
-    monkeypatch.setattr(yang_figures, "attention_by_distance", lambda _, texts: read.extend(texts) or [first, uniform])
-    monkeypatch.setattr(yang_figures, "uniform_by_distance", lambda encoder, texts: uniform)
+    monkeypatch.setattr(module, "measure_attention", lambda encoder, texts: read.extend(texts) or measured)
     system = open_system(write_run(tmp_path / "dan", {"tasks": {"captions": 1}}, {"model_type": "convsim_transformer"}))
     page = Page(tmp_path / "report")
-    only_dev = {"stsb": data["stsb"]}
-    write_yang(page, Measurements(only_dev, SOURCES, tmp_path / "measured"), [system], [], published)
+    write_yang(page, Measurements({"stsb": data["stsb"]}, SOURCES, tmp_path / "measured", [system]), published)
     page.save()
     rows = table_with(page.folder, "system", "run", "layer")
     assert [row[2] for row in rows] == ["1", "2", "uniform"]
     expected = [0.1, 0.2, 0.3, 0.15, 0.1, 0.15, sum(place * share for place, share in enumerate(first))]
     assert all(map(shows, rows[0][3:], expected)) and len(rows[0]) == 10
     assert all(map(shows, rows[2][3:], [0.5, 0.25, 0.25, 0, 0, 0, 0.75]))
-    assert page.values["attention"] == {"dan": {"layers": [first, uniform], "uniform": uniform}}
+    assert page.values["attention"] == {"dan": measured}
     dev = data["stsb"]["validation"]
     assert sorted(read) == sorted({*dev["sentence1"], *dev["sentence2"]})
 
@@ -240,6 +238,6 @@ def test_attention_is_binned_by_distance_beside_uniform(
 def test_without_data_there_is_no_table(tmp_path: Path, published: Any) -> None:
     system = open_system(write_run(tmp_path / "dan", CONVERSATIONS))
     page = Page(tmp_path / "report")
-    write_yang(page, Measurements({}, {}, tmp_path / "measured"), [system], [], published)
+    write_yang(page, Measurements({}, {}, tmp_path / "measured", [system]), published)
     page.save()
     assert page.values == {} and tables(page.folder) == []

@@ -1,10 +1,6 @@
 """The process pool with real commands: small shell scripts."""
 
 import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -45,11 +41,6 @@ def test_a_job_starts_when_the_jobs_it_needs_have_ended():
     for name, needs in (("c", "ab"), ("b", "a")):
         assert all(order.index(("end", need)) < order.index(("begin", name)) for need in needs)
     assert order.index(("begin", "d")) < order.index(("end", "a"))  # a need that is not a job is met
-
-
-def test_one_at_a_time_jobs_run_in_their_order():
-    run(job("b"), job("a"), job("c"))
-    assert calls() == [(what, name) for name in "bac" for what in ("begin", "end")]
 
 
 @pytest.mark.parametrize("at_a_time", [1, 3])
@@ -102,22 +93,3 @@ def test_threads_are_divided_and_every_job_has_one(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("OMP_NUM_THREADS")
     monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(12)), raising=False)
     assert threads_per_job(4) == 3
-
-
-def test_sigterm_terminates_the_running_jobs():
-    script = f"""
-import sys
-sys.path.insert(0, {str(Path(__file__).parents[3])!r})
-from pathlib import Path
-from trainer.sweep.process_pool import Job, run_jobs
-jobs = [Job("a", ["sh", "-c", "echo $$ > pid; exec sleep 60"], Path("a.log"))]
-run_jobs(jobs, 1, 1, lambda job, error: error, "runs")
-"""
-    process = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.DEVNULL)
-    while not (Path("pid").exists() and Path("pid").read_text().strip()):
-        assert process.poll() is None
-        time.sleep(0.02)
-    process.send_signal(signal.SIGTERM)
-    assert process.wait(10) == 128 + signal.SIGTERM
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(Path("pid").read_text()), 0)
