@@ -45,7 +45,8 @@ def run_jobs(
         Name -> error message of each job that failed or could not run.
     """
     waiting, running, failures = list(jobs), dict[Job, subprocess.Popen](), dict[str, str]()
-    bar = tqdm(total=len(waiting), unit=f" {unit}", smoothing=0, disable=not waiting)
+    total = len(waiting)
+    bar = tqdm(total=total, unit=f" {unit}", smoothing=0, disable=not waiting)
     try:
         while waiting or running:
             _start_ready(waiting, running, failures, at_a_time, threads)
@@ -53,7 +54,8 @@ def run_jobs(
                 code = running.pop(job).returncode
                 if message := on_end(job, f"failed (exit code {code}): {last_line(job.log)}" if code else ""):
                     failures[job.name] = message
-            bar.update(bar.total - len(waiting) - len(running) - bar.n)
+            if done := total - len(waiting) - len(running) - bar.n:
+                bar.update(done)
             time.sleep(POLL_SECONDS)
     finally:
         bar.close()

@@ -18,7 +18,7 @@ from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
 from trainer import hardware as machine
 from trainer.arguments import Arguments
-from trainer.command_line import build_arguments, parse_arguments
+from trainer.command_line import build_arguments
 from trainer.export import __main__ as export
 from trainer.hardware import measure_speed
 from trainer.publish import training_data
@@ -57,25 +57,12 @@ def test_metadata_are_read_and_written_back_without_loss(tmp_path):
     assert not set(read) - {"model-index", *vars(ModelCardData(language="en"))}  # no key that the Hub does not know
 
 
-def test_tasks_and_names_have_the_forms_of_the_hub(tmp_path):
-    settings = SETTINGS | {"pairs": ["someone/talk:english@refs/convert/parquet", "someone/talk:french"]}
-    data = card_of(tmp_path, RESULTS | {"hub_sources": [*settings["pairs"], settings["snli"]]}, settings).data
-    assert {data.pipeline_tag, *(result.task_type for result in data.eval_results)} <= TASKS
-    assert data.datasets == ["someone/talk", "stanfordnlp/snli"]
-    assert all(re.fullmatch(r"[\w.-]+(/[\w.-]+)?", result.dataset_type) for result in data.eval_results)
-
-
 # -- licenses ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_model_has_the_license_of_its_option(tmp_path):
     assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
-
-
-@pytest.mark.parametrize("name", ["mit", "cc-by-nc-sa-4.0", "llama3.1", "other", "c-uda", "gpl-3.0"])
-def test_license_ids_of_the_hub_are_accepted(name):
-    build_arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name)
 
 
 @pytest.mark.parametrize("name", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
@@ -140,14 +127,6 @@ def test_an_invalid_language_code_is_refused(languages):
         build_arguments(pairs=["data"], tasks={"response_prediction": 1}, language=languages)
 
 
-@pytest.mark.parametrize("languages", [["en"], ["de", "fr", "yue"], ["multilingual"]])
-def test_iso_639_codes_are_accepted_from_a_preset_and_the_command_line(languages, tmp_path):
-    task = "tasks: {response_prediction: 1}\npairs: data\n"
-    (tmp_path / "preset.yaml").write_text(f"{task}language: {languages}\n")
-    assert parse_arguments([str(tmp_path / "preset.yaml")]).language == languages
-    assert parse_arguments([str(tmp_path / "preset.yaml"), "--language", *languages]).language == languages
-
-
 # -- speed ------------------------------------------------------------------------------------------------------------
 
 
@@ -168,14 +147,6 @@ def test_speed_counts_encoded_sentences_and_has_no_side_effect(tiny_tokenizer, m
     assert measured == {"sentences_per_second": 512 * 16, "speed_threads": torch.get_num_threads()}
     assert torch.equal(before, torch.random.get_rng_state()) and model.training
     assert all(torch.equal(each, state[name]) for name, each in model.state_dict().items())
-
-
-def test_a_slow_model_encodes_fewer_sentences(tiny_tokenizer, monkeypatch):
-    encoded, clock = [], itertools.count()
-    monkeypatch.setattr(machine.Encoder, "encode", lambda _, texts: encoded.append(len(texts)))
-    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock) * 0.11)  # seconds
-    assert measure_speed(build("dan").encoder, tiny_tokenizer)["sentences_per_second"] == round(8 / 0.11, 1)
-    assert encoded == [1, 8]
 
 
 # -- examples ---------------------------------------------------------------------------------------------------------
