@@ -39,7 +39,7 @@ TINY_MODEL: dict[str, Any] = {
 TINY_RUN: dict[str, Any] = {
     "vocab_size": 200,
     "max_steps": STEPS,
-    "eval_every": 2,
+    "eval_every": STEPS,
     "batch_size": 16,
     "late_batch_size": 24,
     "mini_batch_size": 8,
