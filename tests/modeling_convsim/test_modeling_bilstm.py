@@ -150,4 +150,5 @@ def test_without_bfloat16_instructions_an_lstm_runs_in_float32_under_autocast(mo
     lstm, tokens = torch.nn.LSTM(3, 4), torch.randn(5, 2, 3)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         states = modeling_bilstm._hidden_states(lstm, tokens.bfloat16())
-    torch.testing.assert_close(states, lstm(tokens.bfloat16().float())[0].detach(), rtol=0, atol=0)
+    # float32 rounds to 6e-8 of a value, bfloat16 to 4e-3; the kernels of inference and of training differ by a few.
+    torch.testing.assert_close(states, lstm(tokens.bfloat16().float())[0].detach(), rtol=0, atol=1e-6)

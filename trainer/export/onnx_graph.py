@@ -161,10 +161,15 @@ def halve_matrices(model: Any) -> None:
 
 
 def quantize_products(model: Any, file: Path) -> None:
-    """Write an `onnx.ModelProto` to a file, with matrix products in int8 and one scale for each column of weights."""
+    """Write an `onnx.ModelProto` to a file, with matrix products in 8 bits and one scale for each column of weights.
+
+    Weights are unsigned: products of unsigned activations and signed weights overflow on processors with AVX2 alone.
+    """
     quantization = import_extra("onnxruntime.quantization")
     with _quiet():
-        quantization.quantize_dynamic(model, file, op_types_to_quantize=["MatMul"], per_channel=True)
+        quantization.quantize_dynamic(
+            model, file, ["MatMul"], per_channel=True, weight_type=quantization.QuantType.QUInt8
+        )
 
 
 def _table_names(graph: Any) -> set[str]:
