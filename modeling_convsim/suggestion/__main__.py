@@ -5,16 +5,16 @@ import sys
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import Any, get_args
 
 from modeling_convsim.command_line import ArgumentParser, disk_path, run_stoppable
-from modeling_convsim.encoding.options import Dtype
+from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
-from modeling_convsim.suggestion.extra import import_extra
-from modeling_convsim.suggestion.options import DIVERSITY, IndexSide
-
-if TYPE_CHECKING:
-    from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds
+from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
+from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
+from modeling_convsim.suggestion.search import import_extra
+from modeling_convsim.suggestion.storage import IndexSide
 
 RUN = "  python -m modeling_convsim.suggestion"
 EXAMPLES = {
@@ -45,24 +45,19 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     elif rest:
         parser.parse_args(arguments)  # exits with a message
     if options.command == "build":
-        _refuse_ignored_columns(parser, options)
+        _check_columns(parser, options)
     return options
 
 
-def _refuse_ignored_columns(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+def _check_columns(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Refuses names of columns that `build` would ignore."""
     texts = [file for file in options.files if not is_table(file)]
-    if options.column and len(texts) == len(options.files):
-        parser.error(
-            f"--column {options.column}: {texts[0]} has no columns; omit --column or use tables ({TABLE_SUFFIXES})"
-        )
-    if options.answers and texts:
-        parser.error(f"--answers {options.answers}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
-    if options.answers and options.side != "input":
-        parser.error(f"--answers {options.answers} needs --side input: only questions have answers")
-    if options.questions and texts:
-        parser.error(f"--questions {options.questions}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
-    if options.questions and options.side != "response":
-        parser.error(f"--questions {options.questions} needs --side response: only replies have a past question")
+    for name, side in (("column", options.side), ("answers", "input"), ("questions", "response")):
+        column = getattr(options, name)
+        if column and texts and (name != "column" or len(texts) == len(options.files)):
+            parser.error(f"--{name} {column}: {texts[0]} has no columns, expected tables ({TABLE_SUFFIXES})")
+        if column and options.side != side:
+            parser.error(f"--{name} {column}: only an index of --side {side} has {name}")
 
 
 def _add_command(commands: Any, name: str, help: str) -> argparse.ArgumentParser:
@@ -213,27 +208,22 @@ def _run(options: argparse.Namespace) -> int:
     return 0
 
 
-# The functions below import what needs torch, which takes seconds, after the arguments are parsed.
-
-
 def _build(options: argparse.Namespace) -> None:
-    from modeling_convsim.encoding.encoder import Encoder
-    from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
-    from modeling_convsim.suggestion.reply_index import ReplyIndex
-
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
+    columns = {
+        name: _texts(options.files, column, f": choose one with --{name}")
+        for name in ("answers", "questions")
+        if (column := getattr(options, name))
+    }
     with lock_index(options.output):  # a second process should not find out only when it has encoded everything
         index = ReplyIndex.build(
             Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim),
             _texts(options.files, options.column or options.side, ": choose one with --column"),
             options.side,
-            _texts(options.files, options.answers, ": choose one with --answers") if options.answers else None,
             show_progress=True,
             processes=options.processes,
-            questions=_texts(options.files, options.questions, ": choose one with --questions")
-            if options.questions
-            else None,
+            **columns,
         )
         index.save(options.output)
     kind = "replies" if options.side == "response" else "questions"
@@ -260,8 +250,6 @@ def _suggest(options: argparse.Namespace) -> None:
 
 
 def _calibrate(options: argparse.Namespace) -> None:
-    from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds
-
     check_precision(options.precision)  # before the scores, which can take minutes
     for file in options.pairs:
         if not is_table(file):
@@ -283,10 +271,7 @@ def _calibrate(options: argparse.Namespace) -> None:
     )
 
 
-def _load(options: argparse.Namespace) -> "ReplyIndex":
-    from modeling_convsim.encoding.encoder import Encoder
-    from modeling_convsim.suggestion.reply_index import ReplyIndex
-
+def _load(options: argparse.Namespace) -> ReplyIndex:
     encoder = Encoder.from_pretrained(options.model, options.device, options.dtype) if options.model else None
     return ReplyIndex.load(options.index, encoder, options.device, options.dtype)
 

@@ -32,8 +32,8 @@ class Calibration:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "Calibration":
-        """Reads the fields of index.json; an index that was calibrated by an earlier version has no table."""
-        return cls(**{**values, "table": [ThresholdRow(**row) for row in values.get("table", [])]})
+        """Reads the fields of index.json."""
+        return cls(**{**values, "table": [ThresholdRow(**row) for row in values["table"]]})
 
 
 def check_precision(precision: float) -> None:

@@ -19,7 +19,7 @@ from modeling_convsim.encoding.new_files import (
     temporary_path,
 )
 
-INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "int8.npy", "projection.npy", CHECKSUMS})
+INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
 INDEX_KEYS = frozenset({"model", "weights_sha256", "side", "replies", "duplicate_cosine", "calibration"})
 MARKER = ".convsim-index-partial"  # a file in temporary folders; nothing is deleted that does not have it
 AT_FDCWD, RENAME_EXCHANGE = -100, 2  # of Linux

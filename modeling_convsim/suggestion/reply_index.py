@@ -12,7 +12,6 @@ import torch
 from tqdm import tqdm
 
 from modeling_convsim.encoding.encoder import Encoder
-from modeling_convsim.encoding.hardware import has_int8_products
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_errors import checked_texts, refuse_single_string
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
@@ -23,19 +22,11 @@ from modeling_convsim.suggestion.deduplication import (
     drop_near_duplicates,
     select_diverse,
 )
-from modeling_convsim.suggestion.finite_vectors import DAMAGED, TOO_LARGE, require_finite, require_finite_queries
-from modeling_convsim.suggestion.options import DIVERSITY, DUPLICATE_COSINE, IndexSide
-from modeling_convsim.suggestion.search import (
-    Int8Vectors,
-    Quantized,
-    exact_search,
-    import_numkong,
-    needs_int8,
-    quantize,
-)
+from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search, import_faiss, needs_faiss
 from modeling_convsim.suggestion.storage import (
     COMPANIONS,
     IndexSettings,
+    IndexSide,
     hash_weights,
     read_index,
     write_index,
@@ -44,6 +35,8 @@ from modeling_convsim.suggestion.storage import (
 
 BLOCK = 256  # number of queries per search
 FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes candidates, so few are tried first
+DIVERSITY = 0.0  # see `suggestion.deduplication.select_diverse`
+DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
 
 
 @dataclass(frozen=True)
@@ -61,7 +54,7 @@ class Suggestion:
 
 
 class ReplyIndex:
-    """Replies and their vectors, searched exhaustively for those that score highest for a text.
+    """Replies and their vectors, searched for those that score highest for a text.
 
     An index of side "response" suggests replies: the score is the model's, u' . v'. One of side "input" finds questions
     (FAQ): the score is the cosine of sentence embeddings.
@@ -75,7 +68,7 @@ class ReplyIndex:
         side: IndexSide = "response",
         duplicate_cosine: float = DUPLICATE_COSINE,
         calibration: Calibration | None = None,
-        quantized: Quantized | None = None,
+        faiss_index: Any = None,
     ) -> None:
         """Takes the parts that `build` and `load` create.
 
@@ -86,21 +79,15 @@ class ReplyIndex:
             side: As in `build`.
             duplicate_cosine: As in `build`.
             calibration: The result of `calibrate`, if any.
-            quantized: The output of `quantize`, if there are many vectors and they have been quantized already.
-
-        Raises:
-            ValueError: A vector is not finite. (If there are many vectors, on disk, `search` raises this.)
+            faiss_index: The output of `build_faiss`, if there are many vectors and it exists.
         """
         self.encoder, self.replies, self.side = encoder, replies, side
         self.duplicate_cosine, self.calibration = duplicate_cosine, calibration
-        self.vectors, self._quantized, self._int8 = vectors, quantized, None
-        if quantized is None:
-            require_finite(vectors, replies.texts, DAMAGED)
-        if needs_int8(len(vectors)):
-            self._quantized = quantized or quantize(vectors)
-            self._int8 = Int8Vectors(self._quantized)
-        else:
+        self.vectors, self._faiss = vectors, faiss_index
+        if not needs_faiss(len(vectors)):
             self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
+        elif faiss_index is None:
+            self._faiss = build_faiss(vectors)
 
     def __len__(self) -> int:
         return len(self.replies.texts)
@@ -149,18 +136,11 @@ class ReplyIndex:
         replies = deduplicate(texts, questions if answers is None else answers)
         if not replies.texts:
             raise ValueError("there are no texts to build an index of")
-        is_large = needs_int8(len(replies.texts))
-        if is_large and not has_int8_products():
-            import_numkong()
-        vectors = np.empty((len(replies.texts), encoder.vector_size(side)), np.float16)
-        row = 0
-        for part in encoder.stream(replies.texts, side, show_progress=show_progress, processes=processes):
-            with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
-                vectors[row : row + len(part)] = part
-            row += len(part)
-        require_finite(vectors, replies.texts, TOO_LARGE)
-        quantized = quantize(vectors, show_progress) if is_large else None
-        return cls(encoder, replies, vectors, side, duplicate_cosine, quantized=quantized)
+        if is_large := needs_faiss(len(replies.texts)):
+            import_faiss()  # before the vectors, which can take minutes
+        vectors = _encode_halves(encoder, replies.texts, side, show_progress, processes)
+        faiss_index = build_faiss(vectors, show_progress) if is_large else None
+        return cls(encoder, replies, vectors, side, duplicate_cosine, faiss_index=faiss_index)
 
     def suggest(
         self, text: str, k: int = 3, threshold: float | None = None, diversity: float = DIVERSITY
@@ -255,10 +235,9 @@ class ReplyIndex:
         return selected
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        """Finds the k highest scores of query vectors (queries, dimensions), exhaustively.
+        """Finds the k highest scores of query vectors (queries, dimensions).
 
-        With 100,000 replies or more, the 8 k + 240 best are found by their principal components in int8, which may miss
-        a few of the best replies (`suggest_recall` in tests/benchmarks).
+        With 100,000 replies or more, faiss may miss a few of the best replies (`suggest_recall` in tests/benchmarks).
 
         Returns:
             Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
@@ -267,12 +246,13 @@ class ReplyIndex:
             ValueError: A query, or a vector of the index that was scored, is not finite.
         """
         k = min(k, len(self))
-        require_finite_queries(queries)
-        search = exact_search if self._int8 is None else self._int8.search
-        scores, rows = search(self.vectors, queries, k)
+        _require_finite_queries(queries)
+        if self._faiss is None:
+            scores, rows = exact_search(self.vectors, queries, k)
+        else:
+            scores, rows = faiss_search(self._faiss, self.vectors, queries, k)
         if not np.isfinite(scores).all():
-            damaged = np.unique(rows[~np.isfinite(scores)])
-            require_finite(self.vectors[damaged], [self.replies.texts[row] for row in damaged], DAMAGED)
+            raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
         return scores, rows
 
     def only(self, allowed: Iterable[str]) -> "ReplyIndex":
@@ -283,13 +263,12 @@ class ReplyIndex:
         """
         row_of = {canonical_form(text): row for row, text in enumerate(self.replies.texts)}
         named = {text: row_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
-        unknown = [text for text, row in named.items() if row is None]
-        if unknown or not named:
+        if not named:
+            raise ValueError("the list of allowed replies is empty")
+        if unknown := [text for text, row in named.items() if row is None]:
             first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             remedy = "remove them from the list of allowed replies, or build the index with them"
-            raise ValueError(
-                f"not in the index: {first}; {remedy}" if unknown else "the list of allowed replies is empty"
-            )
+            raise ValueError(f"not in the index: {first}; {remedy}")
         rows = np.unique([row for row in named.values() if row is not None])
         texts, counts, companions = self.replies
         replies = Replies(
@@ -351,8 +330,7 @@ class ReplyIndex:
         else:
             queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
             vectors = self.encoder.encode(expected, self.side, show_progress=show_progress)
-            require_finite_queries(queries)
-            require_finite_queries(vectors)
+            _require_finite_queries(queries)
             rows, scores = best_of_sample(queries, vectors, self.vectors, candidates)
             best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
         return scores, self._are_same(best, expected)
@@ -373,9 +351,9 @@ class ReplyIndex:
         """Writes the index to a folder, replacing an existing index.
 
         Raises:
-            ValueError: The folder holds something else, or pyarrow is not installed.
+            ValueError: The folder holds something else, or a dependency is not installed.
         """
-        write_index(Path(folder), self._settings(), self.replies, self.vectors, self._quantized)
+        write_index(Path(folder), self._settings(), self.replies, self.vectors, self._faiss)
 
     def save_settings(self, folder: str | os.PathLike) -> None:
         """Writes only index.json, which is all that `calibrate` changes."""
@@ -400,10 +378,7 @@ class ReplyIndex:
         device: str | torch.device | None = None,
         dtype: Dtype = "float32",
         trust_remote_code: bool = False,
-        *,
-        token: str | bool | None = None,
-        cache_dir: str | os.PathLike | None = None,
-        local_files_only: bool = False,
+        **hub_options: Any,
     ) -> "ReplyIndex":
         """Opens a saved index and its model; the vectors of a large index stay on disk.
 
@@ -411,42 +386,53 @@ class ReplyIndex:
 
         Args:
             folder: The index's folder.
-            encoder: The model, instead of the one that the index names.
-            device: As in `Encoder.from_pretrained`, for the model that the index names.
-            dtype: As in `Encoder.from_pretrained`, for the model that the index names.
-            trust_remote_code: As in `Encoder.from_pretrained`, for the model that the index names.
-            token: As in `Encoder.from_pretrained`, for the model that the index names.
-            cache_dir: As in `Encoder.from_pretrained`, for the model that the index names.
-            local_files_only: As in `Encoder.from_pretrained`, for the model that the index names.
+            encoder: The model, instead of the one that the index names. The other options are those of
+                `Encoder.from_pretrained` for the model that the index names.
+            device: "cpu", "cuda", "cuda:1" …; by default a GPU if there is one.
+            dtype: Precision of the model.
+            trust_remote_code: Run the code of a model whose encoder is not registered here.
+            **hub_options: `token`, `cache_dir` and `local_files_only`.
 
         Raises:
             ValueError: A file is missing or broken, the model's weights differ from those that built the index, or
                 `encoder` has another `truncate_dim`.
         """
         folder = Path(folder)
-        settings, replies, vectors, quantized = read_index(folder)
+        settings, replies, vectors, faiss_index = read_index(folder)
         if encoder is None:
-            options = {"token": token, "cache_dir": cache_dir, "local_files_only": local_files_only}
-            encoder = _open_encoder(folder, settings, device, dtype, trust_remote_code, options)
+            try:
+                encoder = Encoder.from_pretrained(
+                    settings.model, device, dtype, settings.truncate_dim, trust_remote_code, **hub_options
+                )
+            except ValueError as error:
+                moved = f"{folder} was built with it; if it has been moved, give its new folder"
+                raise ValueError(f"{error} ({moved})") from error
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
-        return cls(encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, quantized)
-
-
-def _open_encoder(
-    folder: Path,
-    settings: IndexSettings,
-    device: str | torch.device | None,
-    dtype: Dtype,
-    trust_remote_code: bool,
-    hub_options: dict[str, Any],
-) -> Encoder:
-    """Opens the model that an index names."""
-    try:
-        return Encoder.from_pretrained(
-            settings.model, device, dtype, settings.truncate_dim, trust_remote_code, **hub_options
+        return cls(
+            encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index
         )
-    except ValueError as error:
-        raise ValueError(f"{error} ({folder} was built with it; if it has been moved, give its new folder)") from error
+
+
+def _encode_halves(
+    encoder: Encoder, texts: list[str], side: IndexSide, show_progress: bool, processes: int
+) -> np.ndarray:
+    """Encodes texts in float16: (texts, dimensions). Raises ValueError if float16 cannot hold a vector."""
+    vectors = np.empty((len(texts), encoder.vector_size(side)), np.float16)
+    row = 0
+    for part in encoder.stream(texts, side, show_progress=show_progress, processes=processes):
+        with np.errstate(over="ignore"):  # such a value becomes infinite, which is refused below
+            halves = vectors[row : row + len(part)] = part.astype(np.float16)
+        if len(damaged := np.flatnonzero(~np.isfinite(halves).all(axis=1))):
+            problem = "the model gives a vector that is not finite, or too large for float16"
+            raise ValueError(f"{texts[row + int(damaged[0])]!r}: {problem}")
+        row += len(part)
+    return vectors
+
+
+def _require_finite_queries(vectors: np.ndarray) -> None:
+    """Raises ValueError unless the vectors of queries (queries, dimensions) are finite."""
+    if not np.isfinite(vectors).all():
+        raise ValueError("the model gives vectors that are not finite: its weights are damaged, or training diverged")
 
 
 def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, dimensions: int) -> Encoder:

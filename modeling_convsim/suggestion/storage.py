@@ -1,15 +1,15 @@
 """The folder of a saved index.
 
 It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
-answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, int8.npy and
-projection.npy (the output of `quantize`). SHA256SUMS has their checksums.
+answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, replies.faiss (the output
+of `build_faiss`). SHA256SUMS has their checksums.
 """
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -19,12 +19,13 @@ from modeling_convsim.encoding.new_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
-from modeling_convsim.suggestion.extra import import_extra
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
-from modeling_convsim.suggestion.options import IndexSide
-from modeling_convsim.suggestion.search import Quantized, needs_int8
+from modeling_convsim.suggestion.search import import_extra, import_faiss, needs_faiss
 
+FORMAT = 2  # of the folder; another one is refused
 COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
+
+IndexSide = Literal["response", "input"]
 
 
 @dataclass(frozen=True)
@@ -41,12 +42,12 @@ class IndexSettings:
 
 
 class SavedIndex(NamedTuple):
-    """The content of an index's folder; arrays are memory-mapped."""
+    """The content of an index's folder; the vectors are memory-mapped."""
 
     settings: IndexSettings
     replies: Replies
     vectors: np.ndarray  # (replies, dimensions), float16
-    quantized: Quantized | None
+    faiss_index: Any  # None for an index that is searched exactly
 
 
 def hash_weights(model: ConvSimPreTrainedModel) -> str:
@@ -63,9 +64,7 @@ def hash_weights(model: ConvSimPreTrainedModel) -> str:
     return digest.hexdigest()
 
 
-def write_index(
-    folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: Quantized | None
-) -> None:
+def write_index(folder: Path, settings: IndexSettings, replies: Replies, vectors: np.ndarray, faiss_index: Any) -> None:
     """Writes an index's folder, replacing an existing index.
 
     Raises:
@@ -77,11 +76,10 @@ def write_index(
         columns = {"text": pyarrow.array(replies.texts, pyarrow.string()), "count": replies.counts}
         if replies.companions:
             columns[COMPANIONS[settings.side]] = replies.companions
-        parquet.write_table(pyarrow.table(columns), new / "replies.parquet", write_page_checksum=True)
+        parquet.write_table(pyarrow.table(columns), new / "replies.parquet")
         write_array(new / "vectors.npy", vectors.astype(np.float16, copy=False))
-        if quantized is not None:
-            write_array(new / "int8.npy", quantized.components)
-            write_array(new / "projection.npy", quantized.projection)
+        if faiss_index is not None:
+            import_faiss().write_index(faiss_index, str(new / "replies.faiss"))
         _write_settings(new, settings)
         write_checksums(new, [file.name for file in new.iterdir()])
 
@@ -94,66 +92,58 @@ def write_settings(folder: Path, settings: IndexSettings) -> None:
         OSError: It cannot be written; the old settings stay.
     """
     with lock_index(folder):
-        try:
-            current = _read_settings(folder)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{folder} is not an index any more ({error}): rebuild it") from error
         # The model may have been moved.
-        if replace(current, model=settings.model, calibration=None) != replace(settings, calibration=None):
+        if replace(read_settings(folder), model=settings.model, calibration=None) != replace(
+            settings, calibration=None
+        ):
             raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
         _write_settings(folder, settings)
 
 
 def _write_settings(folder: Path, settings: IndexSettings) -> None:
-    replace_files(folder, {"index.json": (json.dumps(asdict(settings), indent=2) + "\n").encode()})
+    replace_files(
+        folder, {"index.json": (json.dumps({"format": FORMAT, **asdict(settings)}, indent=2) + "\n").encode()}
+    )
 
 
 def read_index(folder: Path) -> SavedIndex:
     """Reads an index's folder.
 
     Raises:
-        ValueError: A file is missing or damaged, or pyarrow is not installed.
+        ValueError: A file is missing or damaged, or a dependency is not installed.
     """
-    if not (folder / "index.json").is_file():
-        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`")
+    settings = read_settings(folder)
     if damage := find_damage(folder):
-        raise ValueError(
-            f"cannot open the index {folder}: {damage}; rebuild it, or, if you changed it yourself, delete "
-            f"{folder / CHECKSUMS}"
-        )
+        remedy = f"rebuild it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
+        raise ValueError(f"cannot open the index {folder}: {damage}; {remedy}")
     parquet = import_extra("pyarrow.parquet", "opening an index")
+    faiss = import_faiss() if needs_faiss(settings.replies) else None
     try:
-        settings = _read_settings(folder)
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
         companions = columns.get(COMPANIONS[settings.side])
         replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        quantized = None
-        if needs_int8(len(vectors)):
-            # Mode "c", because torch warns of arrays that are read-only.
-            quantized = Quantized(np.load(folder / "int8.npy", mmap_mode="c"), np.load(folder / "projection.npy"))
-        _check_sizes(settings, replies, vectors, quantized)
+        faiss_index = faiss.read_index(str(folder / "replies.faiss")) if faiss else None
     # The type of the exception depends on the library that reads a broken file.
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"cannot open the index {folder} ({reason}): rebuild it") from error
-    return SavedIndex(settings, replies, vectors, quantized)
-
-
-def _read_settings(folder: Path) -> IndexSettings:
-    values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
-    calibration = Calibration.from_json(values["calibration"]) if values["calibration"] else None
-    # Indexes built before the option existed have no truncate_dim.
-    values = {"truncate_dim": None, **values, "calibration": calibration}
-    return IndexSettings(**{field.name: values[field.name] for field in fields(IndexSettings)})
-
-
-def _check_sizes(settings: IndexSettings, replies: Replies, vectors: np.ndarray, quantized: Quantized | None) -> None:
     if not len(replies.texts) == len(vectors) == settings.replies:
-        raise ValueError(f"{len(replies.texts)} replies and {len(vectors)} vectors, expected {settings.replies}")
-    if quantized is not None:
-        components, projection = (array.shape for array in quantized)
-        if projection[0] != vectors.shape[1] or components != (len(vectors), projection[1]):
-            raise ValueError(f"int8.npy has shape {components} and projection.npy {projection}, which do not fit")
-    if settings.truncate_dim is not None and settings.truncate_dim != vectors.shape[1]:
-        raise ValueError(f"vectors have {vectors.shape[1]} dimensions, expected {settings.truncate_dim}")
+        found = f"{len(replies.texts)} replies and {len(vectors)} vectors, expected {settings.replies}"
+        raise ValueError(f"cannot open the index {folder} ({found}): rebuild it")
+    return SavedIndex(settings, replies, vectors, faiss_index)
+
+
+def read_settings(folder: Path) -> IndexSettings:
+    """Reads index.json; ValueError if there is none, or if it has another format."""
+    try:
+        values = json.loads((folder / "index.json").read_text(encoding="utf-8"))
+        version = values.pop("format", 1)
+        if version == FORMAT:
+            calibration = Calibration.from_json(values["calibration"]) if values["calibration"] else None
+            return IndexSettings(**values | {"calibration": calibration})
+    except FileNotFoundError:
+        raise ValueError(f"{folder} holds no index.json: expected the folder of an index, written by `build`") from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"cannot open the index {folder}: index.json is damaged ({error}); rebuild it") from error
+    raise ValueError(f"{folder} was written in format {version}, but this version reads format {FORMAT}: rebuild it")

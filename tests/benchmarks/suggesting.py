@@ -7,13 +7,14 @@ distributed differently from random vectors and from the query vectors.
 from collections.abc import Callable
 from pathlib import Path
 
+import faiss
 import numpy as np
 import torch
 from sentence_transformers.util import dot_score, semantic_search
 from usearch.index import Index
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.suggestion.search import Int8Vectors, Quantized, exact_search, quantize
+from modeling_convsim.suggestion.search import build_faiss, exact_search, faiss_search
 from tests.benchmarks.material import Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
 from trainer.command_line import parse_arguments
@@ -41,8 +42,7 @@ def prepare(material: Material) -> Values:
     vectors = encoder.encode(texts[: material.replies], side="response").astype(np.float16)
     np.save(folder / "queries.npy", queries)
     np.save(folder / "vectors.npy", vectors)
-    for name, array in quantize(vectors)._asdict().items():
-        np.save(folder / f"{name}.npy", array)
+    faiss.write_index(build_faiss(vectors), str(folder / "replies.faiss"))
     np.save(folder / "scores.npy", _in_blocks(lambda block: exact_search(vectors, block, K)[0], queries))
     return {}
 
@@ -65,7 +65,7 @@ def _texts(material: Material, count: int) -> list[str]:
 def build(material: Material) -> Values:
     """Build what our search reads from float16 vectors."""
     vectors = np.load(_folder(material) / "vectors.npy")
-    return _time_build(lambda: Int8Vectors(quantize(vectors)), len(vectors))
+    return _time_build(lambda: build_faiss(vectors), len(vectors))
 
 
 def build_graph(material: Material) -> Values:
@@ -86,9 +86,8 @@ def search(material: Material) -> Values:
     """Our search, with files that are mapped into memory, as `ReplyIndex.load` opens them."""
     folder = _folder(material)
     vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-    components = np.load(folder / "components.npy", mmap_mode="r")
-    index = Int8Vectors(Quantized(components, np.load(folder / "projection.npy")))
-    return _time_queries(material, lambda queries: index.search(vectors, queries, K)[1])
+    index = faiss.read_index(str(folder / "replies.faiss"))
+    return _time_queries(material, lambda queries: faiss_search(index, vectors, queries, K)[1])
 
 
 def sentence_transformers(material: Material) -> Values:

@@ -1,0 +1,128 @@
+"""The command: build, suggest and calibrate."""
+
+import io
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from modeling_convsim.suggestion import ReplyIndex
+from modeling_convsim.suggestion.__main__ import main
+from tests.modeling_convsim.suggestion.test_suggestion import make_texts
+from tests.modeling_convsim.tiny_models import build, save
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+@pytest.fixture
+def pairs(tmp_path):
+    path = tmp_path / "pairs.parquet"
+    texts = make_texts(40)
+    parquet.write_table(pyarrow.table({"input": make_texts(40, seed=1)[: len(texts)], "response": texts}), path)
+    return path
+
+
+def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys, monkeypatch):
+    assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
+    assert "40 distinct replies of 40" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"hello\nthe dog\n")))
+    assert run("suggest", tmp_path / "index", "--k", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
+    assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
+    assert capsys.readouterr().out == "hello\n  no suggestion\n"
+    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
+    table = capsys.readouterr().out.splitlines()
+    assert table[0].split() == ["threshold", "precision", "coverage"] and table[1].endswith("%")
+    assert "coverage" in table[-1]
+    assert json.loads((tmp_path / "index" / "index.json").read_text())["calibration"]["min_precision"] == 0.1
+    (tmp_path / "allowed.txt").write_text(f"{make_texts(40)[3]}\n")
+    assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 2 and printed[1].endswith(make_texts(40)[3])
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv"])
+def test_command_shows_the_answers_of_questions(folder, pairs, tmp_path, capsys, suffix):
+    table = tmp_path / f"faq{suffix}"
+    getattr(parquet.read_table(pairs).to_pandas(), f"to_{suffix[1:]}")(table)
+    assert run("build", folder, table, "--side", "input", "--answers", "response", "-o", tmp_path / "faq") == 0
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "faq", make_texts(40, seed=1)[5], "--k", 1) == 0
+    assert capsys.readouterr().out.splitlines()[2].strip() == make_texts(40)[5]
+
+
+def test_command_shows_the_questions_of_replies(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "--questions", "input", "-o", tmp_path / "index") == 0
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "index", "hello", "--diversity", "0.5", "--k", "1") == 0
+    reply, question = (line.split(maxsplit=1)[1] for line in capsys.readouterr().out.splitlines()[1:])
+    rows = parquet.read_table(pairs).to_pylist()
+    assert any(row["response"] == reply and question == f"reply to: {row['input']}" for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ("build m a.txt -o i --column x", "--column x: a.txt has no columns, expected tables (.parquet, .csv"),
+        ("build m a.parquet b.txt -o i --side input --answers x", "--answers x: b.txt has no columns, expected tables"),
+        ("build m a.parquet -o i --answers x", "--answers x: only an index of --side input has answers"),
+        ("build m a.parquet -o i --side input --questions x", "--questions x: only an index of --side response has"),
+        ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
+        ("calibrate i a.parquet --candidates many", "argument --candidates: 'many', expected a number or all"),
+    ],
+)
+def test_wrong_option_gives_one_line_and_exit_code_2(arguments, message, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        main(arguments.split())
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
+
+
+def test_texts_before_and_after_an_option_are_answered(encoder, tmp_path, capsys):
+    ReplyIndex.build(encoder, make_texts(40)).save(tmp_path / "index")
+    capsys.readouterr()
+    assert run("suggest", tmp_path / "index", "hello", "--k", 1, "the dog") == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")] == ["hello", "the dog"]
+
+
+# {model}, {index} and the like are replaced by paths.
+WRONG = [
+    ("build {nowhere} {pairs} -o {new}", "no such folder"),
+    ("build {model} {nowhere} -o {new}", "nowhere: file not found"),
+    ("build {model} {pairs} -o {new} --column x", "no column 'x', only input"),
+    ("build {model} {pairs} -o {new} --side input --answers x", "only input, response: choose one with --answers"),
+    ("build {model} {pairs} -o {folder}", "exists and is not an index"),
+    ("suggest {nowhere} hello", "holds no index.json"),
+    ("suggest {index} hello --k 0", "k is 0, expected 1 or more"),
+    ("suggest {index} hello --allowed {text}", "not in the index: 'hello', 'zebra'"),
+    ("suggest {index} hello --model {other}", "built with other weights"),
+    ("calibrate {index} {text}", "some.txt: expected a table (.parquet, .csv, "),
+    ("calibrate {index} {table}", "no column 'input', only text, expected"),
+    ("calibrate {index} {pairs} --precision 2", "expected a number above 0, at most 1"),
+    ("calibrate {index} {pairs} --candidates 1", "candidates is 1, expected 2 or more"),
+]
+
+
+@pytest.mark.parametrize(("command", "message"), WRONG)
+def test_wrong_command_gives_one_line_and_exit_code_2(
+    command, message, folder, encoder, pairs, tiny_tokenizer, tmp_path, capsys
+):
+    names = ("nowhere", "new", "index", "other", "some.txt", "table.parquet")
+    paths = {name.partition(".")[0]: tmp_path / name for name in names}
+    paths |= {"model": folder, "pairs": pairs, "folder": tmp_path, "text": paths["some"]}
+    paths["some"].write_text("hello\nzebra\n")
+    parquet.write_table(pyarrow.table({"text": ["hello"]}), paths["table"])
+    if "{index}" in command:
+        ReplyIndex.build(encoder, make_texts(40)).save(paths["index"])
+    if "{other}" in command:
+        save(build("dan"), tiny_tokenizer, paths["other"])
+    capsys.readouterr()
+    assert run(*command.format(**paths).split()) == 2
+    captured = capsys.readouterr()
+    errors = [line for line in captured.err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0] and not captured.out
+    assert not paths["new"].exists()
