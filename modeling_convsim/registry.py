@@ -2,8 +2,6 @@
 
 from importlib import import_module
 from pathlib import Path
-from pkgutil import iter_modules
-from types import ModuleType
 from typing import TypeVar
 
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoModelForSequenceClassification
@@ -76,28 +74,19 @@ def _qualified_name(multitask_class: type) -> str:
     return f"{multitask_class.__module__}.{multitask_class.__qualname__}"
 
 
-def _multitask_class(module: ModuleType) -> type[ConvSimForMultitask]:
-    """The one multitask class that an encoder's module defines."""
-    (multitask_class,) = (
-        value
-        for value in vars(module).values()
-        if isinstance(value, type) and issubclass(value, ConvSimForMultitask) and value.__module__ == module.__name__
-    )
-    return multitask_class
-
-
 def _register_folder() -> None:
     """Registers the encoders of the `modeling_NAME.py` files in this folder and exports their classes."""
-    for name in sorted(module.name for module in iter_modules([str(Path(__file__).parent)])):
-        if name.startswith("modeling_") and name not in NO_ENCODERS:
-            multitask_class = register_encoder(_multitask_class(import_module(f".{name}", __package__)))
-            classes = (
-                multitask_class.config_class, multitask_class.encoder_class, multitask_class,
-                multitask_class.classifier_class,
-            )  # fmt: skip
-            for cls in filter(None, classes):
-                globals()[cls.__name__] = cls
-                __all__.append(cls.__name__)
+    for path in sorted(Path(__file__).parent.glob("modeling_*.py")):
+        if path.stem in NO_ENCODERS:
+            continue
+        module = import_module(f".{path.stem}", __package__)
+        for value in list(vars(module).values()):
+            is_class = isinstance(value, type) and value.__module__ == module.__name__
+            if is_class and issubclass(value, (ConvSimConfig, ConvSimPreTrainedModel)):
+                globals()[value.__name__] = value
+                __all__.append(value.__name__)
+                if issubclass(value, ConvSimForMultitask):
+                    register_encoder(value)
 
 
 _register_folder()

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from data_scripts.sample.content import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
 from trainer.distributed import share
@@ -202,8 +202,6 @@ def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> 
     """
     texts = _speed_sentences()
     model = copy.deepcopy(model).cpu().float()
-    with torch.random.fork_rng(devices=[]):
-        use_onednn(model)  # as Encoder.from_pretrained does
     encoder = Encoder(model, tokenizer)
     rate, left = 0.0, SPEED_SECONDS
     for count in (1, 8, 64, len(texts), len(texts), len(texts)):

@@ -4,16 +4,16 @@ python model_cards/space/app.py INDEX
 """
 
 import argparse
-import runpy
 import sys
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+
+from modeling_convsim.command_line import ArgumentParser
+from modeling_convsim.suggestion import ReplyIndex
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     """Parses the command line."""
-    parser = _parser_class()(
+    parser = ArgumentParser(
         prog="python model_cards/space/app.py",
         description="Serve a page that demonstrates a model and an index of replies that was built with it.",
         epilog="GRADIO_SERVER_NAME and GRADIO_SERVER_PORT set the address (default: this machine only, port 7860 or "
@@ -31,24 +31,11 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _parser_class() -> Any:
-    """`modeling_convsim.command_line.ArgumentParser`, from its file.
-
-    An import would run the package first, which imports torch: it takes seconds, which --help does not need.
-    """
-    package = find_spec("modeling_convsim")
-    assert package is not None and package.origin is not None
-    return runpy.run_path(str(Path(package.origin).with_name("command_line.py")))["ArgumentParser"]
-
-
 def main(arguments: list[str] | None = None) -> int:
     """Serves the page; returns 2 if the index cannot be opened."""
     options = parse_arguments(arguments)
 
-    # Imported after the arguments are parsed: importing gradio and torch takes seconds.
-    import page
-
-    from modeling_convsim.suggestion import ReplyIndex
+    import page  # after the arguments are parsed: importing gradio takes seconds
 
     try:
         index = ReplyIndex.load(options.index)

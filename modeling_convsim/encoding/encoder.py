@@ -24,7 +24,7 @@ from transformers import (
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
 from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
-from modeling_convsim.encoding.hardware import has_fast_bfloat16, use_onednn
+from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from modeling_convsim.encoding.hub_models import download_model, parse_model_id
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.parallel import (
@@ -54,8 +54,7 @@ class Encoder:
         """Combines a model and its tokenizer.
 
         Args:
-            model: An encoder, or a multitask model; it is set to evaluation mode, and its linear layers to the kernels
-                that are fast on this processor in inference mode (`use_onednn`).
+            model: An encoder, or a multitask model; it is set to evaluation mode.
             tokenizer: The tokenizer that the model was trained with.
             truncate_dim: Truncate vectors to this many dimensions, for Matryoshka embeddings (models trained with
                 `matryoshka_dims`); from 1 to the model's `embedding_size`, the default. Truncated vectors are rescaled
@@ -77,7 +76,6 @@ class Encoder:
             raise ValueError(f"truncate_dim is {truncate_dim}, expected 1 to {size}, the model's embedding_size")
         self.truncate_dim = truncate_dim
         self.model = model.eval()
-        use_onednn(model)
         self.tokenizer = tokenizer
         self._batch_tokenizer = BatchTokenizer(tokenizer, token_limit(tokenizer))
 

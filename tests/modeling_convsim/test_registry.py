@@ -1,6 +1,5 @@
 """The registry of encoders: those in the folder, and one defined in a file elsewhere."""
 
-import gc
 import json
 from pathlib import Path
 
@@ -19,24 +18,6 @@ def test_every_modeling_file_is_registered():
     paths = Path(modeling_convsim.__file__).parent.glob("modeling_*.py")
     names = {path.stem.removeprefix("modeling_") for path in paths} - {"base", "heads", "layouts", "lexical"}
     assert set(ENCODERS) == names and {"dan", "transformer", "cbow", "bilstm"} <= names
-
-
-@pytest.mark.parametrize("is_enabled", [True, False])
-def test_collections_pause_while_the_models_are_imported_and_are_then_as_before(monkeypatch, is_enabled):
-    def fail(*_: str) -> None:
-        assert not gc.isenabled()
-        raise ImportError
-
-    monkeypatch.setattr(modeling_convsim, "import_module", fail)
-    assert gc.isenabled()
-    try:
-        if not is_enabled:
-            gc.disable()
-        with pytest.raises(ImportError):
-            modeling_convsim._register_models()
-        assert gc.isenabled() == is_enabled
-    finally:
-        gc.enable()
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -100,15 +81,3 @@ def test_encoder_without_a_label_or_type_or_with_a_taken_name_is_refused(monkeyp
         with pytest.raises(ValueError, match=message):
             register_encoder(ConvSimMaxForMultitask)
     assert "max" not in ENCODERS and ENCODERS["dan"].__name__ == "ConvSimDanForMultitask"
-
-
-def test_a_saved_model_names_the_classes_of_its_code(multitask, tmp_path):
-    module = type(multitask).__module__.rpartition(".")[2]
-    config, encoder = type(multitask.config).__name__, type(multitask.encoder).__name__
-    for folder, model in (("multitask", multitask), ("encoder", multitask.encoder)):
-        model.save_pretrained(tmp_path / folder)
-        names = {"AutoConfig": f"{module}.{config}", "AutoModel": f"{module}.{encoder}"}
-        if folder == "multitask":
-            names["AutoModelForPreTraining"] = f"{module}.{type(multitask).__name__}"
-            names["AutoModelForSequenceClassification"] = f"{module}.{multitask.classifier_class.__name__}"
-        assert json.loads((tmp_path / folder / "config.json").read_text())["auto_map"] == names

@@ -16,8 +16,7 @@ from modeling_convsim.encoding import Encoder
 from trainer.evaluation.evaluators import Split
 from trainer.evaluation.stsb import EVALUATOR as STSB
 from trainer.export import comparison
-from trainer.export.extra import import_extra
-from trainer.export.formats import ExportFormat, Precision, load_format
+from trainer.export.formats import ExportFormat, Precision, import_extra, load_format
 from trainer.export.onnx_graph import size_in_float32
 from trainer.export.report import describe, find_run, record
 from trainer.publish.model_files import share_weights

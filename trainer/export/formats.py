@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from data_scripts.errors import InputError
 from trainer.encoders.protocol import Side
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
@@ -79,6 +80,20 @@ class ExportFormat:
     held_by: Callable[[Encoder], nn.Module]
     check_batches: Sequence[Sequence[str]]
     usage: str
+
+
+def import_extra(name: str) -> Any:
+    """Import a module of the extra `export`.
+
+    Raises:
+        InputError: it is not installed.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise InputError(
+            f"exporting needs {name.partition('.')[0]} ({error}): pip install -c constraints.txt -e '.[export]'"
+        ) from error
 
 
 def load_format(name: str) -> ExportFormat:

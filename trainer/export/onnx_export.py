@@ -11,8 +11,7 @@ from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import Side
 from trainer.export import onnx_graph
 from trainer.export.comparison import CHECK_BATCHES
-from trainer.export.extra import import_extra
-from trainer.export.formats import OUTPUTS, ExportFormat, Precision, save_tokenizer
+from trainer.export.formats import OUTPUTS, ExportFormat, Precision, import_extra, save_tokenizer
 from trainer.export.onnx_graph import OnnxForm
 
 BATCH_SIZE = 64
@@ -97,7 +96,7 @@ FORMAT = ExportFormat(
     stores_embeddings_apart=True,
     write=write_onnx,
     load=OnnxEncoder,
-    held_by=lambda encoder: OnnxForm(encoder.model),
+    held_by=lambda encoder: encoder.model,
     check_batches=CHECK_BATCHES,
     usage=USAGE,
 )

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
-from trainer.export.extra import import_extra
-from trainer.export.formats import OUTPUTS
+from trainer.export.formats import OUTPUTS, import_extra
 
 LARGEST_FILE = 2**31  # bytes; protobuf, and thus one ONNX file, cannot hold more
 
@@ -25,14 +24,8 @@ class OnnxForm(nn.Module):
 
     def __init__(self, model: ConvSimEncoder | ConvSimForMultitask) -> None:
         super().__init__()
-        # A new copy: on a CPU, `Encoder` may have replaced the linear layers by oneDNN's, which ONNX does not have.
-        copied = type(model)(model.config)
-        copied.load_state_dict(model.state_dict())
-        self.multitask = copied if isinstance(copied, ConvSimForMultitask) else None
-        self.encoder = cast(ConvSimEncoder, self.multitask.encoder if self.multitask else copied)
-        if self.multitask is not None:
-            self.multitask.nli_head = cast(Any, nn.Identity())  # the graph does not have it
-        self.eval()
+        self.multitask = model if isinstance(model, ConvSimForMultitask) else None
+        self.encoder = cast(ConvSimEncoder, model.encoder if isinstance(model, ConvSimForMultitask) else model)
 
     def output_names(self) -> list[str]:
         """The names of the outputs of `forward`."""
@@ -109,8 +102,8 @@ def build_graph(form: OnnxForm) -> Any:
 
 
 def size_in_float32(module: nn.Module) -> int:
-    """The size in bytes of a module's parameters in float32."""
-    return sum(4 * parameter.numel() for parameter in module.parameters())
+    """The size in bytes, in float32, of a module's parameters that an export has: all but those of the NLI head."""
+    return sum(4 * weight.numel() for name, weight in module.named_parameters() if "nli_head." not in name)
 
 
 def compress_embeddings(model: Any, precision: str) -> None:

@@ -6,14 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from data_scripts.errors import InputError
-from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
 from trainer.export.comparison import CHECK_BATCHES
-from trainer.export.extra import import_extra
-from trainer.export.formats import OUTPUTS, ExportFormat, Precision, save_tokenizer
-from trainer.export.onnx_graph import OnnxForm
+from trainer.export.formats import OUTPUTS, ExportFormat, Precision, import_extra, save_tokenizer
 
 USAGE = """from model2vec import StaticModel
 
@@ -45,8 +42,7 @@ def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
         InputError: the encoder is more than an embedding table, or the format does not have this precision.
     """
     config = encoder.model.config
-    model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
-    if "static" not in model.export_formats:
+    if "static" not in encoder.model.base_model.export_formats:
         raise InputError(
             f"--format static: static files hold one vector a token, which are averaged; a {config.model_type} model "
             "has layers on top, which they cannot hold. Only a CBOW encoder can be static; use --format onnx"
@@ -76,7 +72,7 @@ FORMAT = ExportFormat(
     stores_embeddings_apart=False,
     write=write_static,
     load=StaticEncoder,
-    held_by=lambda encoder: OnnxForm(encoder.model).encoder,
+    held_by=lambda encoder: encoder.model.base_model,
     # model2vec also truncates a long text by its characters, so that it may keep fewer tokens than the model.
     check_batches=CHECK_BATCHES[:-1],
     usage=USAGE,
