@@ -59,12 +59,6 @@ def test_the_config_names_the_three_classes(kind: str, folder: Path) -> None:
     assert two.num_labels == 2 and type(two)(num_labels=5).num_labels == 5
 
 
-def test_hidden_size_is_that_of_the_last_hidden_state(kind: str, folder: Path) -> None:
-    encoder = AutoModel.from_pretrained(folder)
-    size = encoder(**pad(SENTENCES)).last_hidden_state.shape[-1]
-    assert encoder.config.hidden_size == size / (2 if kind == "bilstm" else 1)  # an LSTM in each direction
-
-
 def test_the_pipeline_classifies_pairs(folder: Path) -> None:
     classify = pipeline("text-classification", str(folder), device="cpu")
     pairs = [{"text": first, "text_pair": second} for first, second in zip(PREMISES, HYPOTHESES, strict=True)]
@@ -126,12 +120,6 @@ def test_a_classifier_is_fine_tuned_with_other_labels(folder: Path, tmp_path: Pa
     predicted = trainer.predict(rows).predictions.argmax(1)
     assert trainer.evaluate(rows)["eval_loss"] < before / 2
     assert predicted.tolist() == [row["labels"] for row in rows]
-
-
-def test_a_classifier_ignores_the_input_network_of_a_model(tmp_path: Path) -> None:
-    build("dan_input_network").save_pretrained(tmp_path)
-    _, loading = AutoModelForSequenceClassification.from_pretrained(tmp_path, output_loading_info=True)
-    assert not any(loading.values())
 
 
 def test_accumulated_gradients_are_those_of_the_whole_batch(tmp_path: Path, tiny_tokenizer) -> None:

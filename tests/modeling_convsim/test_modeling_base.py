@@ -7,14 +7,10 @@ from huggingface_hub.errors import StrictDataclassClassValidationError, StrictDa
 from torch import nn
 
 from modeling_convsim import (
-    ENCODERS,
-    ConvSimConfig,
     ConvSimDanConfig,
     ConvSimDanForMultitask,
     ConvSimForMultitask,
     NliHead,
-    ResponseHead,
-    modeling_base,
 )
 from modeling_convsim.modeling_base import normalize
 from tests.modeling_convsim.tiny_models import DAN, SENTENCES, build, pack, pad
@@ -31,11 +27,6 @@ def test_packed_padded_and_single_sentences_have_equal_embeddings(multitask):
         torch.testing.assert_close(embed(multitask, padded), packed, rtol=0, atol=1e-6)
     alone = torch.cat([embed(multitask, pack([sentence])) for sentence in SENTENCES])
     torch.testing.assert_close(alone, packed, rtol=0, atol=1e-6)
-
-
-def test_embeddings_are_l2_normalized(multitask):
-    words = [sentence for sentence in SENTENCES if sentence]
-    torch.testing.assert_close(embed(multitask, pack(words)).norm(dim=1), torch.ones(len(words)))
 
 
 def test_mask_is_derived_from_padding_ids_by_default(multitask):
@@ -149,21 +140,6 @@ def test_half_precision_normalizes_in_float32(multitask):
     torch.testing.assert_close(vectors.double().norm(dim=1), torch.ones(len(vectors)).double(), rtol=0, atol=2**-9)
 
 
-@pytest.mark.parametrize("private", [True, False])
-def test_gradient_of_weights_without_the_private_function_of_torch(private, monkeypatch):
-    torch.manual_seed(0)
-    offsets = torch.tensor([0, 0, 1500, 2600])
-    bags = torch.repeat_interleave(torch.tensor([1, 2, 3]), torch.tensor([1500, 1100, 400]))
-    ids, table = torch.randint(9, (3000,)), torch.randn(9, 5, dtype=torch.float64)
-    weights = torch.randn(3000, dtype=torch.float64, requires_grad=True)
-    gradient = torch.randn(4, 5, dtype=torch.float64)
-    sums = torch.zeros(4, 5, dtype=torch.float64).index_add(0, bags, weights[:, None] * table[ids])
-    (expected,) = torch.autograd.grad(sums, weights, gradient)
-    if not private:
-        monkeypatch.setattr(torch.ops, "aten", None)
-    torch.testing.assert_close(modeling_base.weight_gradients(gradient, table, ids, offsets, bags), expected)
-
-
 def test_sparse_gradient_equals_dense_gradient(multitask):
     tables = multitask.embedding_tables()
     assert sum(table.numel() for table in tables) == sum(
@@ -261,20 +237,6 @@ def test_score_with_an_input_network_is_a_product_of_two_networks(normalize):
     assert scales == ["response_head.logit_scale"] * normalize  # of both sides
 
 
-def test_input_network_is_optional_and_used_only_with_responses():
-    without_network, with_network = (
-        ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=network))
-        for network in (False, True)
-    )
-    names = without_network.state_dict().keys()
-    assert not any(name.startswith("input_head") for name in names)
-    added = with_network.state_dict().keys() - names
-    assert added == {name.replace("response_", "input_") for name in names if name.startswith("response_head")}
-    pairs = pack(SENTENCES) | {f"response_{name}": value for name, value in pack(SENTENCES).items()}
-    assert without_network(**pairs).query_embeds is None
-    assert with_network(**pack(SENTENCES)).query_embeds is None  # there is no response to score
-
-
 @pytest.mark.parametrize("residual", [False, True])
 @pytest.mark.parametrize("normalize", [False, True])
 def test_dense_layers_of_the_response_head_compute_the_same_function(residual, normalize):
@@ -313,20 +275,6 @@ def test_nli_head_features_and_hidden_layer():
     torch.testing.assert_close(head(u, v), hidden @ head.output.weight.T + head.output.bias)
 
 
-def test_every_parameter_is_initialized_in_init_weights(multitask):
-    """Parameters of a model on the meta device have no values before they are initialized."""
-    with torch.device("meta"):
-        model = type(multitask)(multitask.config)
-    model.to_empty(device="cpu")
-    for module in model.modules():
-        module._is_hf_initialized = False
-        for parameter in module.parameters(recurse=False):
-            parameter.data.fill_(float("nan"))
-            parameter._is_hf_initialized = False
-    model.initialize_weights()
-    assert not any(parameter.isnan().any() for parameter in model.parameters())
-
-
 @pytest.mark.parametrize("initializer_range", [None, 0.05])
 def test_weights_are_initialized_as_documented(initializer_range):
     torch.manual_seed(0)
@@ -346,38 +294,12 @@ def test_weights_are_initialized_as_documented(initializer_range):
     assert model.response_head.logit_scale.item() == pytest.approx(math.log(7))
 
 
-def test_defaults_are_the_documented_ones():
-    config = ConvSimConfig()
-    assert (config.vocab_size, config.embedding_size, config.pad_token_id, config.unk_token_id) == (30_000, 500, 0, 1)
-    assert (config.response_hidden_sizes, config.nli_hidden_size, config.logit_scale_init) == ([500], 512, 20)
-    assert config.initializer_range is None
-    assert not any((config.response_residual, config.normalize_response, config.input_network))
-
-
-def test_every_encoder_declares_its_batches_and_exports():
-    declared = {
-        name: (model.encoder_class.pads_batches, model.encoder_class.export_formats) for name, model in ENCODERS.items()
-    }
-    assert {name: declared[name] for name in ("bilstm", "cbow", "dan", "transformer")} == {
-        "bilstm": (True, ()),
-        "cbow": (False, ("onnx", "static")),
-        "dan": (False, ("onnx",)),
-        "transformer": (True, ("onnx",)),
-    }
-
-
 def test_short_and_long_vectors_are_normalized_and_zero_stays_zero():
     direction = torch.tensor([0.6, 0.0, -0.8], dtype=torch.float64)
     lengths = torch.tensor([[1e-10], [1e-5], [0.003], [1.0], [1e8], [0.0]], dtype=torch.float64)
     expected = direction.expand(6, 3).clone()
     expected[5] = 0
     torch.testing.assert_close(normalize(lengths * direction), expected)
-
-
-def test_the_networks_of_inputs_and_responses_have_weights_of_their_own():
-    model = ConvSimDanForMultitask(ConvSimDanConfig(**DAN, embedding_size=12, input_network=True))
-    inputs, responses = ({id(p) for p in head.parameters()} for head in (model.input_head, model.response_head))
-    assert inputs and responses and not inputs & responses
 
 
 def test_resized_vocabulary_keeps_its_embeddings_and_accepts_new_tokens(multitask):
@@ -421,7 +343,3 @@ def test_config_refuses_values_out_of_range(values, message):
 def test_config_refuses_a_value_of_another_type():
     with pytest.raises(StrictDataclassFieldValidationError, match="embedding_size"):
         ConvSimDanConfig(embedding_size="large")
-
-
-def test_response_head_is_built_from_the_config_alone():
-    assert ResponseHead(ConvSimDanConfig(**DAN, embedding_size=12))(torch.zeros(2, 12)).shape == (2, 12)

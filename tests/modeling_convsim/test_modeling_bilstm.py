@@ -66,22 +66,6 @@ def test_agrees_with_a_loop_over_tokens_in_float64(pooling, bidirectional, num_l
 
 
 @torch.no_grad()
-def test_last_hidden_state_agrees_with_the_loop_at_every_token():
-    model = build("bilstm").encoder
-    batch = pad(SENTENCES, width=9, left=True)
-    states = model(**batch).last_hidden_state
-    for row, sentence in enumerate(SENTENCES):
-        tokens = reference(model, sentence)[0]
-        np.testing.assert_allclose(states[row, 9 - len(sentence) :].numpy(), tokens, atol=1e-6)
-
-
-@torch.no_grad()
-def test_hidden_states_are_the_word_embeddings_and_the_output_of_every_layer():
-    output = build_model(num_layers=2)(**pad(SENTENCES), output_hidden_states=True)
-    assert [state.shape[2] for state in output.hidden_states] == [8, 14, 14]
-
-
-@torch.no_grad()
 def test_group_size_does_not_change_embeddings(monkeypatch):
     model = build("bilstm").encoder
     expected = model(**pack(SENTENCES)).pooler_output
@@ -122,14 +106,6 @@ def test_dropout_is_applied_in_training_only(form):
     assert not torch.allclose(once, twice)
     once, twice = (model.eval()(**form(SENTENCES)).pooler_output for _ in range(2))
     assert torch.equal(once, twice)
-
-
-def test_recurrent_weights_are_initialized_like_those_of_torch():
-    for size in (25, 100):
-        model = ConvSimBilstmModel(ConvSimBilstmConfig(vocab_size=20, hidden_size=size))
-        for parameter in model.layers.parameters():
-            assert 0.9 * size**-0.5 < parameter.abs().max() <= size**-0.5
-            assert parameter.min() < 0 < parameter.max()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from huggingface_hub.errors import StrictDataclassClassValidationError
 from torch import nn
 from transformers import modeling_flash_attention_utils as flash_attention
 
-from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts, modeling_transformer
+from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerModel, modeling_layouts
 from modeling_convsim.modeling_layouts import FlatLayout, timing_signal
 from modeling_convsim.modeling_transformer import drop_values
 from tests.modeling_convsim.tiny_models import SENTENCES, build, pack, pad
@@ -24,14 +24,6 @@ def test_timing_signal_agrees_with_the_formula(size):
     signal = timing_signal(64, size, torch.device("cpu"))
     assert signal.dtype == torch.float32
     torch.testing.assert_close(signal.double(), expected, rtol=0, atol=1e-5)
-
-
-def test_defaults_are_the_papers():
-    config = ConvSimTransformerConfig()
-    assert (config.num_hidden_layers, config.num_attention_heads) == (6, 8)
-    assert (config.hidden_size, config.intermediate_size, config.embedding_size) == (512, 2048, 500)
-    assert (config.hidden_dropout, config.attention_dropout, config.layer_norm_eps) == (0.1, 0.1, 1e-6)
-    assert not config.residual and not config.learned_token_weights and not config.hidden_sizes
 
 
 def reference_states(model: ConvSimTransformerModel, sentence: list[int]) -> list[torch.Tensor]:
@@ -91,16 +83,6 @@ def test_padded_groups_of_similar_length_give_the_same_embeddings(monkeypatch):
     torch.testing.assert_close(model(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
 
 
-def test_groups_have_no_padding_on_a_cpu():
-    layout = FlatLayout.from_lengths(torch.tensor([3, 0, 2, 3, 5, 2]), torch.device("cpu"))
-    assert [(group.sentences, group.width, group.tokens) for group in layout.groups] == [
-        (2, 2, 4),
-        (2, 3, 6),
-        (1, 5, 5),
-    ]
-    assert all(group.indices is None and group.keys is None for group in layout.groups)
-
-
 @torch.no_grad()
 def test_hidden_states_agree_with_torchs_layers():
     model = build("transformer").encoder
@@ -112,32 +94,6 @@ def test_hidden_states_agree_with_torchs_layers():
         expected = reference_states(model, sentence)
         actual = [states[row, : len(sentence)] for states in output.hidden_states]
         torch.testing.assert_close(actual, expected, rtol=1e-4, atol=1e-5)
-
-
-@torch.no_grad()
-def test_attentions_are_distributions_over_real_tokens():
-    model = build("transformer").encoder
-    batch = pad(SENTENCES)
-    output = model(**batch, output_attentions=True)
-    assert [tuple(weights.shape) for weights in output.attentions] == [(7, 2, 7, 7)] * 2
-    mask = batch["attention_mask"].bool()
-    for weights in output.attentions:
-        torch.testing.assert_close(weights.sum(-1), torch.ones(7, 2, 7))
-        assert (weights[4] > 0).all()
-        assert (weights[1][:, :, ~mask[1]] == 0).all()
-    torch.testing.assert_close(output.pooler_output, model(**batch).pooler_output, rtol=0, atol=1e-6)
-
-
-def test_gradient_checkpointing_gives_the_same_gradients():
-    model = build("transformer").train()
-    gradients = []
-    for checkpointing in (False, True):
-        if checkpointing:
-            model.gradient_checkpointing_enable()
-        model.zero_grad()
-        model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
-        gradients.append([parameter.grad.clone() for parameter in model.encoder.parameters()])
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=0)
 
 
 def test_batch_with_empty_texts_has_finite_gradients():
@@ -163,43 +119,6 @@ def test_dropout_keeps_each_value_with_its_probability_whatever_its_neighbors(dt
     assert abs(both - (1 - probability) ** 2) < 0.01  # neighbors share random bits, but not their own 16
     dropped.sum().backward()
     torch.testing.assert_close(values.grad, is_kept.to(dtype) * torch.tensor(scale, dtype=dtype))
-
-
-def test_dropout_repeats_with_the_seed_and_is_torchs_own_where_masks_are_not_sampled_here(monkeypatch):
-    values, masks = torch.ones(2, 50), []
-    for seed in (0, 0, 1):
-        torch.manual_seed(seed)
-        masks.append(drop_values(values, 0.5))
-    assert torch.equal(masks[0], masks[1]) and not torch.equal(masks[0], masks[2])
-    assert drop_values(values, 0) is values
-    monkeypatch.setattr(torch.compiler, "is_compiling", lambda: True)
-    torch.manual_seed(0)
-    compiled = drop_values(values, 0.5)
-    torch.manual_seed(0)
-    assert torch.equal(compiled, torch.nn.functional.dropout(values, 0.5))
-
-
-def test_training_on_a_cpu_computes_attention_without_torchs_kernel(monkeypatch):
-    model, calls = build("transformer").encoder, []
-    expected = model(**pack(SENTENCES)).pooler_output
-    original = torch.nn.functional.scaled_dot_product_attention
-    monkeypatch.setattr(
-        torch.nn.functional, "scaled_dot_product_attention", lambda *a, **k: calls.append(1) or original(*a, **k)
-    )
-    torch.testing.assert_close(model.train()(**pack(SENTENCES)).pooler_output, expected, rtol=0, atol=1e-6)
-    assert not calls
-    model.eval()(**pack(SENTENCES))
-    assert calls
-
-
-def test_dropout_is_applied_in_training_only():
-    config = build("transformer").config
-    config.hidden_dropout = 0.5
-    model = ConvSimTransformerModel(config)
-    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
-    assert not torch.allclose(once, twice)
-    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
-    assert torch.equal(once, twice)
 
 
 @torch.no_grad()
@@ -286,19 +205,6 @@ def test_flash_attention_reads_all_sentences_at_once_without_padding(arrange, im
 
 
 @torch.no_grad()
-def test_flash_attention_gives_the_same_hidden_states(flash_calls):
-    model, batch = build("transformer").encoder, pad(SENTENCES)
-    expected = model(**batch, output_hidden_states=True)
-    model.config._attn_implementation = "flash_attention_2"
-    output = model(**batch, output_hidden_states=True)
-    mask = batch["attention_mask"].bool()
-    for states, reference in zip(output.hidden_states, expected.hidden_states, strict=True):
-        torch.testing.assert_close(states[mask], reference[mask], rtol=1e-4, atol=1e-6)
-    torch.testing.assert_close(output.pooler_output, expected.pooler_output, rtol=0, atol=1e-6)
-    assert len(flash_calls) == model.config.num_hidden_layers
-
-
-@torch.no_grad()
 @pytest.mark.parametrize("implementation", ["flash_attention_2", "sdpa"])
 @pytest.mark.parametrize("batch", [pack([[]]), pad([[]])])
 def test_flash_attention_of_no_tokens_gives_zeros(batch, implementation, flash_calls, monkeypatch):
@@ -322,29 +228,6 @@ def test_sentences_are_read_without_padding_on_a_gpu_unless_another_kernel_is_se
     model.config.num_attention_heads = 2
     model.config._attn_implementation = "eager"
     assert not model._reads_without_padding(gpu)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("attention", ["sdpa", "eager"])
-def test_dropout_of_attention_weights_is_applied_in_training_only(attention):
-    config = build("transformer").config
-    config.attention_dropout = 0.5
-    model = ConvSimTransformerModel(config)
-    model.set_attn_implementation(attention)
-    once, twice = (model.train()(**pack(SENTENCES)).pooler_output for _ in range(2))
-    assert not torch.allclose(once, twice)
-    once, twice = (model.eval()(**pack(SENTENCES)).pooler_output for _ in range(2))
-    assert torch.equal(once, twice)
-
-
-def test_every_layer_norm_has_the_epsilon_and_every_dropout_the_probability_of_the_config():
-    config = build("transformer").config
-    config.layer_norm_eps, config.hidden_dropout = 0.125, 0.375
-    modules = list(ConvSimTransformerModel(config).modules())
-    assert [module.eps for module in modules if isinstance(module, nn.LayerNorm)] == [0.125] * 5
-    assert [module.p for module in modules if isinstance(module, nn.Dropout)] == [0.375] * 3
-    layers = [module for module in modules if isinstance(module, modeling_transformer.ConvSimTransformerLayer)]
-    assert len({id(parameter) for layer in layers for parameter in layer.parameters()}) == 2 * 10
 
 
 @pytest.mark.parametrize(

@@ -132,15 +132,6 @@ def test_every_dropout_is_applied_in_training_only(dropout):
     assert torch.equal(once, twice)
 
 
-def test_every_word_of_a_packed_batch_is_looked_up_once():
-    model = build("transformer_residual")
-    model.set_sparse_gradients(True)
-    model.encoder(**pack(SENTENCES)).pooler_output.cos().sum().backward()
-    words = sorted({token for sentence in SENTENCES for token in sentence})
-    for table in (model.encoder.embed_tokens, model.encoder.token_weights):
-        assert table.weight.grad._indices().squeeze(0).tolist() == words
-
-
 def test_token_weights_are_set_and_resized_like_those_of_a_dan():
     model = new_model(**BEST).encoder
     weights = torch.rand(60, 1)

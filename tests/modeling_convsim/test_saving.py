@@ -1,14 +1,21 @@
+"""Saved folders in every class that opens them, with and without this package."""
+
+import copy
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
-from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedModel
 
-from tests.modeling_convsim.tiny_models import KINDS, SENTENCES, build, pack, pad
+from modeling_convsim import ConvSimPreTrainedModel
+from modeling_convsim.encoding import Encoder
+from tests.modeling_convsim.tiny_models import KINDS, PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
 
 
 def auto_map(folder: Path) -> dict[str, str]:
@@ -37,16 +44,6 @@ def test_automodelforpretraining_loads_the_multitask_model(multitask, tmp_path):
     assert torch.equal(model.eval()(**batch).response_embeds, multitask(**batch).response_embeds)
 
 
-def test_multitask_model_loads_its_encoder_from_a_bare_folder(multitask, tmp_path):
-    multitask.encoder.save_pretrained(tmp_path)
-    model, loading = type(multitask).from_pretrained(tmp_path, output_loading_info=True)
-    assert all(
-        name.startswith(("response_head.", "input_head.", "nli_head.", "lexical_")) for name in loading["missing_keys"]
-    )
-    batch = pack(SENTENCES)
-    assert torch.equal(model.eval()(**batch).pooler_output, multitask(**batch).pooler_output)
-
-
 def test_saved_folder_names_its_classes_and_contains_their_code(multitask, tmp_path):
     multitask.save_pretrained(tmp_path)
     module = type(multitask).__module__.rpartition(".")[2]
@@ -68,18 +65,6 @@ def test_resaved_bare_encoder_does_not_name_the_multitask_model(multitask, tmp_p
     encoder.save_pretrained(tmp_path / "encoder")
     assert set(auto_map(tmp_path / "encoder")) == {"AutoConfig", "AutoModel"}
     assert AutoModel.from_pretrained(tmp_path / "encoder", output_loading_info=True)[1]["missing_keys"] == set()
-
-
-def test_saved_tokenizer_gives_the_models_input(tiny_tokenizer, tmp_path):
-    model = build("dan")
-    model.save_pretrained(tmp_path)
-    tiny_tokenizer.save_pretrained(tmp_path)
-    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
-    batch = tokenizer(["Hello, you!", "", "how old are you?"], padding=True, return_tensors="pt")
-    vectors = AutoModel.from_pretrained(tmp_path).eval()(**batch).pooler_output
-    ids = tokenizer(["Hello, you!", "", "how old are you?"])["input_ids"]
-    torch.testing.assert_close(vectors, model.encoder(**pack(ids)).pooler_output, rtol=0, atol=1e-6)
-    assert model.encoder(**tokenizer("", return_tensors="pt")).pooler_output.isfinite().all()
 
 
 @pytest.mark.parametrize("part", ["multitask", "encoder"])
@@ -104,6 +89,104 @@ def test_files_of_sentence_transformers_that_exist_are_kept(tmp_path):
     (tmp_path / "modules.json").write_text("[1]")
     build("dan").save_pretrained(tmp_path)
     assert (tmp_path / "modules.json").read_text() == "[1]"
+
+
+@pytest.fixture(params=PARTS)
+def part(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=KINDS)
+def model(request: pytest.FixtureRequest, part: str) -> ConvSimPreTrainedModel:
+    return build_part(request.param, part)
+
+
+def same_weights(first: torch.nn.Module, second: torch.nn.Module) -> bool:
+    states = first.state_dict(), second.state_dict()
+    return states[0].keys() == states[1].keys() and all(
+        torch.equal(states[0][name], states[1][name]) for name in states[0]
+    )
+
+
+@torch.no_grad()
+def outputs(model: torch.nn.Module, part: str) -> tuple[torch.Tensor | None, ...]:
+    return model.eval()(**part_inputs(part)).to_tuple()
+
+
+def test_a_model_that_is_saved_twice_stays_the_same(model, part, tmp_path):
+    expected, saved = outputs(model, part), model
+    for folder in (tmp_path / "first", tmp_path / "second"):
+        saved.save_pretrained(folder)
+        assert load_file(folder / "model.safetensors").keys() == model.state_dict().keys()
+        saved, loading = type(model).from_pretrained(folder, output_loading_info=True)
+        assert not any(loading.values()) and same_weights(saved, model)
+        torch.testing.assert_close(outputs(saved, part), expected, rtol=0, atol=1e-6)
+        assert all(weight.is_contiguous() for weight in saved.parameters())
+        assert len({weight.data_ptr() for weight in saved.parameters()}) == len(model.state_dict())  # no weight is tied
+        assert not saved.can_generate() and not (folder / "generation_config.json").exists()
+
+
+def test_exactly_the_weights_that_a_file_lacks_are_reported(model, part, tmp_path):
+    model.base_model.save_pretrained(tmp_path)
+    loading = type(model).from_pretrained(tmp_path, output_loading_info=True)[1]
+    heads = {name for name in model.state_dict() if not name.startswith("encoder.")}
+    assert loading["missing_keys"] == (set() if part == "encoder" else heads)
+    save_file({"another": torch.zeros(2)}, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    loading = type(model).from_pretrained(tmp_path, output_loading_info=True)[1]
+    assert loading["missing_keys"] == model.state_dict().keys()
+
+
+def test_missing_weights_are_initialized_like_those_of_a_new_model(model, monkeypatch):
+    original = PreTrainedModel._initialize_weights
+
+    def initialize(*args, **kwargs):
+        torch.manual_seed(42)
+        original(*args, **kwargs)
+
+    monkeypatch.setattr(PreTrainedModel, "_initialize_weights", initialize)
+    loaded = type(model).from_pretrained(None, config=copy.deepcopy(model.config), state_dict={})
+    assert not any(weight.is_meta for weight in loaded.parameters())
+    assert same_weights(loaded, type(model)(model.config))
+
+
+def test_embeddings_can_be_replaced(model, part):
+    table = torch.nn.Embedding(10, 10)
+    model.set_input_embeddings(table)
+    assert model.get_input_embeddings() is table is model.base_model.embed_tokens
+    assert model.base_model is (model if part == "encoder" else model.encoder)
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def pooled(model: torch.nn.Module) -> torch.Tensor:
+    with torch.no_grad():
+        return model.eval()(**pad(SENTENCES)).pooler_output
+
+
+def test_weights_are_placed_by_a_device_map_sharded_and_created_on_the_meta_device(kind, tiny_tokenizer, tmp_path):
+    model = build(kind)
+    save(model, tiny_tokenizer, tmp_path / "whole")
+    model.save_pretrained(tmp_path / "shards", max_shard_size="2KB")
+    tiny_tokenizer.save_pretrained(tmp_path / "shards")
+    assert len(list((tmp_path / "shards").glob("model-*.safetensors"))) > 1
+    parts = [name for name, _ in model.encoder.named_children()]
+    on_disk = {name: "disk" if name.startswith("embed") else "cpu" for name in parts}
+    for folder, options in (
+        ("shards", {}),
+        ("whole", {"device_map": {"": "cpu"}}),
+        ("whole", {"device_map": on_disk, "offload_folder": tmp_path / "offloaded"}),
+    ):
+        opened = AutoModel.from_pretrained(tmp_path / folder, **options)
+        torch.testing.assert_close(pooled(opened), pooled(model), rtol=0, atol=1e-6)
+    with torch.device("meta"):
+        empty = AutoModelForPreTraining.from_config(AutoConfig.from_pretrained(tmp_path / "whole"))
+    empty.load_state_dict(model.state_dict(), assign=True)
+    torch.testing.assert_close(pooled(empty), pooled(model), rtol=0, atol=1e-6)
+    whole, shards = (Encoder.from_pretrained(tmp_path / name) for name in ("whole", "shards"))
+    np.testing.assert_allclose(shards.encode(["hello", ""]), whole.encode(["hello", ""]), rtol=0, atol=1e-6)
 
 
 # Runs where `modeling_convsim` cannot be imported, so that the folder's code is used.

@@ -1,9 +1,11 @@
 """A tiny model of every registered encoder, variants of the DAN, its classes, and the two forms of a batch."""
 
 from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import torch
+from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim import ENCODERS, ConvSimForMultitask, ConvSimPreTrainedModel
 
@@ -51,6 +53,13 @@ def build(kind: str) -> ConvSimForMultitask:
         for parameter in model.parameters():
             parameter.copy_(torch.randn_like(parameter) * 0.3 + 0.1)
     return model
+
+
+def save(model: ConvSimPreTrainedModel, tokenizer: PreTrainedTokenizerFast, folder: Path) -> Path:
+    """Saves a model and its tokenizer; returns the folder."""
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
 
 
 def build_part(kind: str, part: str) -> ConvSimPreTrainedModel:

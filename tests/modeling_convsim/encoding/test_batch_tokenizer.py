@@ -5,12 +5,11 @@ import pickle
 import random
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
+from tokenizers import AddedToken, normalizers, pre_tokenizers
 from tokenizers.processors import TemplateProcessing
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.tools.tokenizer import train_tokenizer
-from modeling_convsim.encoding import batch_tokenizer
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
 
 TEXTS = ["", " ", "The CAT\tsees\r\nthe dog", "a\x00b", "naïve ﬁne İ", "[PAD] the [UNK] cat", "we eat . " * 50]
@@ -42,14 +41,6 @@ def test_special_tokens_are_added_as_the_tokenizer_says(tokenizer):
     expected = ids(tokenizer, TEXTS, 3)
     assert expected[0] == [1]
     assert BatchTokenizer(tokenizer, 3)(TEXTS) == expected
-
-
-def test_settings_of_the_tokenizer_are_not_those_of_its_copy(tokenizer):
-    expected = ids(tokenizer, TEXTS, None)
-    tokenizer.backend_tokenizer.enable_padding(pad_id=0)
-    tokenizer.backend_tokenizer.enable_truncation(2)
-    assert BatchTokenizer(tokenizer, None)(TEXTS) == expected
-    assert tokenizer.backend_tokenizer.padding and tokenizer.backend_tokenizer.truncation
 
 
 WORDS = [
@@ -158,35 +149,3 @@ def test_other_tokenizers_are_left_to_their_own_library(trained):
     special.split_special_tokens = False
     assert BatchTokenizer(special, None)._ascii is None
     assert BatchTokenizer(special, None)(texts) == ids(special, texts, None)
-
-
-@pytest.mark.parametrize("model", [models.WordLevel, models.WordPiece])
-def test_a_vocabulary_without_unk_fails_at_an_unknown_word_only(trained, model):
-    backend = Tokenizer(model({"[PAD]": 0, "the": 1, "cat": 2}, unk_token="[UNK]"))
-    backend.normalizer = trained.backend_tokenizer.normalizer
-    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]", split_special_tokens=True
-    )
-    batch = BatchTokenizer(tokenizer, None)
-    assert batch(["The cat"]) == [[1, 2]]
-    with pytest.raises(Exception, match=r"Missing \[UNK\] token"):
-        batch(["the dog"])
-
-
-@pytest.mark.parametrize("fault", ["refuses", "differs"])
-def test_a_version_that_gives_other_ids_is_not_used(trained, monkeypatch, fault):
-    class Kitoken:
-        @staticmethod
-        def from_tokenizers(content: bytes) -> "Kitoken":
-            if fault == "refuses":
-                raise ValueError("invalid data")
-            return Kitoken()
-
-        def encode_all(self, texts: list[str]) -> list[list[int]]:
-            return [ids(trained, [text], None)[0] if "\t" not in text else [9] for text in texts]
-
-    monkeypatch.setattr(batch_tokenizer, "Kitoken", Kitoken)
-    batch = BatchTokenizer(trained, None)
-    assert batch._ascii is None
-    assert batch(["the\tcat"]) == ids(trained, ["the\tcat"], None)

@@ -1,20 +1,19 @@
-"""Outputs, losses and attention of every class, as transformers' common model tests check them.
-
-`transformers_common.yaml` names the test here for each of theirs.
-"""
-
-import inspect
+"""Outputs, losses and attention of every class: encoder, multitask model and classifier."""
 
 import numpy as np
 import pytest
 import torch
-from transformers import PreTrainedModel
+import torch.nn.functional as F
+from accelerate.utils import send_to_device
+from transformers import AttentionInterface, AutoModel, AutoModelForPreTraining, pipeline
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from modeling_convsim import ConvSimPreTrainedModel
-from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pad, part_inputs
+from modeling_convsim.modeling_layouts import SentenceGroup
+from tests.modeling_convsim.tiny_models import PARTS, SENTENCES, build, build_part, pack, pad, part_inputs, save
 
 MODELS = ["dan", "transformer", "transformer_residual", "cbow", "bilstm"]
+BATCHES = pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES), pad(SENTENCES, width=9, left=True)])
 
 
 @pytest.fixture(params=PARTS)
@@ -37,6 +36,11 @@ def everything(kind: str, part: str) -> dict[str, bool]:
     if part == "multitask":
         return {}
     return {"output_hidden_states": True} | ({"output_attentions": True} if kind.startswith("transformer") else {})
+
+
+@torch.no_grad()
+def pooled(model: torch.nn.Module, batch: dict[str, torch.Tensor]) -> torch.Tensor:
+    return model.eval()(**batch).pooler_output
 
 
 # -- outputs ----------------------------------------------------------------------------------------------------------
@@ -68,10 +72,6 @@ def test_a_row_does_not_depend_on_the_others_of_its_batch(kind, part, model):
                 zip(value, whole[name], strict=True) if isinstance(value, tuple) else [(value, whole[name])]
             ):
                 torch.testing.assert_close(one[0], many[row], rtol=0, atol=1e-5)
-
-
-def test_the_main_input_is_the_first_parameter_of_forward(model):
-    assert model.main_input_name == next(iter(inspect.signature(model.forward).parameters)) == "input_ids"
 
 
 @torch.no_grad()
@@ -126,16 +126,75 @@ def test_a_multitask_model_refuses_a_config_that_requests_what_only_its_encoder_
         model(**part_inputs("multitask"))
 
 
-def test_the_embedding_has_a_gradient_with_respect_to_the_first_hidden_state(kind):
-    output = build(kind).encoder(**pad(SENTENCES), **everything(kind, "encoder"))
-    first = [output.hidden_states[0], *(output.attentions or ())[:1]]
-    for tensor in first:
-        tensor.retain_grad()
-    output.pooler_output.square()[:, 0].sum().backward()
-    assert all(tensor.grad is not None and tensor.grad.any() for tensor in first)
+@torch.no_grad()
+@pytest.mark.parametrize("left", [False, True])
+def test_hidden_states_are_the_token_embeddings_and_the_output_of_every_layer(kind, left):
+    model, batch = build(kind).encoder, pad(SENTENCES, width=9, left=left)
+    output = model(**batch, output_hidden_states=True)
+    states, mask = output.hidden_states, batch["attention_mask"].bool()
+    assert {tuple(state.shape[:2]) for state in states} == {(7, 9)}
+    if kind != "transformer_residual":  # its layers read a projection of the embeddings
+        assert states[0].shape[2] == model.get_input_embeddings().embedding_dim
+    assert torch.equal(states[-1], output.last_hidden_state)
+    assert all((state[4][mask[4]] != 0).any(1).sum() >= 6 for state in states)
+    assert (states[-1][~mask] == 0).all()
+    # The states of a token do not depend on the other sentences of the batch.
+    for row, sentence in enumerate(SENTENCES):
+        alone = model(**pad([sentence], width=max(len(sentence), 1)), output_hidden_states=True).hidden_states
+        for state, expected in zip(states, alone, strict=True):
+            torch.testing.assert_close(state[row][mask[row]], expected[0, : len(sentence)], rtol=0, atol=1e-5)
+    plain = model(**batch)
+    assert plain.hidden_states is None
+    torch.testing.assert_close(output.pooler_output, plain.pooler_output, rtol=0, atol=1e-6)
 
 
-# -- losses -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("option", ["output_hidden_states", "output_attentions"])
+def test_packed_input_has_no_hidden_states_and_attentions_to_return(kind, option):
+    encoder = build(kind).encoder
+    with pytest.raises(ValueError, match=f"{option}: "):
+        encoder(**pack(SENTENCES), **{option: True})
+
+
+def test_an_unknown_argument_is_refused(kind):
+    for part in (build(kind), build(kind).encoder):
+        with pytest.raises(TypeError, match="position_ids"):
+            part(**pad(SENTENCES), position_ids=torch.zeros(7, 7))
+
+
+def test_options_of_the_config_are_applied(kind, tmp_path):
+    model = build(kind)
+    model.save_pretrained(tmp_path)
+    plain = model.encoder(**pad(SENTENCES), output_hidden_states=True)
+    opened = AutoModel.from_pretrained(tmp_path, output_hidden_states=True).eval()
+    torch.testing.assert_close(opened(**pad(SENTENCES)).hidden_states, plain.hidden_states, rtol=0, atol=1e-6)
+    assert opened(**pad(SENTENCES), output_hidden_states=False).hidden_states is None
+    (vectors,) = AutoModelForPreTraining.from_pretrained(tmp_path, return_dict=False).eval()(**pack(SENTENCES))
+    torch.testing.assert_close(vectors, pooled(model, pack(SENTENCES)), rtol=0, atol=1e-6)
+
+
+@BATCHES
+def test_bfloat16_embeddings_are_close_to_float32_and_gradients_finite(kind, batch):
+    model, expected = build(kind).bfloat16(), pooled(build(kind), batch)
+    vectors = pooled(model, batch)
+    assert vectors.dtype == torch.bfloat16
+    torch.testing.assert_close(vectors.float(), expected, rtol=0, atol=0.01)
+    model.train()(
+        **batch, **{f"response_{name}": value for name, value in batch.items()}, return_loss=True
+    ).loss.backward()
+    gradients = [weight.grad for name, weight in model.named_parameters() if not name.startswith("nli_head")]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_feature_extraction_pipeline_returns_the_token_vectors(kind, tiny_tokenizer, tmp_path, monkeypatch):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")  # a pipeline sets it and does not restore it
+    texts = ["How old are you, and how old is the big dog?", "hello"]
+    extract = pipeline("feature-extraction", model=str(save(build(kind), tiny_tokenizer, tmp_path)), device="cpu")
+    for text, states in zip(texts, extract(texts, batch_size=2, return_tensors=True), strict=True):
+        expected = build(kind).encoder(**pad([tiny_tokenizer(text)["input_ids"]])).last_hidden_state
+        torch.testing.assert_close(states[:, : expected.shape[1]], expected, rtol=0, atol=1e-5)
+
+
+# -- losses and gradients ---------------------------------------------------------------------------------------------
 
 
 def test_every_parameter_has_a_gradient(kind, part, model):
@@ -169,9 +228,6 @@ def test_a_classifier_has_the_loss_of_its_problem_type(kind, labels):
     assert model.nli_head.output.weight.grad.any()
 
 
-# -- gradient checkpointing -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "frozen"), [(None, False), ({"use_reentrant": False}, False), ({"use_reentrant": True}, True)]
 )
@@ -199,24 +255,11 @@ def test_checkpointing_gives_the_same_gradients(kind, part, options, frozen):
     torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=1e-6)
 
 
-def test_checkpointing_is_enabled_and_disabled_in_every_layer(part):
-    model = build_part("transformer", part)
-    layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
-    assert layers and not model.is_gradient_checkpointing
-    model.gradient_checkpointing_enable()
-    assert model.is_gradient_checkpointing and all(layer.gradient_checkpointing for layer in layers)
-    model.gradient_checkpointing_disable()
-    assert not model.is_gradient_checkpointing and not any(layer.gradient_checkpointing for layer in layers)
-    model.config.gradient_checkpointing = True
-    assert type(model)(model.config).is_gradient_checkpointing
-
-
-def test_the_embedded_input_can_be_made_to_require_gradients(model, part):
-    model.requires_grad_(False)
-    model.enable_input_require_grads()
-    assert model(**part_inputs(part))[1].requires_grad
-    model.disable_input_require_grads()
-    assert not model(**part_inputs(part))[1].requires_grad
+def test_gradient_checkpointing_is_refused_by_encoders_without_layers(kind):
+    for part in (build(kind), build(kind).encoder):
+        if not kind.startswith("transformer"):
+            with pytest.raises(ValueError, match=r"does not support (?:activation|gradient) checkpointing"):
+                part.gradient_checkpointing_enable()
 
 
 # -- attention --------------------------------------------------------------------------------------------------------
@@ -239,50 +282,65 @@ def test_eager_attention_is_that_of_torch(dtype, left, masked):
     torch.testing.assert_close(results[1], results[0], rtol=0, atol=tolerance * results[0].abs().max().item())
 
 
-def implementations(model: torch.nn.Module) -> set[str]:
-    """What the config of every part of a model names."""
-    parts = [module for module in model.modules() if isinstance(module, PreTrainedModel) or hasattr(module, "config")]
-    return {module.config._attn_implementation for module in parts}
+@torch.no_grad()
+@pytest.mark.parametrize("left", [False, True])
+def test_attentions_match_the_positions_of_the_input_with_any_padding(left):
+    model = build("transformer").encoder
+    batch = pad(SENTENCES, width=9, left=left)
+    output = model(**batch, output_attentions=True, output_hidden_states=True)
+    assert [tuple(weights.shape) for weights in output.attentions] == [(7, 2, 9, 9)] * 2
+    mask = batch["attention_mask"].bool()
+    for layer, weights in enumerate(output.attentions):
+        for row, sentence in enumerate(SENTENCES):
+            alone = pad([sentence], width=max(len(sentence), 1))
+            expected = model(**alone, output_attentions=True).attentions[layer][0]
+            positions = mask[row].nonzero().squeeze(1)
+            actual = weights[row][:, positions][:, :, positions]
+            torch.testing.assert_close(actual, expected[:, : len(sentence), : len(sentence)], rtol=0, atol=1e-6)
+    plain = model(**batch, output_hidden_states=True)
+    torch.testing.assert_close(output.pooler_output, plain.pooler_output, rtol=0, atol=1e-6)
+    torch.testing.assert_close(output.hidden_states, plain.hidden_states, rtol=0, atol=1e-5)
 
 
-def test_the_attention_implementation_is_chosen_in_the_config_on_loading_and_later(part, tmp_path):
-    model = build_part("transformer", part)
-    model.save_pretrained(tmp_path)
-    loaded = type(model).from_pretrained(tmp_path)
-    assert implementations(loaded) == {"sdpa"}
-    assert implementations(type(model).from_pretrained(tmp_path, attn_implementation="eager")) == {"eager"}
-    config = type(model.config)(**model.config.to_diff_dict() | {"attn_implementation": "eager"})
-    assert config._attn_implementation == "eager"
-    assert implementations(type(model)(config)) == {"eager"}
-    for implementation in ("eager", "sdpa"):
-        loaded.set_attn_implementation(implementation)
-        assert implementations(loaded) == {implementation}
-    with pytest.raises(ValueError, match="foo"):
-        loaded.set_attn_implementation("foo")
-    assert implementations(loaded) == {"sdpa"}
+def test_encoders_without_attention_refuse_output_attentions(kind):
+    encoder = build(kind).encoder
+    if kind.startswith("transformer"):
+        assert encoder(**pad(SENTENCES), output_attentions=True).attentions
+    else:
+        with pytest.raises(ValueError, match=r"output_attentions: \w+ has no attention"):
+            encoder(**pad(SENTENCES), output_attentions=True)
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("part", ["encoder", "classifier"])
-def test_attentions_of_the_config_are_returned(part):
-    model, batch = build_part("transformer", part), part_inputs(part, labels=False)
+@pytest.mark.parametrize("batch", [pack(SENTENCES), pad(SENTENCES)])
+def test_the_attention_implementation_can_be_chosen(batch, monkeypatch):
+    model = build("transformer").encoder
+    expected, calls = pooled(model, batch), []
+    monkeypatch.setattr(F, "scaled_dot_product_attention", lambda *args, **kwargs: calls.append(1))
     model.set_attn_implementation("eager")
-    expected = model(**batch, output_attentions=True).attentions
-    assert [tuple(weights.shape) for weights in expected] == [(7, 2, 7, 7)] * 2
-    model.config.output_attentions = True
-    torch.testing.assert_close(model(**batch).attentions, expected, rtol=0, atol=0)
-    assert model(**batch, output_attentions=False).attentions is None
+    torch.testing.assert_close(pooled(model, batch), expected, rtol=0, atol=1e-6)
+    assert not calls
+
+    def mean_attention(module, query, key, value, attention_mask, **kwargs):
+        return value.mean(2, keepdim=True).expand_as(value).transpose(1, 2), None
+
+    AttentionInterface.register("mean", mean_attention)
+    model.set_attn_implementation("mean")
+    assert not torch.allclose(pooled(model, batch), expected, atol=1e-3)
 
 
-# -- compilation ------------------------------------------------------------------------------------------------------
-
-
-def test_a_compiled_model_has_the_same_gradients():
-    model, batch = build_part("dan", "classifier").train(), part_inputs("classifier")
-    gradients = []
-    for function in (model, torch.compile(model, backend="aot_eager", fullgraph=True)):
-        model.zero_grad()
-        function(**batch).loss.backward()
-        gradients.append([weight.grad for weight in model.parameters()])
+def test_compiled_transformer_returns_hidden_states_and_attentions():
+    model, batch = build("transformer").encoder, pad(SENTENCES, width=9)
+    options = {"output_hidden_states": True, "output_attentions": True}
+    with torch.no_grad():
+        # transformers records outputs with hooks, which break the graph.
+        compiled = torch.compile(model, backend="eager")(**batch, **options)
+        torch.testing.assert_close(compiled.to_tuple(), model(**batch, **options).to_tuple(), rtol=0, atol=1e-6)
     torch.compiler.reset()
-    torch.testing.assert_close(gradients[1], gradients[0], rtol=0, atol=1e-5)
+
+
+def test_sentence_groups_are_moved_to_a_layers_device():
+    lengths = torch.tensor([2, 5])
+    (moved,) = send_to_device([SentenceGroup.from_lengths(lengths, 5)], "meta")
+    assert moved.indices.is_meta and moved.keys.is_meta and (moved.sentences, moved.width, moved.tokens) == (2, 5, 7)
+    assert send_to_device(SentenceGroup(2, 3, 6), "meta") == SentenceGroup(2, 3, 6)

@@ -1,0 +1,385 @@
+"""`Encoder`: vectors of every side against the model's, for any batches, threads, processes and precision."""
+
+import copy
+import importlib
+import io
+import json
+import os
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tqdm import tqdm
+from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
+
+from modeling_convsim.encoding import Encoder, hardware
+from modeling_convsim.encoding import encoder as encoder_module
+from modeling_convsim.encoding.__main__ import main
+from modeling_convsim.suggestion import ReplyIndex
+from tests.modeling_convsim.tiny_models import KINDS, build, save
+
+TEXTS = [
+    "How old are you?",
+    "",
+    "hello",
+    "the small cat likes the big house , and the dog",
+    "Yes, please!",
+    "zebra",
+    "  ",
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    return save(build("dan_best"), tiny_tokenizer, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return Encoder.from_pretrained(folder, device="cpu")
+
+
+def reference(encoder: Encoder, text: str) -> torch.Tensor:
+    ids = encoder.tokenizer([text], return_tensors="pt")["input_ids"]
+    with torch.no_grad():
+        return encoder.model.encoder(ids, torch.ones_like(ids)).pooler_output
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads that torch may use, for one test."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def test_vectors_are_in_the_order_of_the_texts_for_any_batch_size(encoder):
+    expected = torch.cat([reference(encoder, text) for text in TEXTS * 50]).numpy()
+    for batch_size in (1, 4, 1000):
+        vectors = encoder.encode(iter(TEXTS * 50), batch_size=batch_size)
+        assert vectors.dtype == np.float32
+        np.testing.assert_allclose(vectors, expected, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("count", [1, 3])
+def test_threads_share_the_texts_and_keep_their_order(kind, count, threads, tiny_tokenizer, monkeypatch):
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    encoder = Encoder(build(kind), tiny_tokenizer)
+    expected = torch.cat([reference(encoder, text) for text in TEXTS]).numpy()
+    threads(count)
+    vectors = encoder.encode(TEXTS * 60, batch_size=7)
+    np.testing.assert_allclose(vectors, np.tile(expected, (60, 1)), atol=1e-6)
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+def test_stream_yields_vectors_before_it_has_read_all_texts(encoder, threads):
+    threads(2)
+    read = 0
+
+    def endless():
+        nonlocal read
+        while True:
+            read += 1
+            yield TEXTS[read % len(TEXTS)]
+
+    parts = encoder.stream(endless(), batch_size=10)
+    vectors = next(parts)
+    assert len(vectors) == 10 and read <= 100
+    np.testing.assert_allclose(vectors, encoder.encode([TEXTS[(row + 1) % len(TEXTS)] for row in range(10)]), atol=1e-6)
+    parts.close()
+
+
+def test_two_processes_give_the_vectors_of_one(tiny_tokenizer):
+    encoder = Encoder(build("transformer"), tiny_tokenizer)
+    vectors = encoder.encode(TEXTS * 20, side="response", batch_size=2, processes=2)
+    np.testing.assert_allclose(vectors, encoder.encode(TEXTS * 20, side="response"), rtol=1e-5, atol=1e-5)
+
+
+def test_convert_to_tensor_returns_a_tensor(encoder):
+    vectors = encoder.encode(TEXTS, convert_to_tensor=True)
+    assert isinstance(vectors, torch.Tensor) and vectors.dtype == torch.float32
+    np.testing.assert_array_equal(vectors.numpy(), encoder.encode(TEXTS))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bfloat16_vectors_are_close_to_float32(kind, tiny_tokenizer, tmp_path):
+    build(kind).save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    exact = Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
+    encoder = Encoder.from_pretrained(tmp_path, "cpu", "bfloat16")
+    rounded = encoder.encode(TEXTS)
+    assert encoder.model.dtype == torch.bfloat16 and rounded.dtype == np.float32
+    known = np.linalg.norm(exact, axis=1) > 0  # a text without a known word has a CBOW vector of zeros
+    cosines = (exact * rounded).sum(1)[known] / np.linalg.norm(rounded[known], axis=1)
+    assert known.sum() >= 4 and cosines.min() > 0.999 and (rounded[~known] == 0).all()
+
+
+@pytest.mark.parametrize("is_fast", [True, False])
+def test_automatic_dtype_is_bfloat16_if_the_device_has_instructions_for_it(is_fast, folder, monkeypatch):
+    monkeypatch.setattr(encoder_module, "has_fast_bfloat16", lambda device: (is_fast, "for this test"))
+    encoder = Encoder.from_pretrained(folder, "cpu", "auto")
+    assert encoder.model.dtype == (torch.bfloat16 if is_fast else torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("avx512", "amx", "allowed", "is_fast"),
+    [(True, False, True, True), (False, True, True, True), (False, False, True, False), (True, True, False, False)],
+)
+def test_bfloat16_is_fast_if_the_processor_has_instructions_that_onednn_may_use(
+    avx512, amx, allowed, is_fast, monkeypatch
+):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: allowed)
+    result, reason = hardware.has_fast_bfloat16(torch.device("cpu"))
+    assert result == is_fast and ("no bfloat16" in reason) != is_fast
+
+
+def test_response_side_is_the_response_head_of_the_embedding(encoder):
+    expected = torch.cat([encoder.model.response_head(reference(encoder, text)) for text in TEXTS]).detach().numpy()
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), expected, rtol=1e-5, atol=1e-5)
+
+
+def test_query_side_is_the_input_side_of_a_model_without_input_network(encoder):
+    np.testing.assert_array_equal(encoder.encode(TEXTS, side="query"), encoder.encode(TEXTS))
+
+
+def test_query_side_is_the_input_network_of_the_embedding(tiny_tokenizer):
+    encoder = Encoder(build("dan_input_network"), tiny_tokenizer)
+    embeddings = torch.cat([reference(encoder, text) for text in TEXTS])
+    np.testing.assert_allclose(encoder.encode(TEXTS), embeddings.numpy(), atol=1e-6)
+    expected = encoder.model.input_head(embeddings).detach().numpy()
+    np.testing.assert_allclose(encoder.encode(TEXTS, side="query"), expected, atol=1e-6)
+    bare = Encoder(encoder.model.encoder, tiny_tokenizer)
+    with pytest.raises(
+        ValueError, match="bare encoder, without the input network or lexical channel that side='query' needs"
+    ):
+        bare.encode(TEXTS, side="query")
+
+
+def test_nli_logits_are_those_of_the_head(encoder):
+    first, second = (torch.cat([reference(encoder, text) for text in texts]) for texts in (TEXTS, TEXTS[::-1]))
+    expected = encoder.model.nli_head(first, second).detach().numpy()
+    np.testing.assert_allclose(encoder.nli_logits(TEXTS, TEXTS[::-1]), expected, rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="7 premises and 1 hypotheses"):
+        encoder.nli_logits(TEXTS, ["hello"])
+
+
+def test_long_text_is_truncated_to_the_tokenizers_maximum_length(encoder):
+    np.testing.assert_array_equal(encoder.encode(["cat " * 500]), encoder.encode(["cat " * 64]))
+
+
+def test_text_is_not_truncated_if_the_tokenizer_has_no_maximum_length(encoder, tiny_tokenizer):
+    unlimited = copy.deepcopy(tiny_tokenizer)
+    unlimited.model_max_length = VERY_LARGE_INTEGER
+    vectors = Encoder(encoder.model, unlimited).encode(["cat " * 500 + "dog"])
+    assert np.abs(vectors - encoder.encode(["cat " * 500 + "dog"])).max() > 1e-4
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"side": "both"}, "side is 'both'"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"processes": 0}, "processes is 0"),
+    ],
+)
+def test_option_out_of_range_is_refused(encoder, options, message):
+    with pytest.raises(ValueError, match=message):
+        encoder.encode(TEXTS, **options)
+    with pytest.raises(TypeError, match=r"encode\(\[text\]\)"):
+        encoder.encode("hello")
+
+
+def test_bare_encoder_encodes_inputs_but_has_no_heads(encoder, tiny_tokenizer, tmp_path):
+    encoder.model.encoder.save_pretrained(tmp_path)
+    tiny_tokenizer.save_pretrained(tmp_path)
+    bare = Encoder.from_pretrained(tmp_path)
+    np.testing.assert_allclose(bare.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    with pytest.raises(ValueError, match="bare encoder, without the response head"):
+        bare.encode(TEXTS, side="response")
+    with pytest.raises(ValueError, match="bare encoder, without the NLI head"):
+        bare.nli_logits(TEXTS, TEXTS)
+
+
+@pytest.mark.parametrize("missing", [1, 9])
+def test_tokenizer_with_a_larger_vocabulary_is_refused(tiny_tokenizer, missing):
+    model = build("dan")
+    model.resize_token_embeddings(len(tiny_tokenizer))
+    Encoder(model, tiny_tokenizer)
+    model.resize_token_embeddings(len(tiny_tokenizer) - missing)
+    with pytest.raises(ValueError, match="use the tokenizer that the model was trained with"):
+        Encoder(model, tiny_tokenizer)
+
+
+# -- code, precision and texts that are not as expected ---------------------------------------------------------------
+
+
+@pytest.fixture
+def own_code(tiny_tokenizer, tmp_path, monkeypatch):
+    """A folder whose encoder is defined by code of its own, which leaves a file when it runs."""
+    path, ran = tmp_path / "own_code", tmp_path / "ran"
+    save(build("dan_best"), tiny_tokenizer, path)
+    code = (path / "modeling_dan.py").read_text().replace('"convsim_dan"', '"convsim_elsewhere"')
+    (path / "modeling_dan.py").write_text(f"open({str(ran)!r}, 'w').close()\n{code}")
+    config = json.loads((path / "config.json").read_text())
+    (path / "config.json").write_text(json.dumps(config | {"model_type": "convsim_elsewhere"}))
+    monkeypatch.setattr("transformers.dynamic_module_utils.HF_MODULES_CACHE", str(tmp_path / "modules"))
+    # Without the code of other tests.
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "transformers_modules").exists()])
+    forget_code()
+    yield path, ran
+    forget_code()
+
+
+def forget_code() -> None:
+    for name in [name for name in sys.modules if name.startswith("transformers_modules")]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+
+
+def test_piped_text_does_not_permit_code_to_run(own_code, tmp_path, monkeypatch, capsys):
+    path, ran = own_code
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"y\ny\ny\n")))
+    assert main([str(path), "-", "-o", str(tmp_path / "out.npy")]) == 2
+    [error] = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert "import the file that registers this encoder" in error and "pass trust_remote_code=True" in error
+    assert sys.stdin.readline() == "y\n" and not ran.exists()
+
+
+def test_trusted_code_encodes_all_sides(own_code, encoder):
+    path, ran = own_code
+    trusted = Encoder.from_pretrained(path, "cpu", trust_remote_code=True)
+    assert ran.exists()
+    for side in ("input", "response"):
+        np.testing.assert_array_equal(trusted.encode(TEXTS, side), encoder.encode(TEXTS, side))
+    np.testing.assert_array_equal(trusted.nli_logits(TEXTS, TEXTS), encoder.nli_logits(TEXTS, TEXTS))
+
+
+def test_index_of_a_model_with_code_of_its_own_needs_trust(own_code, tmp_path):
+    path, _ = own_code
+    index = ReplyIndex.build(Encoder.from_pretrained(path, "cpu", trust_remote_code=True), ["hello", "no"])
+    index.save(tmp_path / "index")
+    with pytest.raises(ValueError, match="pass trust_remote_code=True"):
+        ReplyIndex.load(tmp_path / "index", device="cpu")
+    opened = ReplyIndex.load(tmp_path / "index", device="cpu", trust_remote_code=True)
+    assert opened.suggest("hello") == index.suggest("hello")
+
+
+@pytest.mark.parametrize("stored", [torch.float16, torch.bfloat16, torch.float64])
+def test_float32_is_honored_for_a_folder_of_any_precision(stored, tiny_tokenizer, tmp_path):
+    model = build("dan_best").to(stored)
+    save(model, tiny_tokenizer, tmp_path)
+    encoder = Encoder.from_pretrained(tmp_path, "cpu")
+    assert {parameter.dtype for parameter in encoder.model.parameters()} == {torch.float32}
+    np.testing.assert_array_equal(encoder.encode(TEXTS), Encoder(model.float(), tiny_tokenizer).encode(TEXTS))
+    assert Encoder.from_pretrained(tmp_path, "cpu", "bfloat16").model.dtype == torch.bfloat16
+    with pytest.raises(ValueError, match="dtype is 'float16', expected 'float32', 'bfloat16' or 'auto'"):
+        Encoder.from_pretrained(tmp_path, "cpu", "float16")
+
+
+def threads_of_a_new_thread() -> int:
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(torch.get_num_threads).result()
+
+
+def test_encoding_keeps_the_number_of_threads_of_the_process(encoder, threads, monkeypatch):
+    threads(2)
+    seen = []
+    encode_window = Encoder._encode_window
+
+    def observe(*arguments: Any, **options: Any) -> np.ndarray:
+        seen.append(torch.get_num_threads())
+        return encode_window(*arguments, **options)
+
+    monkeypatch.setattr(Encoder, "_encode_window", observe)
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    parts = encoder.stream(TEXTS * 800)
+    next(parts)
+    assert threads_of_a_new_thread() == torch.get_num_threads() == 2  # also while it runs
+    list(parts)
+    assert threads_of_a_new_thread() == torch.get_num_threads() == 2 and set(seen) == {1}
+    assert "TOKENIZERS_PARALLELISM" not in os.environ
+
+
+@pytest.mark.parametrize("kind", ["dan_input_network", "transformer", "dan"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_vectors_have_the_norms_of_float32(kind, dtype, tiny_tokenizer):
+    model = build(kind).to(dtype)
+    encoder = Encoder(model, tiny_tokenizer)
+    np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS), axis=1), 1, atol=1e-6)
+    if model.config.normalize_response:
+        for side in ("response", "query"):
+            np.testing.assert_allclose(np.linalg.norm(encoder.encode(TEXTS, side), axis=1), 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, r"texts\[{}\] is None, a NoneType, expected a string"),
+        (3.5, r"texts\[{}\] is 3.5, a float, expected a string"),
+        (("two", "texts"), r"texts\[{}\] is \('two', 'texts'\), a tuple, expected a string"),
+        ("sad \ud83d face", r"texts\[{}\] has the lone surrogate '\\ud83d' at character 4, .* replace it"),
+    ],
+)
+@pytest.mark.parametrize("threads", [1, 2])
+def test_text_that_cannot_be_encoded_is_named_by_its_position(text, message, threads, encoder):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        for source in ([*TEXTS * 40, text, *TEXTS], iter([*TEXTS * 40, text, *TEXTS])):
+            with pytest.raises(ValueError, match=message.format(280)):
+                encoder.encode(source, batch_size=20)
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_texts_may_come_in_any_iterable(encoder):
+    expected = encoder.encode(TEXTS)
+    strings = np.array(TEXTS)
+    for texts in (strings, strings.astype(object), tuple(TEXTS), iter(TEXTS), dict.fromkeys(TEXTS), tqdm(iter(TEXTS))):
+        np.testing.assert_allclose(encoder.encode(texts), expected, rtol=0, atol=1e-6)
+    for nothing in ([], iter([]), np.array([], dtype=str)):
+        assert encoder.encode(nothing).shape == (0, 8)
+    np.testing.assert_allclose(expected[1], expected[6], rtol=0, atol=1e-6)  # a text of spaces is an empty one
+
+
+@pytest.mark.parametrize("claimed", [6, 9])
+def test_iterable_whose_length_is_wrong_is_refused(claimed, encoder):
+    class Texts(list):
+        def __len__(self) -> int:
+            return claimed
+
+    with pytest.raises(ValueError, match=rf"len\(texts\) is {claimed}, but it yields 7 texts"):
+        encoder.encode(Texts(TEXTS))
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"])
+@pytest.mark.parametrize("content", ["", "[]", "half", "nan"])
+def test_damaged_model_folder_gives_one_message(name, content, folder, tiny_tokenizer, tmp_path):
+    save(build("dan_best"), tiny_tokenizer, tmp_path)
+    raw = (tmp_path / name).read_bytes()
+    if content == "nan":
+        weights = load_file(tmp_path / "model.safetensors")
+        weights["encoder.embed_tokens.weight"][3, 2] = float("nan")
+        save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
+    else:
+        (tmp_path / name).write_bytes(raw[: len(raw) // 2] if content == "half" else content.encode())
+    with pytest.raises(ValueError, match="cannot open the model") as caught:
+        Encoder.from_pretrained(tmp_path, "cpu").encode(TEXTS)
+    assert str(tmp_path) in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_tokenizer_that_fails_on_a_text_gives_a_value_error(tiny_tokenizer, tmp_path):
+    save(build("dan_best"), tiny_tokenizer, tmp_path)
+    values = json.loads((tmp_path / "tokenizer.json").read_text())
+    values["model"]["unk_token"] = "[GONE]"
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    with pytest.raises(ValueError, match=r"cannot open the model|the tokenizer cannot encode the texts \("):
+        Encoder.from_pretrained(tmp_path, "cpu").encode(["zzz unheard"])

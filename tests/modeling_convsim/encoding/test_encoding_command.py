@@ -1,0 +1,162 @@
+"""The command that encodes a file."""
+
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import pyarrow
+import pytest
+from pyarrow import parquet
+from safetensors.torch import load_file, save_file
+
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.encoding.__main__ import main
+from tests.forking import run_python
+from tests.modeling_convsim.encoding.test_encoder import TEXTS
+from tests.modeling_convsim.tiny_models import build, save
+
+
+@pytest.fixture(scope="module")
+def folder(tiny_tokenizer, tmp_path_factory):
+    return save(build("dan_best"), tiny_tokenizer, tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module")
+def encoder(folder):
+    return Encoder.from_pretrained(folder, device="cpu")
+
+
+def run(*arguments: object) -> int:
+    return main([str(argument) for argument in arguments])
+
+
+def test_command_writes_an_array_with_a_row_for_every_line(folder, encoder, tmp_path):
+    source, output = tmp_path / "texts.txt", tmp_path / "out.npy"
+    source.write_text("\n".join(TEXTS) + "\n", encoding="utf-8")
+    (done,) = run_python([["-m", "modeling_convsim.encoding", folder, source, "-o", output]])
+    assert done.returncode == 0, done.stdout
+    assert "wrote 7 vectors of 8 dimensions" in done.stdout
+    np.testing.assert_allclose(np.load(output), encoder.encode(TEXTS), atol=1e-6)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.npy", "texts.txt"]
+
+
+def test_command_reads_and_writes_parquet(folder, encoder, tmp_path):
+    source, output = tmp_path / "texts.parquet", tmp_path / "out.parquet"
+    parquet.write_table(pyarrow.table({"response": TEXTS}), source)
+    assert run(folder, source, "--column", "response", "--side", "response", "-o", output) == 0
+    table = parquet.read_table(output)
+    assert table.column("text").to_pylist() == TEXTS
+    np.testing.assert_array_equal(
+        np.stack(table.column("embedding").to_pylist()).astype(np.float32), encoder.encode(TEXTS, side="response")
+    )
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".parquet"])
+def test_command_writes_many_parts_into_one_file(suffix, folder, encoder, tmp_path):
+    texts = [f"{text} {index}" for index in range(300) for text in TEXTS]
+    source, output = tmp_path / "texts.txt", tmp_path / f"out{suffix}"
+    source.write_bytes("\r\n".join(texts).encode() + b"\r\n")
+    assert run(folder, source, "--dtype", "float32", "--device", "cpu", "-o", output) == 0
+    if suffix == ".parquet":
+        table = parquet.read_table(output)
+        assert table.column("text").to_pylist() == texts
+        vectors = np.stack(table.column("embedding").to_pylist()).astype(np.float32)
+    else:
+        vectors = np.load(output)
+        assert vectors.dtype == np.float32
+    np.testing.assert_allclose(vectors, encoder.encode(texts), atol=1e-6)
+
+
+def test_command_prints_the_automatic_dtype_and_the_reason(folder, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_text("hello\n")
+    assert run(folder, tmp_path / "texts.txt", "--dtype", "auto", "-o", tmp_path / "out.npy") == 0
+    printed = capsys.readouterr().out
+    assert re.search(r"computing in (float32|bfloat16): this processor has (no )?bfloat16 instructions", printed)
+
+
+def test_error_late_in_a_file_leaves_no_output_file(folder, tmp_path, capsys):
+    (tmp_path / "texts.txt").write_bytes(b"hello\n" * 9000 + b"na\xefve\n")
+    assert run(folder, tmp_path / "texts.txt", "-o", tmp_path / "out.npy") == 2
+    assert "texts.txt, line 9001: not UTF-8" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
+
+
+def broken_folder(kind: str, folder: Path, tokenizer, path: Path) -> Path:
+    """A saved folder with one error."""
+    build("dan_best").save_pretrained(path)
+    tokenizer.save_pretrained(path)
+    if kind == "vocabulary":
+        model = build("dan_best")
+        model.resize_token_embeddings(20)
+        model.save_pretrained(path)
+    elif kind == "weights":
+        weights = load_file(path / "model.safetensors")
+        del weights["encoder.embed_tokens.weight"]
+        save_file(weights, path / "model.safetensors", metadata={"format": "pt"})
+    elif kind == "type":
+        (path / "config.json").write_text('{"model_type": "bert"}')
+    else:
+        (path / kind).unlink()
+    return path
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("vocabulary", "ids go up to 56, but the model has embeddings for 20 tokens"),
+        ("weights", "its weights lack encoder.embed_tokens.weight"),
+        ("type", "its type is 'bert', expected one that starts with convsim_"),
+        ("tokenizer.json", "holds no tokenizer.json"),
+        ("model.safetensors", "holds no model.safetensors"),
+        ("config.json", "holds no config.json"),
+    ],
+)
+def test_broken_folder_gives_one_message_and_exit_code_2(kind, message, folder, tiny_tokenizer, tmp_path, capsys):
+    source = tmp_path / "texts.txt"
+    source.write_text("hello\n")
+    path = broken_folder(kind, folder, tiny_tokenizer, tmp_path / "model")
+    capsys.readouterr()
+    assert run(path, source, "-o", tmp_path / "out.npy") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1 and message in errors[0] and str(path) in errors[0]
+    assert not (tmp_path / "out.npy").exists()
+
+
+def test_wrong_column_gives_exit_code_2_and_the_names_of_the_columns(folder, tmp_path, capsys):
+    source = tmp_path / "texts.parquet"
+    parquet.write_table(pyarrow.table({"response": TEXTS, "score": list(range(7))}), source)
+    assert run(folder, source, "-o", tmp_path / "out.npy") == 2
+    assert "no column 'text', only response, score: choose one with --column" in capsys.readouterr().err
+    assert run(folder, source, "--column", "score", "-o", tmp_path / "out.npy") == 2
+    assert "row 1: column 'score' holds 0, which is not text: choose another column" in capsys.readouterr().err
+
+
+def test_parquet_without_pyarrow_names_the_package_to_install(folder, tmp_path, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    (tmp_path / "texts.parquet").touch()
+    assert run(folder, tmp_path / "texts.parquet", "-o", tmp_path / "out.npy") == 2
+    assert "pip install pyarrow" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["-o", "out.csv"], "--output out.csv: expected a name that ends in .npy or .parquet"),
+        (["-o", "no/out.npy"], "--output no/out.npy: there is no folder no"),
+        (
+            ["-o", "out.npy", "--column", "body"],
+            "--column body: texts.txt has no columns; omit --column or use a table",
+        ),
+        (
+            ["-o", "out.npy", "--truncate-dims", "8"],
+            "unknown argument '--truncate_dims'; did you mean '--truncate_dim'",
+        ),
+    ],
+)
+def test_wrong_option_gives_one_line_and_exit_code_2(options, message, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit, match="2"):
+        run("model", "texts.txt", *options)
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {message}") and error.count("\n") == 1
