@@ -211,7 +211,7 @@ def _run(options: argparse.Namespace) -> int:
 def _build(options: argparse.Namespace) -> None:
     check_index_folder(options.output)
     import_extra("pyarrow.parquet", "saving an index")
-    columns = {
+    columns: dict[str, Any] = {
         name: _texts(options.files, column, f": choose one with --{name}")
         for name in ("answers", "questions")
         if (column := getattr(options, name))
