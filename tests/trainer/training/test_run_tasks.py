@@ -70,11 +70,13 @@ def test_a_student_of_two_teachers_learns_their_scores(run_trainer, refused, pre
         assert run_trainer(preset(**settings, seed=seed, output_dir=str(tmp_path / f"teacher_{seed}"))) == 0
     teachers = [str(tmp_path / f"teacher_{seed}" / "model") for seed in (1, 2)]
     given = settings | {"score_teachers": teachers, "score_teacher_share": 1.0}
+    given |= {"max_steps": 100, "eval_every": 100, "log_every": 10}
     student = preset(**given, tokenizer=teachers[0], vocab_size=None, output_dir=str(tmp_path / "student"))
     assert run_trainer(student) == 0
     for task in ("response_prediction", "captions/captions"):
         divergences = values_of(f"{task}/loss", tmp_path / "student")
-        assert 0 < divergences[-1] < 0.75 * divergences[0]
+        # At most 0.5 with ten seeds of the student.
+        assert 0 < np.mean(divergences[-3:]) < 0.75 * divergences[0]
     shutil.copytree(teachers[0], teachers[1], dirs_exist_ok=True)
     assert "resume: score teacher 2 changed since" in refused(student, "--resume", "true")
 
