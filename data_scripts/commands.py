@@ -1,4 +1,4 @@
-"""Finds the commands: each module in `sources`, `tools` and `sample` that declares `COMMANDS` is a command.
+"""Finds the commands: each module in `chats`, `sources`, `tools` and `sample` that declares `COMMANDS` is a command.
 
 Such a module has a docstring, whose first line is shown in the list of commands; `COMMANDS`, a tuple of the command's
 names, the main one first; `add_arguments(parser)`; and `run(args)`. Large libraries are imported in functions, so that
@@ -22,7 +22,7 @@ from data_scripts.command_line import ArgumentParser
 from data_scripts.errors import InputError
 
 PROGRAM = "python -m data_scripts"
-FOLDERS = ("sources", "tools", "sample")
+FOLDERS = ("chats", "sources", "tools", "sample")
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from data_scripts.chats.conversations import join_logs, store_logs
 from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
 from data_scripts.join.engines import connect
@@ -34,7 +35,6 @@ from data_scripts.read.chat_exports.mail import SOURCE as MAIL
 from data_scripts.read.chat_logs import check_log, read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import ChatLog
-from data_scripts.sources.conversations import join_logs, store_logs
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support.csv"
 POLISH = ("Gdzie jest moja paczka?", "Będzie jutro, przepraszamy za opóźnienie.", "Dziękuję bardzo!", "Proszę bardzo.")

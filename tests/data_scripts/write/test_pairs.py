@@ -365,7 +365,7 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
         "import datasets, json; d = datasets.load_dataset('me/chats');"
         "print(json.dumps({k: [dict(r) for r in v] for k, v in d.items()}))"
     )
-    libraries = ["datasets", "data_scripts.join.engines", "data_scripts.sources.conversations"]
+    libraries = ["datasets", "data_scripts.join.engines", "data_scripts.chats.conversations"]
     with LoopbackHub() as hub, Interpreter(libraries, os.environ | hub.environment(tmp_path / "home")) as interpreter:
 
         def python(code: str, *arguments: str, token: str) -> subprocess.CompletedProcess[str]:

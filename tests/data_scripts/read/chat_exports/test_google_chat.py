@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_scripts.sources.conversations import store_logs
 
 from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
@@ -13,7 +14,6 @@ from data_scripts.read.chat_exports import google_chat
 from data_scripts.read.chat_logs import read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message
-from data_scripts.sources.conversations import store_logs
 from tests.data_scripts.read.chat_exports.test_messenger import in_bytes
 
 DATE = "Thursday, November 3, 2016 at 11:59:{:02}\u202fAM UTC"

@@ -4,13 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from data_scripts.sources.conversations import store_logs
 
 from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
 from data_scripts.read.chat_logs import read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.messages import CHANNEL_GAP, ChatLog, Message
-from data_scripts.sources.conversations import store_logs
 
 START = 1772359200
 

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.tools import inspect
+from data_scripts.chats import inspect
 
 ROWS = [
     "Ticket #;From;Sent at;Message",

@@ -48,6 +48,7 @@ import shlex
 import sys
 from collections.abc import Iterable, Sequence
 from contextlib import closing
+from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,14 +67,14 @@ from data_scripts.clean.filters import (
 from data_scripts.clean.measures import measure, measure_language
 from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError, refuse_options
-from data_scripts.join.options import add_memory_argument
+from data_scripts.join.options import MEMORY_LIMIT, add_memory_argument
 from data_scripts.read.chat_logs import is_on_hub, read_log
 from data_scripts.read.files import BrokenLines
 from data_scripts.read.log_options import add_log_arguments, open_logs
 from data_scripts.read.messages import ChatLog, Message, Pair
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 from data_scripts.write.folders import new_folder
-from data_scripts.write.options import add_output_arguments, check_output
+from data_scripts.write.options import SPLIT, add_output_arguments, check_output
 from data_scripts.write.parquet import BatchWriter, parquet_writer
 from data_scripts.write.report import Report, start_report
 
@@ -87,49 +88,111 @@ MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
+@dataclass(frozen=True)
+class ConversationOptions:
+    """How logs become pairs: the options of the command of the same names, which `add_reading_arguments` explains."""
+
+    columns: Sequence[str] = ()
+    gap: str | None = None
+    repliers: Sequence[str] = ()
+    encoding: str | None = None
+    date_order: str | None = None
+    filters: str = "chat"
+    markdown: bool = False
+    min_characters: int = 0
+    language: str | None = None
+    bots: Path | None = None
+    max_repeats: int | None = None
+    mask: bool = False
+    phone_regions: str | None = None
+    memory_limit: str = MEMORY_LIMIT
+    split: str = SPLIT
+    overwrite: bool = False
+    license: str | None = None
+
+    @classmethod
+    def from_arguments(cls, args: argparse.Namespace) -> ConversationOptions:
+        """The options that a command's arguments have; those that it does not declare keep their defaults."""
+        return cls(**{each.name: getattr(args, each.name) for each in fields(cls) if hasattr(args, each.name)})
+
+
+def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the options of every command that turns logs into pairs, without those of its output."""
     add_log_arguments(parser)
     add_filter_arguments(parser, default="chat")
     add_memory_argument(parser.add_argument_group("engine"))
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_reading_arguments(parser)
     add_output_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Read the logs, join their messages to turns and pairs, filter, split and write."""
+    """Write the pairs of the logs, and publish them if that is asked for."""
+    # Imported here, so that --help does not wait for it.
+    from data_scripts.write.pairs import push
+
+    check_output(args)
+    prepare_conversations(args.files, ConversationOptions.from_arguments(args), args.output)
+    push(args)
+
+
+def prepare_conversations(files: Sequence[Path], options: ConversationOptions, output: Path) -> Report:
+    """Read logs, join their messages to turns and pairs, filter and split them, and write a dataset of pairs.
+
+    Args:
+        files: tables, exports, or datasets on the Hub.
+        options: how they are read, filtered and split.
+        output: a folder or URL, which must not exist, unless `options.overwrite` replaces it.
+
+    Returns:
+        The report, which is also printed and written to OUTPUT/report.json: section -> name -> count.
+
+    Raises:
+        InputError: an option is invalid, a log cannot be read, or no pair is left.
+    """
     # Imported here, so that --help does not wait for them.
     from data_scripts.join.engines import connect
-    from data_scripts.write.pairs import push, write_pairs
+    from data_scripts.write.pairs import write_pairs
 
+    args = argparse.Namespace(files=files, output=output, **vars(options))
     filters, logs = read_filters(args), open_logs(args)
-    check_output(args)
-    with new_folder(args.output, args.overwrite) as (folder, scratch), connect(args, scratch) as database:
+    with new_folder(output, options.overwrite) as (folder, scratch), connect(args, scratch) as database:
         stored = store_logs(logs, filters, scratch)
         if not stored[0]:
             refuse_options(
-                {"--bots": filters.bots, "--repliers": args.repliers},
+                {"--bots": filters.bots, "--repliers": options.repliers},
                 "all files hold ready pairs, which name no authors; leave it out",
             )
-        broken = BrokenLines()
-        for log in logs:
-            broken.join(log.broken)
-        settings = {"split": args.split, **filter_settings(filters)}
-        options = ("gap", "columns", "encoding", "date_order")
-        settings |= {name: getattr(args, name) for name in options if getattr(args, name)}
-        settings |= {"repliers": len(args.repliers)} if args.repliers else {}
-        report = start_report(
-            "conversations", [str(path) if is_on_hub(path) else path.name for path in args.files], settings, broken
-        )
-        report["detected"] = {log.name: log.describe() for log in logs if log.detected}
-        report["messages left out"] = dict(logs[0].left_out)
-        pairs = join_logs(stored, database, scratch, filters, report, args.repliers)
-        if 0 < stored[0] <= HINT_MESSAGES and not args.repliers:
+        report = _start_report(files, logs, options, filters)
+        pairs = join_logs(stored, database, scratch, filters, report, options.repliers)
+        if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
             write_pairs(pairs, folder, scratch, args, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
-    push(args)
+    return report
+
+
+def _start_report(
+    files: Sequence[Path], logs: Sequence[ChatLog], options: ConversationOptions, filters: Filters
+) -> Report:
+    """The sections of what was read: settings, lines left out, what was detected, messages left out."""
+    broken = BrokenLines()
+    for log in logs:
+        broken.join(log.broken)
+    settings = {"split": options.split, **filter_settings(filters)}
+    names = ("gap", "columns", "encoding", "date_order")
+    settings |= {name: getattr(options, name) for name in names if getattr(options, name)}
+    settings |= {"repliers": len(options.repliers)} if options.repliers else {}
+    inputs = [str(path) if is_on_hub(path) else path.name for path in files]
+    report = start_report("conversations", inputs, settings, broken)
+    report["detected"] = {log.name: log.describe() for log in logs if log.detected}
+    report["messages left out"] = dict(logs[0].left_out)
+    return report
 
 
 def _hint_at_repliers(pairs: ir.Table) -> None:

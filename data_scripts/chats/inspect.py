@@ -20,6 +20,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from data_scripts.chats.conversations import MESSAGES_FILE, join_logs, store_logs
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError, one_line
@@ -32,7 +33,6 @@ from data_scripts.read.messages import ChatLog
 from data_scripts.read.records import Record
 from data_scripts.read.roles import BOTH, answering_roles, flat_columns, look_up, sample_rows
 from data_scripts.read.tables import find_columns
-from data_scripts.sources.conversations import MESSAGES_FILE, join_logs, store_logs
 from data_scripts.write.report import Report, format_table
 
 COMMANDS = ("inspect",)
