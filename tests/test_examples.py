@@ -11,7 +11,7 @@ from accelerate.state import AcceleratorState
 from transformers import PreTrainedTokenizerFast
 
 from tests.modeling_convsim.tiny_models import build
-from trainer.training import adaptation
+from trainer.adapt import adaptation
 
 ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples"

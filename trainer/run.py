@@ -23,9 +23,15 @@ def main() -> int:
         logging.getLogger(library).setLevel(logging.WARNING)
     try:
         arguments = parse_arguments(sys.argv[1:])
-        from trainer.training.train import train  # imports torch, which --help does not need
+        # These import torch, which --help does not need.
+        if arguments.adapt:
+            from trainer.adapt.adaptation import adapt
 
-        train(arguments)
+            adapt(arguments)
+        else:
+            from trainer.training.train import train
+
+            train(arguments)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2

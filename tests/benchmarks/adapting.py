@@ -34,6 +34,7 @@ from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
+from trainer.adapt.adaptation import adapt
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
@@ -41,7 +42,6 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, score_candidates, summarize
 from trainer.export.static_export import StaticEncoder
 from trainer.preset_files import PRESETS
-from trainer.training.train import train
 
 # Of `conversations/pairs` in the real data.
 DOMAINS = (
@@ -62,7 +62,7 @@ def adapted(material: Material, rows: Dataset, queries: ResponseQueries, domain:
         words = ["--initialize_from", str(_base(material, domain)), "--pairs", str(data)]
         words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
-        train(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
+        adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
         return score_candidates(Encoder.from_pretrained(f"{folder}/run/model"), queries)
 
 

@@ -6,13 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from datasets import Dataset
+from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds
-from trainer.adapt.training import Splits
 
 EXAMPLES = 3
 LONGEST_EXAMPLE = 100  # characters
@@ -20,7 +19,7 @@ PRECISIONS = (0.9, 0.8, 0.7, 0.6, 0.5)
 CANDIDATES = 100
 
 
-def build_index(folder: Path, splits: Splits, precision: float) -> tuple[ReplyIndex, dict[str, Any]]:
+def build_index(folder: Path, splits: DatasetDict, precision: float) -> tuple[ReplyIndex, dict[str, Any]]:
     """Build, calibrate and save the index of the replies of the training split, in `folder/replies`.
 
     It is calibrated on dev, or on the test split of pairs that were cross-validated, for the required precision or the
@@ -33,10 +32,10 @@ def build_index(folder: Path, splits: Splits, precision: float) -> tuple[ReplyIn
     Raises:
         InputError: the folder holds something else.
     """
-    held_out = splits.test if splits.dev is None else splits.dev
+    train, held_out = splits["train"], splits.get("validation", splits.get("test"))
     try:
         encoder = Encoder.from_pretrained(str(folder / "model"))
-        index = ReplyIndex.build(encoder, splits.train["response"][:], questions=splits.train["input"][:])
+        index = ReplyIndex.build(encoder, train["response"][:], questions=train["input"][:])
         calibration = {"pairs": 0, "table": []} if held_out is None else _calibrate(index, held_out, precision)
         index.save(folder / "replies")
     except ValueError as error:

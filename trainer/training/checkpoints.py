@@ -3,20 +3,23 @@
 import json
 import logging
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
 from data_scripts.write.files import report_write_errors
+from data_scripts.write.records import list_files
 from data_scripts.write.replacement import replace_folder
+from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from trainer.distributed import share, wait_for_all
+from trainer.evaluation.checksums import record_files
 from trainer.training.context import Progress, RunContext
+from trainer.training.fingerprints import find_changes
 from trainer.training.machines import on_this_machine
-from trainer.training.manifest import find_damage, write_manifest
 from trainer.training.metrics_log import MetricsLog
-from trainer.training.resume import check_unchanged
 from trainer.training.run_folder import list_checkpoints
 from trainer.training.trainable_model import TrainableModel
 
@@ -36,31 +39,10 @@ def recorded_precision(folder: Path) -> str | None:
     return None
 
 
-def newest_whole_checkpoint(folder: Path) -> Path:
-    """Return the newest checkpoint without damage whose best checkpoint has none either; log what is wrong with others.
-
-    Raises:
-        InputError: there is none.
-    """
-    damages = {checkpoint: find_damage(checkpoint) for checkpoint in list_checkpoints(folder)}
-    for checkpoint in reversed(damages):
-        damage = damages[checkpoint]
-        if damage is None:
-            best_step = _read_progress(checkpoint)["best_step"]  # None before the first evaluation
-            best = checkpoint_of(folder, best_step)
-            if best_step is None or damages.get(best, "it is missing") is None:
-                return checkpoint
-            damages[checkpoint] = damage = f"its best checkpoint {best.name} cannot be used"
-        logger.warning("%s cannot be used: %s", checkpoint, damage)
-    reasons = "; ".join(f"{checkpoint.name}: {damage}" for checkpoint, damage in damages.items() if damage)
-    raise InputError(f"resume: {folder} has no whole checkpoint ({reasons}): start again with --overwrite true")
-
-
 def save_checkpoint(context: RunContext, model: TrainableModel, metrics: MetricsLog, progress: Progress) -> None:
     """Write a checkpoint of the current step, and delete those that are not needed. Every process must call this."""
-    folder = context.folder
-    checkpoint = checkpoint_of(folder, progress.step)
-    temporary = folder / f".{checkpoint.name}"
+    checkpoint = checkpoint_of(context.folder, progress.step)
+    temporary = context.folder / f".{checkpoint.name}"
     wait_for_all()  # the main process may be evaluating
     with report_write_errors(checkpoint, temporary):
         model.save(temporary)
@@ -73,18 +55,23 @@ def save_checkpoint(context: RunContext, model: TrainableModel, metrics: Metrics
 
 
 def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> None:
-    """Add progress and manifest to the files of a model, rename their folder, and delete what is not needed.
+    """Add progress and checksums to the files of a model, rename their folder, and delete what is not needed.
 
     The last and the best checkpoint stay. Until the run ends, so do the one before the last, in case the last one gets
     damaged, and the best one at that time.
     """
     folder = written.parent
-    (written / "progress.json").write_text(json.dumps(progress.as_dict()), encoding="utf-8")
-    write_manifest(written)
-    kept = {checkpoint_of(folder, progress.best_step)}
-    if not is_last:
-        kept |= _previous(folder, progress.step)
-    place_checkpoint(written, checkpoint_of(folder, progress.step), kept)
+    (written / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
+    record_files(written, list_files(written))
+    checkpoint = checkpoint_of(folder, progress.step)
+    kept = {checkpoint, checkpoint_of(folder, progress.best_step)}
+    earlier = [path for path in list_checkpoints(folder) if int(path.name.split("-")[1]) < progress.step]
+    if earlier and not is_last:
+        kept |= {earlier[-1], checkpoint_of(folder, _read_progress(earlier[-1]).get("best_step"))}
+    replaced = folder / f".{checkpoint.name}-replaced"
+    replace_folder(written, checkpoint, replaced)
+    for old in {written, replaced, *list_checkpoints(folder)} - kept:
+        shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -101,29 +88,63 @@ def load_checkpoint(context: RunContext, model: TrainableModel, progress: Progre
     checkpoint = share(newest_whole_checkpoint(context.folder) if is_main else context.folder)
     recorded = share(_read_progress(checkpoint) if is_main else {})
     if is_main:
-        check_unchanged(context.folder, recorded, progress)
+        _check_unchanged(context.folder, recorded, progress)
     with on_this_machine(checkpoint, context.folder) as folder:
         model.load(folder)
-        progress.update(recorded | {"device": progress.device, "processes": progress.processes})
+        vars(progress).update(recorded | {"device": progress.device, "processes": progress.processes})
         yield folder
     context.interruption.saved = checkpoint
 
 
-def place_checkpoint(written: Path, checkpoint: Path, kept: Iterable[Path]) -> None:
-    """Rename a complete checkpoint to its final name, and delete all others in its folder but those to keep."""
-    replaced = checkpoint.with_name(f".{checkpoint.name}-replaced")
-    replace_folder(written, checkpoint, replaced)
-    for old in (written, replaced, *list_checkpoints(checkpoint.parent)):
-        if old not in (checkpoint, *kept):
-            shutil.rmtree(old, ignore_errors=True)
+def newest_whole_checkpoint(folder: Path) -> Path:
+    """Return the newest checkpoint without damage whose best checkpoint has none either; log what is wrong with others.
+
+    Raises:
+        InputError: there is none.
+    """
+    damages = {checkpoint: _find_damage(checkpoint) for checkpoint in list_checkpoints(folder)}
+    for checkpoint in reversed(damages):
+        damage = damages[checkpoint]
+        if damage is None:
+            best_step = _read_progress(checkpoint)["best_step"]  # None before the first evaluation
+            best = checkpoint_of(folder, best_step)
+            if best_step is None or damages.get(best, "it is missing") is None:
+                return checkpoint
+            damages[checkpoint] = damage = f"its best checkpoint {best.name} cannot be used"
+        logger.warning("%s cannot be used: %s", checkpoint, damage)
+    reasons = "; ".join(f"{checkpoint.name}: {damage}" for checkpoint, damage in damages.items() if damage)
+    raise InputError(f"resume: {folder} has no whole checkpoint ({reasons}): start again with --overwrite true")
 
 
-def _previous(folder: Path, step: int) -> set[Path]:
-    """Return the last checkpoint before a step and the best one at that time; none if there is no such checkpoint."""
-    earlier = [checkpoint for checkpoint in list_checkpoints(folder) if _step(checkpoint) < step]
-    if not earlier:
-        return set()
-    return {earlier[-1], checkpoint_of(folder, _read_progress(earlier[-1]).get("best_step"))}
+def _find_damage(checkpoint: Path) -> str | None:
+    return find_damage(checkpoint) if (checkpoint / CHECKSUMS).is_file() else f"{CHECKSUMS} is missing"
+
+
+def _check_unchanged(folder: Path, recorded: Mapping[str, Any], now: Progress) -> None:
+    """Compare the progress that a checkpoint recorded with what the resumed run starts with.
+
+    Another device or another number of processes is logged: both may be necessary, but change the results.
+
+    Raises:
+        InputError: the data, the tokenizer or the precision differ.
+    """
+    if changed := find_changes(recorded["fingerprints"], now.fingerprints):
+        raise InputError(
+            f"resume: {', '.join(changed)} changed since {folder} was started: restore the data, or start again with "
+            "--overwrite true or another --output_dir"
+        )
+    if recorded["mixed_precision"] != now.mixed_precision:
+        raise InputError(
+            f"resume: the run computed in mixed_precision {recorded['mixed_precision']}, not {now.mixed_precision}: "
+            f"use --mixed_precision {recorded['mixed_precision']}"
+        )
+    for name in ("device", "processes"):
+        before, value = recorded[name], getattr(now, name)
+        if before != value:
+            logger.warning(
+                "the run had %s %s and now has %s: its results will differ from those of an uninterrupted run",
+                name, before, value,
+            )  # fmt: skip
 
 
 def _read_progress(checkpoint: Path) -> dict[str, Any]:
@@ -133,7 +154,3 @@ def _read_progress(checkpoint: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return progress if isinstance(progress, dict) else {}
-
-
-def _step(checkpoint: Path) -> int:
-    return int(checkpoint.name.split("-")[1])

@@ -7,27 +7,27 @@ import xxhash
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
+from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
 from trainer.data.teacher import teacher_content
 
 BATCH = 10_000
 
 
-def fingerprint_inputs(
-    data: RunData, tokenizer: PreTrainedTokenizerFast, teachers: Mapping[str, str] | None = None
-) -> dict[str, str]:
-    """Return the fingerprint of each dataset, split by split, of the tokenizer, and of each teacher.
-
-    Teachers are given as name -> folder or Hub id.
+def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, arguments: Arguments) -> dict[str, str]:
+    """Return the fingerprint of each dataset, split by split, of the tokenizer, and of each teacher of a task.
 
     It depends on the rows that the run reads, not on names, dates or formats of files. Reading them takes a fraction of
     the time in which the token cache looks them up.
     """
+    score_teachers, teacher = getattr(arguments, "score_teachers", []), getattr(arguments, "teacher", None)
+    teachers = {f"score teacher {number}": source for number, source in enumerate(score_teachers, start=1)}
+    teachers |= {"teacher": teacher} if teacher else {}
     prints = {f"training data of {name}": _fingerprint_rows(rows) for name, rows in data.training.items()}
     for name, splits in data.evaluation.items():
         prints |= {f"{name} ({split})": _fingerprint_rows(rows) for split, rows in _leaves(splits)}
     prints["tokenizer"] = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
-    return prints | {name: teacher_content(source) for name, source in (teachers or {}).items()}
+    return prints | {name: teacher_content(source) for name, source in teachers.items()}
 
 
 def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

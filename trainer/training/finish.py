@@ -19,7 +19,6 @@ from trainer.publish.folder import build_folder
 from trainer.publish.sources import HUB_SOURCES, find_hub_sources
 from trainer.publish.training_data import find_licenses
 from trainer.publish.upload import publish
-from trainer.training.adaptation import Adaptation
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import METRICS
@@ -36,7 +35,6 @@ def finish_run(
     progress: Progress,
     rows: dict[str, int],
     leakage: dict[str, dict[str, int]],
-    adaptation: Adaptation | None = None,
 ) -> dict[str, Any]:
     """Evaluate the best checkpoint on dev and test, write `results.json` and `model/`, and publish if requested.
 
@@ -48,7 +46,6 @@ def finish_run(
         progress: the progress of the training.
         rows: number of training rows of each dataset, for results.json.
         leakage: for each training dataset, the number of its rows with an evaluation sentence, for results.json.
-        adaptation: how the model was adapted, with `adapt`.
 
     Returns:
         The contents of results.json; an empty mapping on the other processes.
@@ -56,10 +53,10 @@ def finish_run(
     results: dict[str, Any] = {}
     if context.accelerator.is_main_process:
         _load_best(evaluator.model, context.folder, progress)
-        adapted = {"adaptation": adaptation.finish(evaluator, progress)} if adaptation else {}
+        further = context.hook.finish(context, evaluator, progress)
         matrices: dict[str, np.ndarray] = {}
         results = _final_results(context, evaluator, matrices)
-        results |= adapted
+        results |= further
         results["run"] = _describe_run(context, evaluator, progress, rows)
         results[HUB_SOURCES] = find_hub_sources(asdict(context.arguments))
         results["licenses"] = find_licenses(asdict(context.arguments))

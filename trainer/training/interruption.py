@@ -3,14 +3,12 @@
 import os
 import re
 import signal
-import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -51,17 +49,9 @@ class Interruption:
             yield
             return
         before = {number: signal.signal(number, self._receive) for number in SIGNALS}
-        hook = sys.unraisablehook
-
-        def report(unraisable: Any) -> None:
-            if not isinstance(unraisable.exc_value, Interrupted):  # in a finalizer; training stops after its next step
-                hook(unraisable)
-
-        sys.unraisablehook = report
         try:
             yield
         finally:
-            sys.unraisablehook = hook
             for number, handler in before.items():
                 signal.signal(number, handler)
 

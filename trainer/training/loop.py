@@ -1,6 +1,5 @@
 """The training loop: steps, logs, evaluations and checkpoints."""
 
-import functools
 import logging
 import time
 from collections.abc import Callable, Mapping
@@ -13,19 +12,16 @@ from tqdm import tqdm
 
 from data_scripts.errors import InputError
 from trainer.distributed import wait_for_all
+from trainer.evaluation.checksums import record_files
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
-from trainer.training.interpolation import Interpolation
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
-from trainer.training.run_folder import resume_run
+from trainer.training.run_folder import CONFIG
 from trainer.training.schedule import Schedule
-from trainer.training.traffic import log_traffic
 from trainer.training.trainable_model import TrainableModel
-
-DEV_QUERIES = 2000  # maximum number of response prediction queries in an evaluation during training
 
 logger = logging.getLogger(__name__)
 
@@ -36,20 +32,12 @@ class TrainingLoop:
     `step(index)` takes a single training step, for measurements without evaluations and checkpoints.
     """
 
-    def __init__(
-        self,
-        context: RunContext,
-        model: TrainableModel,
-        tasks: Mapping[str, Task],
-        plan: BatchPlan,
-        interpolation: Interpolation | None = None,
-    ) -> None:
+    def __init__(self, context: RunContext, model: TrainableModel, tasks: Mapping[str, Task], plan: BatchPlan) -> None:
         self._arguments, self._accelerator = context.arguments, context.accelerator
         self._context, self._model, self._tasks, self._plan = context, model, tasks, plan
         self._schedule = Schedule(context.arguments)
         self._metrics = MetricsLog(context)
         self._progress = Progress.at_start(context)
-        self._interpolation = interpolation
 
     def run(self, evaluator: ModelEvaluator, begin: Callable[[], None]) -> Progress:
         """Train to the last step; return the progress of the run, with its best checkpoint.
@@ -65,11 +53,13 @@ class TrainingLoop:
             self._resume()
         # A mistake in the settings of the evaluation shows now, before an earlier run is deleted.
         results = self._evaluate(evaluator) if progress.step == 0 else None
-        self._begin(begin)
+        wait_for_all()
+        if self._accelerator.is_main_process and not arguments.resume:
+            begin()
+        wait_for_all()
         self._metrics.start_trackers()
         self._record(results)
         started = time.monotonic() - progress.seconds
-        self._log_traffic()
         # A signal during a step, an evaluation or a save takes effect after it.
         with self._progress_bar() as bar, self._context.interruption.deferred():
             for index in range(progress.step, self._schedule.steps):
@@ -79,26 +69,23 @@ class TrainingLoop:
                 progress.pairs += pairs
                 progress.seconds = time.monotonic() - started
                 bar.update(pairs)
-                is_last = progress.step == self._schedule.steps
 
                 # once in a while: log the losses
-                if progress.step % arguments.log_every == 0 or is_last:
-                    self._check_losses()
+                is_evaluated = progress.step % arguments.eval_every == 0 or progress.step == self._schedule.steps
+                if progress.step % arguments.log_every == 0 or is_evaluated:
                     self._log(bar)
 
                 # less often: evaluate on dev and save a checkpoint
-                is_evaluated = progress.step % arguments.eval_every == 0 or is_last
                 if is_evaluated:
-                    self._check_losses()
                     self._check_weights()
                     self._record(self._evaluate(evaluator))
                     self._save()
                     progress.seconds = time.monotonic() - started
 
-                # at most once: leave, because of a signal
+                # at most once: save a checkpoint and leave, because of a signal
                 if self._context.interruption.is_requested():
                     if not is_evaluated:
-                        self._check_losses()
+                        self._log(bar)
                         self._check_weights()
                         self._model.update_full()
                         self._save()
@@ -110,13 +97,6 @@ class TrainingLoop:
         self._model.set_learning_rates(
             layers=self._schedule.learning_rate(index), tables=self._schedule.table_learning_rate(index)
         )
-        self.compute_gradients(index)
-        self._model.apply_gradients()
-        if self._schedule.is_averaged(index):
-            self._model.average_weights()
-
-    def compute_gradients(self, index: int) -> None:
-        """Compute the loss and the gradients of a step's batch, without changing a parameter."""
         # Dropout is a function of (seed, step, rank): a resumed run repeats it.
         seeds = np.random.SeedSequence([self._arguments.seed, index, self._accelerator.process_index])
         self._set_seed(int(seeds.generate_state(1)[0]))
@@ -124,7 +104,10 @@ class TrainingLoop:
         batch = self._to_device(self._tasks[name].batch(self._own_part(rows)))
         with self._accelerator.autocast():
             loss, metrics = self._tasks[name].loss(self._model.wrapped, batch)  # (), of this process's rows
-        self._model.backward(loss)
+        self._accelerator.backward(loss)
+        self._model.apply_gradients()
+        if self._schedule.is_averaged(index):
+            self._model.average_weights()
         self._metrics.add(index + 1, name, {"loss": loss.detach(), **metrics})
 
     def _own_part(self, rows: np.ndarray) -> np.ndarray:
@@ -141,34 +124,18 @@ class TrainingLoop:
         if self._accelerator.device.type == "cuda":
             torch.cuda.manual_seed(seed)
 
-    def _drop_measurement(self) -> None:
-        """Drop the gradients and metrics of a measurement."""
-        self._model.zero_gradients()
-        self._metrics.clear()
-
     def _save(self) -> None:
         save_checkpoint(self._context, self._model, self._metrics, self._progress)
 
     def _resume(self) -> None:
         with load_checkpoint(self._context, self._model, self._progress) as checkpoint:
             if self._accelerator.is_main_process:
-                resume_run(self._context.folder)
+                record_files(self._context.folder, [CONFIG])  # without those of files that are written again
             self._metrics.load(checkpoint)
-        # With another number of threads, results can differ in the last bits.
-        torch.set_num_threads(self._progress.threads or self._context.threads)
+        if self._progress.threads:  # with another number, results can differ in the last bits
+            torch.set_num_threads(self._progress.threads)
         if self._accelerator.is_main_process:
             logger.info("resuming %s at step %d", self._context.folder, self._progress.step)
-
-    def _log_traffic(self) -> None:
-        """At the start of a distributed run, log an estimate of the traffic between its processes in a step."""
-        processes = self._accelerator.num_processes
-        if processes == 1 or self._progress.step:
-            return
-        self.compute_gradients(0)
-        size = self._model.measure_step(self._arguments.batch_size // processes)
-        self._drop_measurement()
-        if self._accelerator.is_main_process:
-            log_traffic(processes, size)
 
     def _progress_bar(self) -> tqdm:
         return tqdm(
@@ -182,16 +149,19 @@ class TrainingLoop:
         )
 
     def _log(self, bar: tqdm) -> None:
-        """Write the mean losses and metrics since the last log, and show the losses beside the progress bar."""
+        """Write the mean losses and metrics since the last log, and show the losses beside the progress bar.
+
+        Raises:
+            InputError: a loss is not finite; neither the log nor a checkpoint has its step.
+        """
+        if (diverged := self._metrics.first_step_not_finite()) is not None:
+            raise self._diverged(f"the loss of {self._plan.batch(diverged - 1)[0]} is not finite at step {diverged}")
         means, step = self._metrics.take_means(), self._progress.step
+        if not means:  # logged already
+            return
         rate = self._schedule.learning_rate(step - 1)
         self._metrics.write({"step": step, "pairs": self._progress.pairs, "learning_rate": rate, **means})
         bar.set_postfix({task: f"{loss:.3f}" for task, loss in _mean_losses(means).items()}, refresh=False)
-
-    def _check_losses(self) -> None:
-        """Stop before a step with a loss that is not finite reaches the log or a checkpoint."""
-        if (step := self._metrics.first_step_not_finite()) is not None:
-            raise self._diverged(f"the loss of {self._plan.batch(step - 1)[0]} is not finite at step {step}")
 
     def _check_weights(self) -> None:
         """Stop before weights that are not finite reach a checkpoint: the loss of their step may be finite."""
@@ -205,25 +175,13 @@ class TrainingLoop:
         remedy = "lower learning_rate or set max_grad_norm, and start again with --overwrite true"
         return InputError(f"{what}: {remedy}; {self._context.folder} has {state}")
 
-    def _begin(self, begin: Callable[[], None]) -> None:
-        wait_for_all()
-        if self._accelerator.is_main_process and not self._arguments.resume:
-            begin()
-        wait_for_all()
-
     def _evaluate(self, evaluator: ModelEvaluator) -> dict[str, Any] | None:
         """Evaluate on dev; None on the other processes than the main one."""
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return None
-        evaluate = functools.partial(evaluator.evaluate, "dev", queries=DEV_QUERIES)
-        if self._interpolation is None or not self._progress.step:
-            results = evaluate()
-        else:
-            outcomes = self._interpolation.evaluate(evaluator.model, evaluate)
-            results, factor = max(outcomes, key=lambda outcome: self._score(outcome[0]))  # the lowest of the best
-            results["interpolation"] = {"factor": factor}
-        self._score(results)
+        results = self._context.hook.evaluate(evaluator, self._progress.step, self._score)
+        self._score(results)  # refuses results without `best_metric`
         return results
 
     def _score(self, results: dict[str, Any]) -> float:
@@ -238,11 +196,6 @@ class TrainingLoop:
         score = self._score(results)
         if progress.step and (progress.best is None or score > progress.best):
             progress.best, progress.best_step = score, progress.step
-            if self._interpolation:
-                progress.best_factor = results["interpolation"]["factor"]
-                progress.best_ranking = results.get("response_prediction")
-        elif self._interpolation and not progress.step:
-            progress.base_ranking = results.get("response_prediction")
         if arguments.best_metric != "last":
             tqdm.write(f"step {progress.step}: dev {arguments.best_metric} {score:.4f}")
 

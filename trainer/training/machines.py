@@ -1,28 +1,22 @@
 """Runs on several machines: all of them must read the same, and the main process's checkpoints reach every one."""
 
-import os
-import shutil
 import socket
-import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-
-import torch
-import torch.distributed as dist
+from tempfile import TemporaryDirectory
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import report_write_errors
+from data_scripts.write.files import report_write_errors, temporary_path
+from data_scripts.write.records import list_files
+from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
 from trainer.arguments import Arguments
-from trainer.distributed import gather, is_first_on_machine, patient_group, rank, share, wait_for_all, world_size
+from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.fingerprints import find_changes
-from trainer.training.manifest import MANIFEST, find_damage
-from trainer.training.run_folder import NEW
 
 # Options that may differ between the machines of a run: folders, and what the main process does alone.
 MAY_DIFFER = {"output_dir", "cache_dir", "trackers", "hub_model_id", "push_to_hub"}
-CHUNK_BYTES = 2**26
 
 
 def check_same_settings(arguments: Arguments) -> None:
@@ -67,9 +61,8 @@ def check_shared_folder(folder: Path) -> None:
     Raises:
         InputError: a machine has a folder of its own; all processes raise it.
     """
-    name = share(f"{NEW}/seen-by-all-{uuid.uuid4().hex}")
+    name = share(temporary_path(folder / "seen-by-all").name)
     if rank() == 0:
-        (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).touch()
     wait_for_all()
     seen = gather((socket.gethostname(), (folder / name).exists()))
@@ -96,42 +89,22 @@ def on_this_machine(folder: Path, own_folder: Path) -> Iterator[Path]:
         yield folder
         return
     own = own_folder / folder.name
-    manifest = share((folder / MANIFEST).read_bytes() if rank() == 0 else b"")
-    is_seen = rank() == 0 or (_read(own / MANIFEST) == manifest and find_damage(own) is None)
+    checksums = share((folder / CHECKSUMS).read_bytes() if rank() == 0 else b"")
+    is_seen = rank() == 0 or (
+        (own / CHECKSUMS).is_file() and (own / CHECKSUMS).read_bytes() == checksums and find_damage(own) is None
+    )
     if all(gather(is_seen)):
         yield own
         return
-    copy, is_writer = own.with_name(f".{own.name}"), not is_seen and is_first_on_machine()
-    if is_writer:
-        shutil.rmtree(copy, ignore_errors=True)  # what a killed run left
-    try:
-        with report_write_errors(copy, copy):
-            _send_files(folder, copy if is_writer else None)
-        wait_for_all()
-        yield own if is_seen else copy
-        wait_for_all()
-    finally:
-        if is_writer:
-            shutil.rmtree(copy, ignore_errors=True)
-
-
-def _read(file: Path) -> bytes:
-    try:
-        return file.read_bytes()
-    except OSError:
-        return b""
+    with TemporaryDirectory(prefix="convsim-") as copy, report_write_errors(Path(copy), Path(copy)):
+        _send_files(folder, None if is_seen else Path(copy))
+        yield own if is_seen else Path(copy)
 
 
 def _send_files(folder: Path, copy: Path | None) -> None:
     """Send the files of the main process's folder to all processes, which write them to `copy`, unless it is None."""
-    files = sorted(path for path in folder.rglob("*") if path.is_file()) if rank() == 0 else []
-    for name, size in share([(path.relative_to(folder).as_posix(), path.stat().st_size) for path in files]):
+    for name in share(list_files(folder) if rank() == 0 else []):
+        content = share((folder / name).read_bytes() if rank() == 0 else b"")
         if copy:
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
-        source = folder / name if rank() == 0 else Path(os.devnull)
-        with source.open("rb") as file, (copy / name if copy else Path(os.devnull)).open("wb") as target:
-            for start in range(0, size, CHUNK_BYTES):
-                length = min(CHUNK_BYTES, size - start)
-                chunk = bytearray(file.read(length) if rank() == 0 else length)
-                dist.broadcast(torch.frombuffer(chunk, dtype=torch.uint8), src=0, group=patient_group())
-                target.write(chunk)
+            (copy / name).write_bytes(content)

@@ -8,9 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_scripts.errors import InputError
 from data_scripts.write.files import new_file, report_write_errors
-from trainer.distributed import gather
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 
@@ -32,38 +30,16 @@ class MetricsLog:
             self._accelerator.init_trackers("tensorboard" if self._trackers == ["tensorboard"] else "convsim")
 
     def save(self, checkpoint: Path) -> None:
-        """Save the log in a checkpoint, and each process's metrics since its last row. Every process must call this."""
-        collected = {
-            name: {"steps": self._steps[name], "values": torch.stack(values).tolist()}
-            for name, values in self._values.items()
-        }
-        of_processes = gather(collected)
+        """Copy the log to a checkpoint, on the main process. What was collected must be in it."""
         if self._accelerator.is_main_process:
-            for process, metrics in enumerate(of_processes):
-                _collected_file(checkpoint, process).write_text(json.dumps(metrics), encoding="utf-8")
             self._file.touch()  # before the first row
             shutil.copyfile(self._file, checkpoint / self._file.name)
 
     def load(self, checkpoint: Path) -> None:
-        """Go back to the log that `save` saved: a resumed run repeats the later steps. Every process must call this.
-
-        Raises:
-            InputError: the checkpoint has no log.
-        """
+        """Go back to the log of a checkpoint, on the main process: a resumed run repeats the later steps."""
         if self._accelerator.is_main_process:
-            if not (checkpoint / self._file.name).is_file():
-                raise InputError(
-                    f"resume: {checkpoint} has no {self._file.name}: an earlier version wrote it; start again with "
-                    "--overwrite true"
-                )
             with new_file(self._file) as temporary:
                 shutil.copyfile(checkpoint / self._file.name, temporary)
-        file = _collected_file(checkpoint, self._accelerator.process_index)
-        if not file.is_file():  # the run had fewer processes
-            return
-        for name, metric in json.loads(file.read_text(encoding="utf-8")).items():
-            values = torch.tensor(metric["values"], device=self._accelerator.device)
-            self._values[name], self._steps[name] = list(values), metric["steps"]
 
     def add(self, step: int, task: str, metrics: dict[str, Tensor]) -> None:
         """Collect the metrics, scalars, of a step (counted from 1) of a task on this process."""
@@ -81,18 +57,14 @@ class MetricsLog:
         first = int(steps.min())
         return None if first == none else first
 
-    def clear(self) -> None:
-        """Drop the collected metrics."""
-        self._values.clear()
-        self._steps.clear()
-
     def take_means(self) -> dict[str, float]:
         """Return the mean of each metric since the last call, over all processes: "TASK/METRIC" -> mean."""
         means = {
             name: float(self._accelerator.reduce(torch.stack(values).mean(), "mean"))
             for name, values in self._values.items()
         }
-        self.clear()
+        self._values.clear()
+        self._steps.clear()
         return means
 
     def write(self, row: dict[str, Any]) -> None:
@@ -105,7 +77,3 @@ class MetricsLog:
             values = flatten(row)
             numbers = {k: v for k, v in values.items() if isinstance(v, (int, float)) and k != "step"}
             self._accelerator.log(numbers, step=row["step"])
-
-
-def _collected_file(checkpoint: Path, process: int) -> Path:
-    return checkpoint / f"metrics_{process}.json"

@@ -1,5 +1,6 @@
 """The multitask model of a run: a new one, or the saved one of `initialize_from`."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,10 +9,11 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ENCODERS
+from modeling_convsim.encoding.hub_models import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
+from trainer.evaluation.checksums import check_folder
 from trainer.training.initialization import transformer_from_dan
-from trainer.training.loading import load_pretrained
 
 
 def build_model(arguments: Arguments, tokenizer: PreTrainedTokenizerFast) -> ConvSimForMultitask:
@@ -75,6 +77,25 @@ def load_initial_config(source: str, option: str = "initialize_from") -> PreTrai
             "multitask model; name a model that a run saved (runs/NAME/model)"
         )
     return config
+
+
+def load_pretrained(loader: Any, source: str, option: str) -> Any:
+    """Return what a loader opens: a folder, or OWNER/NAME or OWNER/NAME@REVISION. Code in the source is not run.
+
+    Raises:
+        InputError: the source cannot be loaded, or a file of it is damaged; the message names the option.
+    """
+    name, revision = source, None
+    if Path(source).is_dir():
+        check_folder(Path(source))
+    else:
+        name, revision = parse_model_id(source)
+    try:
+        return loader.from_pretrained(name, **({"revision": revision} if revision else {}), trust_remote_code=False)
+    # The type of the exception depends on the library that reads a damaged file; tokenizers raises bare Exceptions.
+    except Exception as error:
+        message = str(error).partition("\n")[0] or type(error).__name__
+        raise InputError(f"{option}: {source} cannot be loaded: {message}") from None
 
 
 def _load_model(arguments: Arguments, source: str) -> ConvSimForMultitask:

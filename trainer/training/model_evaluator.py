@@ -18,6 +18,7 @@ from trainer.evaluation.response_prediction import RANKS
 from trainer.evaluation.results import flatten
 from trainer.tasks import TASKS
 
+DEV_QUERIES = 2000  # maximum number of response prediction queries in an evaluation during training
 TEST_ONLY = {name for name, evaluator in EVALUATORS.items() if evaluator.is_test_only}
 
 

@@ -1,12 +1,14 @@
 """A run's folder: check that it can be used, lock it, and replace an earlier run by the new one."""
 
-import os
+from __future__ import annotations
+
 import re
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import yaml
 
@@ -17,7 +19,10 @@ from data_scripts.write.records import RECORD, has_record, write_record
 from trainer.arguments import Arguments
 from trainer.evaluation.checksums import record_files
 from trainer.evaluation.run_files import read_settings
-from trainer.publish.model_files import find_other_files
+from trainer.publish.model_files import find_other_files, record_model_files
+
+if TYPE_CHECKING:  # --help of a sweep does not wait for it
+    from transformers import PreTrainedTokenizerFast
 
 # Options that a resumed run may change, because they do not affect training.
 MAY_CHANGE = {
@@ -33,7 +38,7 @@ MAY_CHANGE = {
 }
 KIND = "run"
 CONFIG = "config.yaml"
-NEW = ".convsim-new"  # what a run writes before it replaces an earlier one
+TOKENIZER = "tokenizer"
 # What a run writes; nothing else in its folder is ever deleted. The record is last: it proves that the rest is ours.
 RUN_ENTRIES = re.compile(
     r"results\.json|SHA256SUMS|dev_scores\.npz|metrics\.jsonl|model|\.?checkpoint-\d+(-replaced)?|\.?tokenizer|tensorboard|config\.yaml"
@@ -54,18 +59,15 @@ def open_folder(folder: Path, arguments: Arguments) -> Iterator[None]:
         with locked(folder, lock_inside(folder)):
             _check_folder(folder, arguments)
             _remove_unfinished(folder)
-            try:
-                yield
-            finally:
-                shutil.rmtree(folder / NEW, ignore_errors=True)
+            yield
     finally:
         if is_new:
             with suppress(OSError):  # only if it is empty: the run has failed before it wrote anything
                 folder.rmdir()
 
 
-def begin_run(folder: Path, arguments: Arguments) -> None:
-    """Delete what an earlier run left in the folder, and write `config.yaml`; what no run wrote stays.
+def begin_run(folder: Path, arguments: Arguments, tokenizer: PreTrainedTokenizerFast | None = None) -> None:
+    """Delete what an earlier run left in the folder, write `config.yaml` and a new tokenizer; what no run wrote stays.
 
     Call it in `open_folder`, when data and settings are known to be right.
 
@@ -77,15 +79,12 @@ def begin_run(folder: Path, arguments: Arguments) -> None:
     with report_write_errors(folder, folder):
         write_record(folder, KIND)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
-    write_text(_config(folder), yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
+    write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
     record_files(folder, [CONFIG])
-    for path in sorted((folder / NEW).glob("*")):
-        os.replace(path, folder / path.name)
-
-
-def resume_run(folder: Path) -> None:
-    """Forget the checksums of what the resumed run will write again."""
-    record_files(folder, [CONFIG])
+    if tokenizer:
+        with report_write_errors(folder / TOKENIZER, folder / TOKENIZER):
+            tokenizer.save_pretrained(folder / TOKENIZER)
+            record_model_files(folder / TOKENIZER)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
@@ -94,23 +93,18 @@ def list_checkpoints(folder: Path) -> list[Path]:
     return sorted(paths, key=lambda path: int(path.name.split("-")[1]))
 
 
-def tokenizer_folder(folder: Path, arguments: Arguments) -> Path:
-    """The folder in which the run saves a tokenizer that it trains; `begin_run` moves it into the run's folder."""
-    return (folder if arguments.resume else folder / NEW) / "tokenizer"
-
-
 def _check_folder(folder: Path, arguments: Arguments) -> None:
     if arguments.resume:
         _check_resumable(folder, arguments)
-    elif folder.is_dir() and any(path.name not in (LOCK, NEW) for path in folder.iterdir()):
+    elif folder.is_dir() and any(path.name != LOCK for path in folder.iterdir()):
         _check_replaceable(folder, arguments.overwrite)
 
 
 def _check_resumable(folder: Path, arguments: Arguments) -> None:
-    if not (_config(folder).is_file() and list_checkpoints(folder)):
+    if not ((folder / CONFIG).is_file() and list_checkpoints(folder)):
         raise InputError(f"resume: {folder} has no config.yaml with a checkpoint-N; start the run without --resume")
     # A config.yaml that is older than an option lacks it: the run used the default.
-    before = asdict(type(arguments)()) | read_settings(_config(folder))
+    before = asdict(type(arguments)()) | read_settings(folder / CONFIG)
     now = asdict(arguments)
     changed = [key for key in now if key not in MAY_CHANGE and before[key] != now[key]]
     if changed:
@@ -132,7 +126,7 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
             f"overwrite: {folder} does not look like a run's folder (no {RECORD} of a run); name another folder with "
             "--output_dir, or delete this one yourself"
         )
-    for name in ("model", "tokenizer"):
+    for name in ("model", TOKENIZER):
         if others := find_other_files(folder / name):
             raise InputError(
                 f"overwrite: {folder / name / others[0]} is not a file that a run writes, and would be deleted with "
@@ -142,7 +136,6 @@ def _check_replaceable(folder: Path, overwrite: bool) -> None:
 
 def _remove_unfinished(folder: Path) -> None:
     """Remove what a killed run was writing."""
-    shutil.rmtree(folder / NEW, ignore_errors=True)
     remove_temporary_files(folder)
     for path in folder.glob(".checkpoint-*"):
         if RUN_ENTRIES.fullmatch(path.name):
@@ -159,7 +152,3 @@ def _delete_earlier_run(folder: Path) -> None:
             shutil.rmtree(path)
         else:
             path.unlink()
-
-
-def _config(folder: Path) -> Path:
-    return folder / CONFIG

@@ -3,13 +3,12 @@
 import contextlib
 import functools
 import logging
-import math
 import time
 import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from accelerate import Accelerator
@@ -20,42 +19,41 @@ from data_scripts.errors import InputError
 from data_scripts.write.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.data.datasets import RunData, load_run_data
-from trainer.data.dev_split import complete_dev_split
+from trainer.data.datasets import RunData
 from trainer.distributed import (
     end_processes,
-    first_on_each_machine,
     is_first_on_machine,
     rank,
-    share,
     share_weights,
     wait_for_all,
 )
-from trainer.hardware import keep_freed_memory, start_accelerator, start_processes
+from trainer.hardware import available_threads, keep_freed_memory, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
-from trainer.training.adaptation import plan_adaptation, split_pairs
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
-from trainer.training.context import RunContext
+from trainer.training.context import Hook, RunContext
 from trainer.training.fingerprints import fingerprint_inputs
 from trainer.training.finish import finish_run
 from trainer.training.initialization import initialize_embeddings
+from trainer.training.inputs import load_inputs
 from trainer.training.interruption import Interruption
 from trainer.training.loop import TrainingLoop
 from trainer.training.machines import check_same_data, check_same_settings, check_shared_folder
 from trainer.training.model import build_model, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
-from trainer.training.run_folder import begin_run, open_folder, tokenizer_folder
+from trainer.training.run_folder import begin_run, open_folder
 from trainer.training.schedule import Schedule
-from trainer.training.setup import build_tasks
-from trainer.training.tokenizer import build_tokenizer
 from trainer.training.trainable_model import TrainableModel
 
 logger = logging.getLogger(__name__)
 
 
-def train(arguments: Arguments) -> dict[str, Any]:
+def train(arguments: Arguments, hook: Hook | None = None) -> dict[str, Any]:
     """Train, evaluate and save a model with the settings of a run; returns the contents of `results.json`.
+
+    Args:
+        arguments: the settings; those with `adapt` are for `trainer.adapt.adaptation.adapt`.
+        hook: steps of another kind of run.
 
     Raises:
         InputError: the settings or the data are invalid, or another process of the run has ended.
@@ -70,7 +68,7 @@ def train(arguments: Arguments) -> dict[str, Any]:
         exit_stack.enter_context(interruption.handle_signals())
         exit_stack.callback(end_processes)
         exit_stack.enter_context(interruption.explained(Path(arguments.output_dir)))
-        context = _start(arguments, interruption, exit_stack)
+        context = _start(arguments, hook or Hook(), interruption, exit_stack)
         with _released_model(context.accelerator):
             results = _train(context)
         context.accelerator.end_training()
@@ -95,7 +93,9 @@ def _released_model(accelerator: Accelerator) -> Iterator[None]:
         accelerator.free_memory()
 
 
-def _start(arguments: Arguments, interruption: Interruption, exit_stack: contextlib.ExitStack) -> RunContext:
+def _start(
+    arguments: Arguments, hook: Hook, interruption: Interruption, exit_stack: contextlib.ExitStack
+) -> RunContext:
     """Start Accelerate, and lock the run's folder until the exit stack is closed."""
     started, folder = time.monotonic(), Path(arguments.output_dir)
     start_processes(arguments)
@@ -106,57 +106,27 @@ def _start(arguments: Arguments, interruption: Interruption, exit_stack: context
     wait_for_all()
     if arguments.sharded:
         check_shared_folder(folder)
-    context = RunContext(arguments, accelerator, folder, started, interruption=interruption)
-    torch.set_num_threads(context.threads)
-    return context
+    torch.set_num_threads(available_threads())
+    return RunContext(arguments, accelerator, folder, started, interruption=interruption, hook=hook)
 
 
 def _train(context: RunContext) -> dict[str, Any]:
-    data, tokenizer, tasks = _load_data(context)
+    data, tokenizer, tasks = load_inputs(context)
     if is_first_on_machine():
-        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, _teachers(context.arguments)))
+        context = replace(context, fingerprints=fingerprint_inputs(data, tokenizer, context.arguments))
     check_same_data(context.fingerprints)
     model = _build_model(context, data, tokenizer, tasks)
-    begin = functools.partial(begin_run, context.folder, context.arguments)
-    context = replace(context, arguments=_set_number_of_steps(context.arguments, tasks))
-    adaptation = plan_adaptation(context, model, tokenizer, tasks, data) if context.arguments.adapt else None
-    if adaptation:
-        context = replace(context, arguments=adaptation.arguments)
-    interpolation = adaptation.interpolation if adaptation else None
+    has_tokenizer = context.arguments.tokenizer or context.arguments.initialize_from
+    begin = functools.partial(begin_run, context.folder, context.arguments, None if has_tokenizer else tokenizer)
+    context = replace(context, arguments=context.hook.prepare(context, model, tokenizer, tasks))
     plan = plan_batches(context.arguments, tasks, context.accelerator.num_processes)
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip)
     if context.accelerator.device.type == "cpu":
         keep_freed_memory()
-    progress = TrainingLoop(context, trainable, tasks, plan, interpolation).run(evaluator, begin)
-    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage, adaptation)
-
-
-def _load_data(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
-    """Load the datasets and the tokenizer, and build the tasks."""
-    arguments, is_main = context.arguments, context.accelerator.is_main_process
-    # The first process of each machine fills the caches on its disk, the others read them.
-    with first_on_each_machine():
-        data = load_run_data(arguments)
-        if arguments.adapt:
-            split_pairs(data)
-        elif data.of_kind("pairs"):
-            complete_dev_split(data)
-    folder = tokenizer_folder(context.folder, arguments)
-    tokenizer = build_tokenizer(arguments, data, folder) if is_main else None
-    wait_for_all()
-    tokenizer = cast(PreTrainedTokenizerFast, share(tokenizer))
-    with first_on_each_machine():
-        tasks = build_tasks(arguments, data, tokenizer, is_main)
-    return data, tokenizer, tasks
-
-
-def _teachers(arguments: Arguments) -> dict[str, str]:
-    """Return the teachers of the run's tasks: name -> folder or Hub id."""
-    teacher, score_teachers = getattr(arguments, "teacher", None), getattr(arguments, "score_teachers", [])
-    teachers = {f"score teacher {number}": source for number, source in enumerate(score_teachers, start=1)}
-    return teachers | ({"teacher": teacher} if teacher else {})
+    progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
+    return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
 
 def _build_model(
@@ -170,14 +140,6 @@ def _build_model(
     wait_for_all()
     share_weights(model)
     return model
-
-
-def _set_number_of_steps(arguments: Arguments, tasks: Mapping[str, Task]) -> Arguments:
-    """Return the arguments with `max_steps` computed from `epochs`, if it is given."""
-    if not arguments.epochs:
-        return arguments
-    rows = arguments.epochs * sum(len(task) for task in tasks.values())
-    return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
 
 
 def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int) -> BatchPlan:
@@ -197,13 +159,7 @@ def plan_batches(arguments: Arguments, tasks: Mapping[str, Task], processes: int
                 "%s has %d training pairs, fewer than a batch of %d: its batches have all of them", name, rows[name],
                 batch_sizes.max(),
             )  # fmt: skip
-    return BatchPlan(
-        arguments.seed,
-        rows,
-        sampling_weights(arguments.tasks, tasks),
-        batch_sizes,
-        processes,
-    )
+    return BatchPlan(arguments.seed, rows, sampling_weights(arguments.tasks, tasks), batch_sizes, processes)
 
 
 def _rows_by_dataset(tasks: Mapping[str, Task]) -> dict[str, int]:

@@ -7,16 +7,14 @@ from typing import Any, cast
 from accelerate import Accelerator
 from safetensors import safe_open
 from safetensors.torch import load_model, save_model
-from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.distributed import average_table_gradients, exclude_from_ddp, sum_by_row
+from trainer.distributed import average_table_gradients, exclude_from_ddp
 from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient
 from trainer.training.sharding import full_weights, load_shards, save_shards, shard
-from trainer.training.traffic import StepSize
 
 AVERAGE = "average.safetensors"  # in a checkpoint, the averaged weights
 
@@ -65,10 +63,6 @@ class TrainableModel:
         for group in self._optimizer.param_groups:
             group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
 
-    def backward(self, loss: Tensor) -> None:
-        """Add the gradients of a loss to the parameters' gradients."""
-        self._accelerator.backward(loss)
-
     def apply_gradients(self) -> None:
         """Update all parameters with their gradients, averaged over the processes and clipped; then clear them.
 
@@ -85,30 +79,12 @@ class TrainableModel:
         else:
             scaler.step(self._optimizer)
             scaler.update()
-        self.zero_gradients()
-
-    def zero_gradients(self) -> None:
-        """Clear all gradients."""
         self._optimizer.zero_grad()
 
     def has_finite_weights(self) -> bool:
         """Return whether all weights of this process, its shards of a sharded model, are finite."""
         weights = (value.to_local() if isinstance(value, DTensor) else value for value in self._parameters)
         return all(bool(value.detach().isfinite().all()) for value in weights)
-
-    def measure_step(self, pairs: int) -> StepSize:
-        """Return the sizes of the values that this process exchanges for the gradients of its `pairs`."""
-        layers = [p for p in self._parameters if p.grad is not None and id(p) not in self._table_ids]
-        return StepSize(
-            pairs=pairs,
-            layer_parameters=sum(p.numel() for p in layers),
-            table_rows=[
-                (len(sum_by_row(table.grad)._values()), table.detach())
-                for table in self._tables
-                if table.grad is not None
-            ],
-            embedding_values=pairs * self.full.config.embedding_size,
-        )
 
     def average_weights(self) -> None:
         """Add the weights to their average (Izmailov et al., 2018, algorithm 1)."""

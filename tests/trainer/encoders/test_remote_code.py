@@ -12,7 +12,7 @@ from transformers import AutoConfig, AutoTokenizer
 import trainer
 from data_scripts.errors import InputError
 from trainer.encoders.loading import load_encoder
-from trainer.training.loading import load_pretrained
+from trainer.training.model import load_pretrained
 
 CODE = """
 from pathlib import Path

@@ -1,6 +1,5 @@
 """Interpolation of trained weights with those of the model that training started from (Wortsman et al., 2022)."""
 
-import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -15,33 +14,24 @@ Result = TypeVar("Result")
 
 
 class Interpolation:
-    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights.
+    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights."""
 
-    Attributes:
-        factors: the factors to choose from on dev.
-    """
-
-    def __init__(self, base: ConvSimForMultitask, factors: Sequence[float] = FACTORS) -> None:
-        self.factors = tuple(factors)
+    def __init__(self, base: ConvSimForMultitask) -> None:
         self._base = _copy(base)
-
-    def with_factors(self, *factors: float) -> "Interpolation":
-        """Return an interpolation with the same base and other factors."""
-        other = copy.copy(self)
-        other.factors = factors
-        return other
 
     def apply(self, model: ConvSimForMultitask, factor: float) -> None:
         """Replace the trained weights of a model by interpolated ones."""
         self._load(model, _copy(model), factor)
 
-    def evaluate(self, model: ConvSimForMultitask, evaluate: Callable[[], Result]) -> list[tuple[Result, float]]:
-        """Evaluate the model with each factor: (result, factor); its trained weights are restored."""
+    def evaluate(
+        self, model: ConvSimForMultitask, evaluate: Callable[[], Result], factors: Sequence[float] = FACTORS
+    ) -> list[tuple[float, Result]]:
+        """Evaluate the model with each factor: (factor, result); its trained weights are restored."""
         trained = _copy(model)
         outcomes = []
-        for factor in self.factors:
+        for factor in factors:
             self._load(model, trained, factor)
-            outcomes.append((evaluate(), factor))
+            outcomes.append((factor, evaluate()))
         self._load(model, trained, 1.0)
         return outcomes
 

@@ -1,0 +1,160 @@
+"""All steps from chat logs to an adapted model, a comparison with others, and an index of replies."""
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import datasets
+
+from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
+from data_scripts.errors import InputError
+from data_scripts.read.storage import is_url
+from data_scripts.write.files import make_folder
+from data_scripts.write.locks import LOCK
+from data_scripts.write.records import RECORD, has_record, write_record
+from trainer.adapt.adaptation import adapt
+from trainer.adapt.comparison import compare, format_comparison
+from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
+from trainer.arguments import Arguments
+from trainer.command_line import parse_arguments
+from trainer.evaluation.results import read_results, update_results
+from trainer.preset_files import PRESETS
+from trainer.training.model import load_initial_config
+from trainer.training.run_folder import KIND
+
+BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
+FEWEST_PAIRS = 50
+
+
+def adapt_to_chats(
+    files: Sequence[Path],
+    options: ConversationOptions,
+    output: Path,
+    base: str | None = None,
+    precision: float = 0.8,
+) -> dict[str, Any]:
+    """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
+
+    Args:
+        files: the logs.
+        options: how to read them; `license` is that of the model, and `overwrite` replaces a finished run.
+        output: the folder of the run.
+        base: folder or Hub id of a multitask model; by default `BASE`.
+        precision: required precision of suggested replies, for which the index is calibrated.
+
+    Returns:
+        The contents of results.json.
+
+    Raises:
+        InputError: a file, an option or the base is not usable, or there are too few pairs.
+    """
+    if not 0 < precision <= 1:
+        raise InputError(f"--precision is {precision:g}; expected a number above 0, at most 1")
+    prepare_folder(output, options.overwrite)
+    arguments = _run_settings(choose_base(base), output, options.license)
+    datasets.disable_progress_bars()  # reading the pairs takes a moment
+    seconds: dict[str, float] = {}
+    with _timed(seconds, "reading the logs"):
+        report = _write_pairs(files, options, output / "pairs")
+    with _timed(seconds, "training"):
+        _, splits = adapt(arguments)
+    with _timed(seconds, "comparison"):
+        comparison = compare(str(arguments.initialize_from), output / "model", splits.get("test"))
+        print(format_comparison(comparison), end="\n\n")
+    with _timed(seconds, "index of replies"):
+        index, calibration = build_index(output, splits, precision)
+        examples = suggest_examples(index, splits.get("test"))
+    print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
+    print(" · ".join(f"{step} {elapsed:.1f} s" for step, elapsed in seconds.items()), end="\n\n")
+    print(_next_commands(output))
+    results = {
+        "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
+        "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
+    }
+    update_results(output / "results.json", results)
+    return read_results(output / "results.json")
+
+
+def choose_base(given: str | None) -> str:
+    """The base model: the given one, or that of the clone.
+
+    Raises:
+        InputError: none is given, and the clone has none; or it cannot be loaded, or is no multitask model.
+    """
+    if given is None and not (BASE / "config.json").is_file():
+        raise InputError(f"--base: {BASE} has no model; name a folder or Hub id, such as runs/quickstart/model")
+    base = str(BASE) if given is None else given
+    load_initial_config(base, "--base")
+    return base
+
+
+def prepare_folder(folder: Path, overwrite: bool) -> None:
+    """Create the output folder, or check that it may be replaced; what it holds stays for now.
+
+    Raises:
+        InputError: it is a URL or a file, not the folder of a run, or that of a finished run and `overwrite` is not
+            given.
+    """
+    if is_url(folder):
+        raise InputError(f"--output {folder}: a run is written to a disk; name a folder")
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder}: is a file, expected a folder; name another one")
+    is_used = folder.is_dir() and any(path.name != LOCK for path in folder.iterdir())
+    if is_used and not has_record(folder, KIND):
+        raise InputError(
+            f"--output {folder}: exists and is not the folder of a run (no {RECORD} there); name another folder, or "
+            "delete this one yourself"
+        )
+    if is_used and (folder / "results.json").exists() and not overwrite:
+        raise InputError(
+            f"--output {folder}: holds a finished run; name another folder, or replace it with --overwrite"
+        )
+    make_folder(folder)
+    write_record(folder, KIND)
+
+
+def _write_pairs(files: Sequence[Path], options: ConversationOptions, output: Path) -> dict[str, Any]:
+    """Write the pairs of the logs, and print the counts; returns the report.
+
+    Raises:
+        InputError: a log cannot be read, or has too few pairs.
+    """
+    report = prepare_conversations(files, dataclasses.replace(options, overwrite=True), output)
+    if (written := report["pairs"]["written"]) < FEWEST_PAIRS:
+        raise InputError(
+            f"{', '.join(map(str, files))}: {written} pairs, expected {FEWEST_PAIRS} or more to adapt a model and "
+            "to measure it; the counts above tell what was left out. Add more logs, or use the base as it is"
+        )
+    print()
+    return report
+
+
+def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
+    """The settings of the run that adapts the base to the pairs in a folder: those of the preset `adapt`."""
+    words = ["--initialize_from", base, "--pairs", str(folder / "pairs"), "--output_dir", str(folder)]
+    words += ["--license", license] if license else []
+    return parse_arguments([str(PRESETS / "adapt.yaml"), *words, "--overwrite", "true"])
+
+
+def _next_commands(folder: Path) -> str:
+    """What to do with an adapted model."""
+    return f"""Suggest replies in Python:
+  from modeling_convsim.suggestion import ReplyIndex
+  print(ReplyIndex.load("{folder / "replies"}").suggest("Is the shop open on Friday?"))
+Compare and encode sentences:
+  from modeling_convsim import Encoder
+  print(Encoder.from_pretrained("{folder / "model"}").encode(["Is the shop open on Friday?"]))
+Open the page:
+  python model_cards/space/app.py {folder / "replies"}
+Publish the model, without your texts:
+  python -m trainer.publish {folder} --hub_model_id OWNER/NAME"""
+
+
+@contextmanager
+def _timed(seconds: dict[str, float], step: str) -> Iterator[None]:
+    started = time.monotonic()
+    yield
+    seconds[step] = round(time.monotonic() - started, 1)
