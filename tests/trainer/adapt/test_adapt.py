@@ -1,7 +1,6 @@
 """`python -m trainer.adapt`: from a table of messages to a run's folder, and mistakes in one line."""
 
 import csv
-import itertools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -9,35 +8,18 @@ from pathlib import Path
 import pytest
 from accelerate.state import AcceleratorState
 
+from data_scripts.chats.conversations import ConversationOptions
+from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, calibration
 from tests.modeling_convsim.tiny_models import build
-from trainer.adapt import __main__ as adapt_main
-from trainer.adapt import folder as adapt_folder
-from trainer.adapt.__main__ import build_parser, main, run
-from trainer.training import adaptation
+from tests.trainer.adapt.conftest import CHATS
+from trainer.adapt import adaptation, chats
+from trainer.adapt.__main__ import main
+from trainer.adapt.chats import adapt_to_chats, choose_base, prepare_folder
 from trainer.training.interruption import Interrupted
 
-QUALITIES, THINGS, VERBS = (
-    "old new big small good bad".split(),
-    "cat dog bird house car".split(),
-    "like love hate see".split(),
-)
-CHATS = [
-    [f"do you {verb} the {quality} {thing} today", f"yes i {verb} that {quality} {thing}"]
-    for quality, thing, verb in itertools.product(QUALITIES, THINGS, VERBS)
-]
-
-
-@pytest.fixture(scope="module")
-def base(tmp_path_factory, tiny_tokenizer) -> str:
-    """The folder of a multitask model with random weights."""
-    path = tmp_path_factory.mktemp("base")
-    model = build("dan_lexical")
-    model.config.lexical_share = 0.0
-    model.save_pretrained(path)
-    tiny_tokenizer.save_pretrained(path)
-    return str(path)
+COLUMNS = ["thread=ticket", "speaker=from"]
 
 
 def write_chats(path: Path, chats: list[list[str]]) -> str:
@@ -58,15 +40,15 @@ def options(base, tmp_path, monkeypatch) -> Callable[..., list[str]]:
 
     def words(chats: list[list[str]], *more: str, output: str = "run") -> list[str]:
         file = write_chats(tmp_path / "support.csv", chats)
-        columns = ["--columns", "thread=ticket", "speaker=from"]
-        return [file, *columns, "-o", str(tmp_path / output), "--base", base, *more]
+        return [file, "--columns", *COLUMNS, "-o", str(tmp_path / output), "--base", base, *more]
 
     return words
 
 
-def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, capsys, monkeypatch):
+def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(calibration, "MIN_SUGGESTIONS", 5)
-    results = run(build_parser().parse_args(options(CHATS)))
+    file, output = Path(write_chats(tmp_path / "support.csv", CHATS)), tmp_path / "run"
+    results = adapt_to_chats([file], ConversationOptions(columns=COLUMNS), output, base)
     printed = capsys.readouterr().out
     assert results == json.loads((tmp_path / "run" / "results.json").read_text())
     pairs = results["chats"]["report"]["splits"]
@@ -101,8 +83,8 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, tmp_path, ca
 
 def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, tmp_path, capsys):
     chats = [[question, reply, f"thanks for number {row}"] for row, (question, reply) in enumerate(CHATS)]
-    words = options(chats, "--repliers", "b")
-    results = run(build_parser().parse_args(words))
+    assert main(options(chats, "--repliers", "b")) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert sum(results["chats"]["report"]["splits"].values()) == len(CHATS)
     index = ReplyIndex.load(tmp_path / "run" / "replies", Encoder.from_pretrained(tmp_path / "run" / "model"))
     assert index.replies.texts and not [text for text in index.replies.texts if text.startswith("thanks")]
@@ -117,7 +99,7 @@ def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, t
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
         (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
         (CHATS, ("--precision", "80"), "--precision is 80; expected a number above 0, at most 1"),
-        (CHATS, ("--push_to_hub", "me/chats", "--license", "mit"), "--push_to_hub: this would publish your texts"),
+        (CHATS, ("--license", "my own"), "license is 'my own'; expected a license"),
         (CHATS, ("-o", "s3://bucket/run"), "--output s3://bucket/run: a run is written to a disk; name a folder"),
     ],
 )
@@ -127,23 +109,11 @@ def test_a_mistake_is_one_line(options, capsys, chats, more, message):
     assert message in line
 
 
-def test_the_help_describes_a_run_and_not_a_dataset():
-    printed = build_parser().format_help()
-    assert "folder of the run" in printed and "replace a finished run" in printed
-    assert "dataset of pairs" not in printed and "--push_to_hub" not in printed
-
-
-def test_a_file_that_does_not_exist_is_named(options, tmp_path, capsys):
-    words = options(CHATS)
-    assert main(["missing.csv", *words[1:]]) == 2
-    assert "error: missing.csv: " in capsys.readouterr().err
-
-
 def test_a_signal_during_training_is_one_line(options, monkeypatch, capsys):
-    def stop(args: object) -> None:
+    def stop(*_: object) -> None:
         raise Interrupted("stopped by SIGTERM; start it again", 143)
 
-    monkeypatch.setattr(adapt_main, "run", stop)
+    monkeypatch.setattr(chats, "adapt_to_chats", stop)
     assert main(options(CHATS)) == 143
     assert capsys.readouterr().err.endswith("error: stopped by SIGTERM; start it again\n")
 
@@ -165,26 +135,26 @@ def test_a_model_without_heads_is_refused_before_the_logs_are_read(options, tiny
 )
 def test_a_folder_of_something_else_is_left_alone(tmp_path, name, content, message):
     (tmp_path / name).write_text(content)
-    with pytest.raises(adapt_folder.InputError, match=message):
-        adapt_folder.prepare_folder(tmp_path, overwrite=True)
+    with pytest.raises(InputError, match=message):
+        prepare_folder(tmp_path, overwrite=True)
     assert [path.name for path in tmp_path.iterdir()] == [name] and (tmp_path / name).read_text() == content
 
 
 def test_a_finished_run_is_replaced_only_on_request(tmp_path):
-    adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)
-    adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)  # an unfinished one
+    prepare_folder(tmp_path / "run", overwrite=False)
+    prepare_folder(tmp_path / "run", overwrite=False)  # an unfinished one
     (tmp_path / "run" / "results.json").write_text("{}")
-    with pytest.raises(adapt_folder.InputError, match=r"holds a finished run; .* replace it with --overwrite"):
-        adapt_folder.prepare_folder(tmp_path / "run", overwrite=False)
-    adapt_folder.prepare_folder(tmp_path / "run", overwrite=True)
+    with pytest.raises(InputError, match=r"holds a finished run; .* replace it with --overwrite"):
+        prepare_folder(tmp_path / "run", overwrite=False)
+    prepare_folder(tmp_path / "run", overwrite=True)
     (tmp_path / "file").touch()
-    with pytest.raises(adapt_folder.InputError, match="is a file, expected a folder"):
-        adapt_folder.prepare_folder(tmp_path / "file", overwrite=True)
+    with pytest.raises(InputError, match="is a file, expected a folder"):
+        prepare_folder(tmp_path / "file", overwrite=True)
 
 
-def test_the_base_is_that_of_the_clone_if_it_has_one(tmp_path, monkeypatch):
-    monkeypatch.setattr(adapt_folder, "BASE", tmp_path)
-    with pytest.raises(adapt_folder.InputError, match=r"--base: .* has no model; name a folder or Hub id"):
-        adapt_folder.choose_base(None)
-    (tmp_path / "config.json").touch()
-    assert adapt_folder.choose_base(None) == str(tmp_path) and adapt_folder.choose_base("a/b") == "a/b"
+def test_the_base_is_that_of_the_clone_if_it_has_one(base, tmp_path, monkeypatch):
+    monkeypatch.setattr(chats, "BASE", tmp_path)
+    with pytest.raises(InputError, match=r"--base: .* has no model; name a folder or Hub id"):
+        choose_base(None)
+    monkeypatch.setattr(chats, "BASE", Path(base))
+    assert choose_base(None) == choose_base(base) == base

@@ -58,12 +58,6 @@ def test_each_system_ranks_the_same_queries_and_the_gain_is_that_of_the_model(en
     assert f"  the base           {base.mean():6.3f}  [" in text and f"{part['gain']:+6.3f}  [" in text
 
 
-def test_a_peer_is_compared_if_it_is_installed(encoders, monkeypatch):
-    monkeypatch.setattr(comparison, "installed_copy", lambda name: "/somewhere")
-    result = compare("the/base", Path("run/model"), PAIRS)
-    assert result.baselines[PEER]["p_at_1"] == pytest.approx(hits(encoders[PEER]).mean())
-
-
 @pytest.mark.parametrize("pairs", [None, Dataset.from_dict({"input": ["a", "b"], "response": ["yes", "yes"]})])
 def test_there_is_no_comparison_without_two_held_out_replies(encoders, pairs):
     result = compare("the/base", Path("run/model"), pairs)

@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 import yaml
 from accelerate.state import AcceleratorState
-from datasets import Dataset
 
-from tests.trainer.training.tiny_runs import COLORS, THINGS, read_results, write
-from trainer import run
+from tests.trainer.training.tiny_runs import COLORS, THINGS, write
+from trainer import hardware, run
 from trainer.training.loop import TrainingLoop
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(autouse=True)
+def no_measurement(monkeypatch) -> None:
+    """At the end of a run, the speed of the model is measured with one sentence, not for a second."""
+    monkeypatch.setattr(hardware, "SPEED_SECONDS", 0.0)
+
+
+@pytest.fixture(scope="session")
 def datasets(tmp_path_factory) -> Path:
     """Pairs of a question about the color of a thing and its answer, and NLI and STS on the same things."""
     folder = tmp_path_factory.mktemp("datasets")
@@ -56,7 +61,7 @@ def sts_rows(things: list[str]) -> list[dict]:
     ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def positive_pairs(datasets) -> dict[str, list[str]]:
     """Captions by image, paraphrases with and without scores, and NLI, as options of a run."""
     captions = [
@@ -93,7 +98,6 @@ def preset(datasets, tmp_path) -> Callable[..., str]:
             "vocab_size": 100,
             "pairs": [str(datasets / "pairs")],
             "snli": str(datasets / "nli"),
-            "stsb": str(datasets / "sts"),
             "tasks": {"response_prediction": 0.7, "snli": 0.3},
             "optimizer": "adamw",
             "learning_rate": 0.01,
@@ -173,58 +177,14 @@ def interrupted_at(monkeypatch) -> Callable[[int], AbstractContextManager[None]]
 
 
 @pytest.fixture
-def siamese_cbow(datasets, tmp_path, run_trainer) -> Callable[..., dict]:
-    """Trains a tiny Siamese CBOW on synthetic books, with more options; returns the run's results."""
-    rows = [
-        {"book": book, "position": position, "sentence": f"{THINGS[(position + shift) // 8]} {color}"}
-        for book, shift in (("one", 0), ("two", 9), ("three", 20))
-        for position in range(70)
-        if position % 23 != 22  # a gap, like that of a removed sentence
-        for color in [COLORS[position % len(COLORS)]]
-    ]
-    write(datasets / "in_order", "train", rows)
-
-    def train(*options: str, name: str = "run") -> dict:
-        changes = {"documents": datasets / "in_order", "stsb": "none", "sts": "none", "cache_dir": datasets / "cache"}
-        changes |= {"model_config": '{"embedding_size": 8}', "batch_size": 32, "learning_rate": 1, "eval_every": 2}
-        changes |= {"log_every": 1, "trackers": "none", "device": "cpu", "output_dir": tmp_path / name}
-        words = [word for key, value in changes.items() for word in (f"--{key}", str(value))]
-        preset = Path(run.__file__).parent / "presets" / "siamese_cbow.yaml"
-        assert run_trainer(str(preset), *words, *options) == 0
-        return read_results(tmp_path / name)
-
-    return train
-
-
-@pytest.fixture
-def two_process_preset(tmp_path) -> Path:
-    """The preset of a run of a few steps on synthetic pairs."""
-    generator = np.random.default_rng(0)
-    words = [f"word{index}" for index in range(40)]
-    rows = [
-        {"input": " ".join(generator.choice(words, 4)), "response": " ".join(generator.choice(words, 4))}
-        | {"thread": str(index), "source": "synthetic"}
-        for index in range(300)
-    ]
-    (tmp_path / "pairs").mkdir()
-    for split, part in (("train", rows[:150]), ("validation", rows[150:])):
-        Dataset.from_list(part).to_parquet(tmp_path / "pairs" / f"{split}-00000-of-00001.parquet")
-    options = {
-        "model_config": {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8},
-        "pairs": [str(tmp_path / "pairs")],
-        "tasks": {"response_prediction": 1},
-        "mask_false_negatives": True,
-        "optimizer": "adamw",
-        "learning_rate": 0.01,
-        "max_grad_norm": 1.0,
-        "mixed_precision": "no",
-        "max_steps": 6,
-        "batch_size": 16,
-        "eval_every": 6,
-        "log_every": 2,
-        "trackers": ["none"],
-        "cache_dir": str(tmp_path / "cache"),
-    }
-    path = tmp_path / "preset.yaml"
-    path.write_text(yaml.safe_dump(options))
-    return path
+def two_process_preset(preset, tmp_path) -> Path:
+    """The preset of a run of a few steps on random words, in float32."""
+    texts = [" ".join(f"word{n}" for n in row) for row in np.random.default_rng(0).integers(40, size=(600, 4))]
+    pairs = zip(texts[::2], texts[1::2], strict=True)
+    rows = [{"input": one, "response": two, "thread": one, "source": "synthetic"} for one, two in pairs]
+    write(tmp_path / "pairs", "train", rows[:150])
+    write(tmp_path / "pairs", "validation", rows[150:])
+    sizes = {"word_embedding_size": 8, "bigram_buckets": 16, "hidden_sizes": [8], "embedding_size": 8}
+    options = {"model_config": sizes, "tasks": {"response_prediction": 1}, "mask_false_negatives": True, "snli": None}
+    options |= {"mixed_precision": "no", "max_steps": 6, "eval_every": 6, "device": None, "output_dir": None}
+    return Path(preset(**options, pairs=[str(tmp_path / "pairs")], cache_dir=str(tmp_path / "cache")))

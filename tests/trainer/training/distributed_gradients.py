@@ -1,6 +1,6 @@
-"""Writes the gradients of one global batch, computed by one process or by several.
+"""Writes the gradients of one global batch of each task, computed by one process or by several.
 
-python distributed_gradients.py OUT.pt TASK MINI_BATCH_SIZE RANK PROCESSES RENDEZVOUS_FILE (a mini-batch of 0: none)
+python distributed_gradients.py OUT.pt RANK PROCESSES RENDEZVOUS_FILE
 """
 
 import gc
@@ -25,6 +25,12 @@ from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
 ROWS = 16
+# Task -> size of the mini-batches of several processes; a single process has none.
+TASKS = {
+    "response_prediction": None, "matryoshka": 3, "snli": None, "entailment": None, "ranking": None,
+    "distillation": None, "response_distillation": 3, "response_prediction_with_teachers": 3,
+    "entailment_with_teachers": None, "response_prediction_in_mini_batches": 3,
+}  # fmt: skip
 
 
 def build_task(name: str, mini_batch_size: int | None, longest: int) -> Task:
@@ -73,15 +79,11 @@ def column(generator: np.random.Generator, longest: int) -> TokenColumn:
     )
 
 
-def main() -> None:
-    out, task_name = sys.argv[1:3]
-    mini_batch, rank, world = (int(argument) for argument in sys.argv[3:6])
-    if world > 1:
-        dist.init_process_group("gloo", init_method=f"file://{sys.argv[6]}", rank=rank, world_size=world)
+def compute_gradients(name: str, rank: int, world: int) -> dict[str, torch.Tensor]:
     # Long texts contain nearly all rows of the tables, whose gradients are then exchanged as dense tensors; the rows of
     # short texts are exchanged as rows.
-    longest = 9 if task_name == "snli" else 40
-    task = build_task(task_name, mini_batch or None, longest)
+    longest = 9 if name == "snli" else 40
+    task = build_task(name, TASKS[name] if world > 1 else None, longest)
     model = build_model(0)
     model.set_sparse_gradients(True)
     exclude_from_ddp(model, model.embedding_tables())
@@ -94,14 +96,19 @@ def main() -> None:
         assert all(
             table.grad is not None and table.grad.is_sparse == (longest == 9) for table in model.embedding_tables()
         )
+    return {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
+
+
+def main() -> None:
+    out, (rank, world) = sys.argv[1], map(int, sys.argv[2:4])
+    if world > 1:
+        dist.init_process_group("gloo", init_method=f"file://{sys.argv[4]}", rank=rank, world_size=world)
+    gradients = {name: compute_gradients(name, rank, world) for name in TASKS}
     if rank == 0:
-        gradients = {name: p.grad.to_dense() for name, p in model.named_parameters() if p.grad is not None}
         torch.save(gradients, out)
     if world > 1:
         dist.barrier()
-        # Destroy the group before the process ends, or it may abort; and delete the DDP model before the group, or it
-        # may hang.
-        del wrapped, model, loss
+        # Delete the DDP models before the group, or a process may hang; and the group before the process ends.
         gc.collect()
         dist.destroy_process_group()
 

@@ -1,4 +1,7 @@
+"""Runs of several processes and machines have the losses of one process; each machine has a disk of its own."""
+
 import re
+import signal
 from pathlib import Path
 
 import pytest
@@ -7,26 +10,23 @@ import yaml
 from safetensors.torch import load_file
 
 from tests.forking import run_machines, run_python, run_ranks
+from tests.trainer.training.distributed_gradients import TASKS
 from tests.trainer.training.tiny_runs import ROOT, RUN, losses, read_losses
 
 SCRIPT = Path(__file__).with_name("distributed_gradients.py")
-
-
-def gradients(folder: Path, task: str, mini_batch: int, processes: int) -> dict[str, torch.Tensor]:
-    out, rendezvous = folder / f"{processes}.pt", folder / "rendezvous"
-    commands = [
-        (SCRIPT, out, task, str(mini_batch), str(rank), str(processes), rendezvous) for rank in range(processes)
-    ]
-    for done in run_python(commands, environments=[{}] * processes):
-        assert done.returncode == 0, done.stdout
-    return torch.load(out)
-
-
+ALTERED = SCRIPT.with_name("altered_run.py")
 # The loss does not depend on the bias of the responses: its gradient is rounding noise, which Adam scales up.
 NOISE = "response_head.layers.1.bias"
 LAUNCH = (
     "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no --dynamo_backend no"
 )
+
+
+def assert_close_models(expected: Path, actual: Path) -> None:
+    weights, others = (load_file(folder / "model" / "model.safetensors") for folder in (expected, actual))
+    del weights[NOISE]
+    for name, value in weights.items():
+        torch.testing.assert_close(others[name], value, rtol=0, atol=1e-3)
 
 
 def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_of_one(two_process_preset, tmp_path):
@@ -38,23 +38,17 @@ def test_accelerate_launch_on_two_processes_reproduces_the_losses_and_averages_o
     assert done.returncode == 0, done.stdout
     one = losses(two_process_preset, tmp_path / "one", *averaged)
     assert read_losses(tmp_path / "two") == pytest.approx(one, rel=1e-5)
-    expected, actual = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
-    expected.pop(NOISE)
-    for name, value in expected.items():
-        torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
+    assert_close_models(tmp_path / "one", tmp_path / "two")
     assert (tmp_path / "two" / "model" / "modules.json").is_file()
-    counts = re.findall(r"with (\d+) processes of \d+ pairs each, a process receives [\d.,]+ MB in a step", done.stdout)
-    assert counts == ["2", "8", "64"]  # once, by the main process
     waits = re.search(r"Seconds that each process waited for others between steps: ([\d.]+), ([\d.]+)", done.stdout)
     assert waits and float(waits[2]) > float(waits[1])  # the first process evaluates and saves alone
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux names threads in /proc")
-@pytest.mark.parametrize("failure", [[], ["--fail"]])
-def test_no_thread_of_a_process_group_outlives_a_run(two_process_preset, tmp_path, failure):
-    script, code = SCRIPT.with_name("counted_threads.py"), 2 if failure else 0
-    arguments = [*failure, two_process_preset, "--output_dir", tmp_path / "run", "--num_processes", "2"]
-    for done in run_machines(script, [arguments] * 2):
+@pytest.mark.parametrize(("how", "code"), [("ends", 0), ("raises", 2)])
+def test_no_thread_of_a_process_group_outlives_a_run(two_process_preset, tmp_path, how, code):
+    arguments = [how, two_process_preset, "--output_dir", tmp_path / "run", "--num_processes", "2"]
+    for done in run_machines(ALTERED, [arguments] * 2):
         (counts,) = re.findall(r"exit code (\d), threads: (\d+) during training, (\d+) after it", done.stdout)
         assert done.returncode == code and counts[0] == str(code), done.stdout
         assert int(counts[1]) > 0 and counts[2] == "0"
@@ -63,40 +57,77 @@ def test_no_thread_of_a_process_group_outlives_a_run(two_process_preset, tmp_pat
 def test_a_run_sharded_over_two_processes_reproduces_the_losses_of_one_and_resumes(two_process_preset, tmp_path):
     settings = yaml.safe_load(two_process_preset.read_text())
     sizes = {"hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 20}
-    dropout = {"hidden_dropout": 0.0, "attention_dropout": 0.0}
-    settings |= {
-        "model_type": "transformer",
-        "model_config": {**sizes, **dropout, "embedding_size": 8},
-        "eval_every": 3,
-        "log_every": 1,
-    }
+    config = {**sizes, "hidden_dropout": 0.0, "attention_dropout": 0.0, "embedding_size": 8}
+    settings |= {"model_type": "transformer", "model_config": config, "eval_every": 3, "log_every": 1}
     two_process_preset.write_text(yaml.safe_dump(settings))
     one = losses(two_process_preset, tmp_path / "one")
-    two = losses(two_process_preset, tmp_path / "two", "--sharded", "true", ranks=2)
-    assert two == pytest.approx(one, rel=1e-5)
-    expected, actual = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("one", "two"))
-    expected.pop(NOISE)
-    for name, value in expected.items():
-        torch.testing.assert_close(actual[name], value, rtol=0, atol=1e-3)
-    interrupted = SCRIPT.with_name("interrupted_run.py")
     options = ["--num_processes", "2", "--sharded", "true"]
-    stopped = run_ranks(interrupted, two_process_preset, "--output_dir", tmp_path / "stopped", *options)
-    assert stopped.returncode and [path.name for path in (tmp_path / "stopped").glob("checkpoint-*")] == [
-        "checkpoint-3"
+    stopped = run_ranks(ALTERED, "exits", two_process_preset, "--output_dir", tmp_path / "two", *options)
+    assert stopped.returncode and [path.name for path in (tmp_path / "two").glob("checkpoint-*")] == ["checkpoint-3"]
+    two = losses(two_process_preset, tmp_path / "two", "--sharded", "true", "--resume", "true", ranks=2)
+    assert two == pytest.approx(one, rel=1e-5)
+    assert_close_models(tmp_path / "one", tmp_path / "two")
+
+
+def test_two_machines_reproduce_one_process_and_resume_after_one_of_them_is_lost(two_process_preset, tmp_path):
+    # Skip-gram vectors and a tokenizer of the run, which the second machine gets from the first.
+    options = ["--word_vectors", "skip_gram", "--eval_every", "3", "--log_every", "1"]
+    expected = losses(two_process_preset, tmp_path / "one", *options)
+    two = [tmp_path / "first", tmp_path / "second"]
+    started: list[list[str | Path]] = [
+        [two_process_preset, "--output_dir", machine / "run", "--cache_dir", machine / "cache", "--num_processes", "2"]
+        for machine in two
     ]
-    assert losses(two_process_preset, tmp_path / "stopped", "--sharded", "true", "--resume", "true", ranks=2) == two
+    started = [[*each, *options] for each in started]
+    survivor, killed = run_machines(ALTERED, [["1", *each] for each in started])
+    assert killed.returncode == -signal.SIGKILL and survivor.returncode == 2
+    (line,) = (line for line in survivor.stdout.splitlines() if line.startswith("error: "))
+    assert "another process of the run has ended" in line
+    assert f"{two[0] / 'run' / 'checkpoint-3'} is saved: continue with --resume true" in line
+    for done in run_machines(RUN, [[*each, "--resume", "true"] for each in started]):
+        assert done.returncode == 0, done.stdout
+    assert read_losses(two[0] / "run") == pytest.approx(expected, rel=1e-6)
+    assert_close_models(tmp_path / "one", two[0] / "run")
+    # The second machine has its own cache, without word vectors, and no other files.
+    entries = {path.name for path in (two[0] / "cache").iterdir() if path.is_dir()}
+    assert {path.name for path in (two[1] / "cache").iterdir()} == entries
+    assert not any(path.is_file() for path in (two[1] / "run").rglob("*"))
 
 
-@pytest.mark.parametrize(
-    ("task", "mini_batch"),
-    [
-        ("response_prediction", 0), ("response_prediction", 3), ("matryoshka", 3), ("snli", 0), ("entailment", 0),
-        ("ranking", 0), ("distillation", 0), ("response_distillation", 3),
-        ("response_prediction_with_teachers", 3), ("entailment_with_teachers", 0),
-    ],
-)  # fmt: skip
-def test_two_processes_have_the_gradients_of_one(tmp_path, task, mini_batch):
-    one, two = gradients(tmp_path, task, 0, processes=1), gradients(tmp_path, task, mini_batch, processes=2)
+def test_processes_wait_for_one_that_works_alone_longer_than_for_other_collectives():
+    code = """
+import time
+from datetime import timedelta
+import torch.distributed as dist
+from trainer.distributed import is_first_on_machine, rank, share, wait_for_all
+dist.init_process_group("gloo", timeout=timedelta(seconds=1))
+wait_for_all()
+if rank() == 0:
+    time.sleep(1.5)
+wait_for_all()
+print(share(rank()), is_first_on_machine())
+dist.destroy_process_group()
+"""
+    for done in run_machines("-c", [[code], [code]]):
+        assert (done.returncode, done.stdout) == (0, "0 True\n")
+
+
+@pytest.fixture(scope="module")
+def gradients(tmp_path_factory) -> list[dict[str, dict[str, torch.Tensor]]]:
+    """The gradients of each task by one process and by two."""
+    folder, results = tmp_path_factory.mktemp("gradients"), []
+    for processes in (1, 2):
+        out = folder / f"{processes}.pt"
+        commands = [(SCRIPT, out, str(rank), str(processes), folder / "rendezvous") for rank in range(processes)]
+        for done in run_python(commands, environments=[{}] * processes):
+            assert done.returncode == 0, done.stdout
+        results.append(torch.load(out))
+    return results
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_two_processes_have_the_gradients_of_one(gradients, task):
+    one, two = (each[task] for each in gradients)
     trained = {name for name, gradient in one.items() if gradient.abs().max() > 0}
     assert any("response_head" in name for name in trained) == task.startswith(("response", "matryoshka"))
     for name in trained:

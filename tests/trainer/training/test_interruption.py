@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 import threading
 
 import pytest
@@ -47,26 +46,11 @@ def test_a_repeated_signal_is_the_same_one_and_a_later_one_ends_the_process(inte
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
 
 
-class Finalized:
-    """Is interrupted while it is deleted, where Python cannot raise."""
-
-    def __del__(self) -> None:
-        os.kill(os.getpid(), signal.SIGTERM)
-
-
-def test_a_signal_in_a_finalizer_stops_training_later_without_a_traceback(interruption, capfd):
-    object_with_finalizer = Finalized()
-    del object_with_finalizer
-    assert interruption.is_requested() and capfd.readouterr().err == ""
-    with pytest.raises(Interrupted, match="SIGTERM"):
-        interruption.stop()
-
-
 def test_handlers_are_restored_and_other_threads_have_none():
-    before, hook = signal.getsignal(signal.SIGTERM), sys.unraisablehook
+    before = signal.getsignal(signal.SIGTERM)
     with Interruption().handle_signals():
         assert signal.getsignal(signal.SIGTERM) is not before
-    assert signal.getsignal(signal.SIGTERM) is before and sys.unraisablehook is hook
+    assert signal.getsignal(signal.SIGTERM) is before
     entered = []
 
     def enter() -> None:

@@ -1,4 +1,4 @@
-"""The training loop with a fake model: random states, parts of a batch, evaluations, and the best checkpoint."""
+"""The training loop with a model, tasks and a plan that record what they are asked for; its evaluations and its log."""
 
 import json
 from pathlib import Path
@@ -8,57 +8,144 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from accelerate import Accelerator
-from accelerate.state import AcceleratorState
 
 from data_scripts.errors import InputError
+from tests.trainer.evaluation.invented_data import evaluation_data
+from tests.trainer.publish.test_publish import make_model
 from trainer.arguments import Arguments
-from trainer.training.context import RunContext
+from trainer.command_line import build_arguments
+from trainer.training import loop as loop_module
+from trainer.training.context import Progress, RunContext
 from trainer.training.loop import TrainingLoop
-from trainer.training.model_evaluator import select_score
+from trainer.training.metrics_log import MetricsLog
+from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip, select_score
+from trainer.training.schedule import Schedule
 
 
-class FakeTask:
-    """Remembers the rows of its batches and a random number of each of its losses."""
+class Accelerator(SimpleNamespace):
+    """One of several processes; the mean of the other ones is 5, and their first step that is not finite is 300."""
+
+    device, mixed_precision = torch.device("cpu"), "bf16"
+
+    def __init__(self, rank: int = 0, processes: int = 1) -> None:
+        super().__init__(process_index=rank, num_processes=processes, is_main_process=rank == 0, calls=[])
+
+    def autocast(self) -> Any:
+        return torch.autocast("cpu", torch.bfloat16)
+
+    def backward(self, loss: torch.Tensor) -> None:
+        self.calls.append(float(loss))
+
+    def gather(self, value: torch.Tensor) -> torch.Tensor:
+        return torch.cat([value, torch.tensor([300])]) if self.num_processes > 1 else value
+
+    def reduce(self, value: torch.Tensor, reduction: str) -> torch.Tensor:
+        return value if self.num_processes == 1 else value + 5 if reduction == "sum" else (value + 5) / 2
+
+    def init_trackers(self, name: str) -> None:
+        self.calls.append(name)
+
+    def log(self, values: dict, step: int) -> None:
+        self.calls.append((values, step))
+
+
+class Task:
+    """Its batch holds its rows; it records them, and a random number and whether autocast is on in each loss."""
 
     def __init__(self) -> None:
-        self.rows: list[list[int]] = []
+        self.rows: list[int] = []
         self.random: list[float] = []
+        self.autocast: list[bool] = []
+        self.losses: dict[int, float] = {}
 
     def batch(self, rows: np.ndarray) -> dict[str, torch.Tensor]:
-        self.rows.append(rows.tolist())
-        return {}
+        self.rows += rows.tolist()
+        return {"rows": torch.from_numpy(rows).double()}
 
     def loss(self, model: Any, batch: dict[str, torch.Tensor]) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
         self.random.append(torch.rand(()).item())
-        return torch.tensor(0.5), {}
+        self.autocast.append(torch.is_autocast_enabled("cpu"))
+        loss = self.losses.get(len(self.random), batch["rows"].mean())
+        return torch.as_tensor(loss), {"accuracy": batch["rows"].max()}
+
+
+class Model:
+    """Records learning rates and updates."""
+
+    def __init__(self, calls: list[Any]) -> None:
+        self.wrapped, self.calls, self.is_finite = self, calls, True
+
+    def set_learning_rates(self, layers: float, tables: float) -> None:
+        self.calls.append((layers, tables))
+
+    def apply_gradients(self) -> None:
+        self.calls.append("applied")
+
+    def update_full(self) -> None:
+        self.calls.append("updated")
+
+    def has_finite_weights(self) -> bool:
+        return self.is_finite
+
+
+class Evaluator:
+    """Returns one dev score after the other."""
+
+    def __init__(self, *scores: float) -> None:
+        self.scores = list(scores)
+
+    def evaluate(self, split: str, queries: int) -> dict[str, Any]:
+        assert split == "dev" and queries == 2000
+        return {"stsb": {"dev": {"pearson": self.scores.pop(0)}}}
+
+
+def build(folder: Path, accelerator: Any = None, **options: Any) -> tuple[TrainingLoop, Model, Task]:
+    options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
+    options = {"best_metric": "stsb.dev.pearson"} | options
+    arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
+    accelerator = accelerator or Accelerator()
+    plan = SimpleNamespace(
+        batch_sizes=Schedule(arguments).batch_sizes(),
+        batch=lambda step: ("even" if step % 2 == 0 else "odd/x", np.arange(12) + 100 * step),
+    )
+    model, task = Model(accelerator.calls), Task()
+    tasks, context = {"even": task, "odd/x": task}, RunContext(arguments, accelerator, folder)
+    return TrainingLoop(context, model, tasks, plan), model, task
+
+
+def read_rows(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
 @pytest.fixture
-def accelerator() -> Accelerator:
-    AcceleratorState._reset_state(reset_partial_state=True)
-    return Accelerator(cpu=True)
+def saved(monkeypatch) -> list[tuple[int, int | None, float | None]]:
+    """Step, best step and best score of each checkpoint."""
+    progress: list[tuple[int, int | None, float | None]] = []
+
+    def save(context: Any, model: Any, metrics: Any, now: Progress) -> None:
+        progress.append((now.step, now.best_step, now.best))
+
+    monkeypatch.setattr(loop_module, "save_checkpoint", save)
+    return progress
 
 
-def make_loop(accelerator: Any, folder: Path, **options: Any) -> tuple[TrainingLoop, FakeTask]:
-    arguments = Arguments(trackers=["none"], max_steps=9, best_metric="snli.accuracy", **options)
-    task, plan = FakeTask(), SimpleNamespace(batch=lambda step: ("task", np.arange(12) + 100 * step))
-    model = SimpleNamespace(wrapped=None, backward=lambda loss: None, update_full=lambda: None)
-    return TrainingLoop(RunContext(arguments, accelerator, folder), model, {"task": task}, plan), task  # type: ignore[arg-type, dict-item]
+def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradients_of_its_batch(tmp_path):
+    options = {"warmup": 0.5, "decay": "linear", "table_learning_rate": 5.0}
+    loop, model, task = build(tmp_path, **options)
+    for step in range(6):
+        loop.step(step)
+    rates = [loop._schedule.learning_rate(step) for step in range(6)]
+    assert len(set(rates)) > 3 and task.autocast == [True] * 6
+    assert model.calls == [
+        event for step in range(6) for event in ((rates[step], 10 * rates[step]), 100.0 * step + 5.5, "applied")
+    ]
 
 
-def with_rank(accelerator: Accelerator, rank: int, processes: int) -> Any:
-    """An accelerator that says that it is one of several processes."""
-    names = ("device", "autocast", "mixed_precision", "is_main_process")
-    values = {name: getattr(accelerator, name) for name in names}
-    return SimpleNamespace(process_index=rank, num_processes=processes, **values)
-
-
-def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(accelerator: Any, tmp_path: Path) -> None:
+def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(tmp_path):
     def draw(seed: int, step: int, rank: int) -> float:
-        loop, task = make_loop(with_rank(accelerator, rank, 3), tmp_path, seed=seed)
+        loop, _, task = build(tmp_path, Accelerator(rank, 3), seed=seed)
         torch.rand(seed + 5 * rank)  # numbers that were drawn before have no effect
-        loop.compute_gradients(step)
+        loop.step(step)
         return task.random[0]
 
     keys = [(seed, step, rank) for seed in range(3) for step in range(3) for rank in range(3)]
@@ -68,63 +155,146 @@ def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(accelerat
 
 
 @pytest.mark.parametrize("processes", [1, 2, 3])
-def test_each_process_takes_its_part_of_the_batch_in_the_order_of_the_ranks(
-    accelerator: Any, tmp_path: Path, processes: int
-) -> None:
-    parts = []
+def test_each_process_takes_its_part_of_the_batch_in_the_order_of_the_ranks(tmp_path, processes):
+    rows = []
     for rank in range(processes):
-        loop, task = make_loop(with_rank(accelerator, rank, processes), tmp_path)
-        loop.compute_gradients(4)
-        parts += task.rows
-    assert [len(part) for part in parts] == [12 // processes] * processes
-    assert [row for part in parts for row in part] == list(range(400, 412))
-
-
-def test_evaluations_during_training_read_dev_and_a_limited_number_of_queries(accelerator: Any, tmp_path: Path) -> None:
-    asked = []
-
-    class Evaluator:
-        def evaluate(self, *split: str, **options: Any) -> dict[str, Any]:
-            asked.append((split, options))
-            return {"snli": {"accuracy": 0.5}}
-
-    loop, _ = make_loop(accelerator, tmp_path)
-    assert loop._evaluate(Evaluator()) == {"snli": {"accuracy": 0.5}}  # type: ignore[arg-type]
-    assert asked == [(("dev",), {"queries": 2000})]
+        loop, _, task = build(tmp_path, Accelerator(rank, processes))
+        loop.step(4)
+        assert len(task.rows) == 12 // processes
+        rows += task.rows
+    assert rows == list(range(400, 412))
 
 
 @pytest.mark.parametrize(
-    ("scores", "best", "best_step"),
+    ("scores", "best", "best_steps"),
     [
-        ([0.9, 0.1, 0.3, 0.2], 0.3, 2),  # the score before the first step is not one of a checkpoint
-        ([0.0, 0.4, 0.4, 0.4], 0.4, 1),  # the first of equal scores
-        ([0.0, 0.1, 0.2, 0.3], 0.3, 3),
-        ([0.0, -0.3, -0.1, -0.2], -0.1, 2),
-        ([0.0, np.nan, np.nan, 0.0], 0.0, 3),
-        ([0.0, np.nan, np.nan, np.nan], -np.inf, 1),
+        ([0.9, 0.1, 0.3, 0.2], 0.3, [1, 2, 2]),  # the score before the first step is not one of a checkpoint
+        ([0.0, 0.4, 0.4, 0.4], 0.4, [1, 1, 1]),  # the first of equal scores
+        ([0.0, -0.3, -0.1, -0.2], -0.1, [1, 2, 2]),
+        ([0.0, np.nan, np.nan, 0.0], 0.0, [1, 1, 3]),
     ],
 )
-def test_the_best_checkpoint_is_the_first_with_the_highest_score_on_dev(
-    accelerator: Any, tmp_path: Path, scores: list[float], best: float, best_step: int
-) -> None:
-    loop, _ = make_loop(accelerator, tmp_path)
-    for step, score in enumerate(scores):
-        loop._progress.step = step
-        loop._record({"snli": {"accuracy": score}})
-    assert (loop._progress.best, loop._progress.best_step) == (best, best_step)
-    rows = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+def test_the_best_checkpoint_is_the_first_with_the_highest_score_on_dev(tmp_path, saved, scores, best, best_steps):
+    loop, _, _ = build(tmp_path, max_steps=3, eval_every=1)
+    progress = loop.run(Evaluator(*scores), lambda: None)
+    assert [each[:2] for each in saved] == list(enumerate(best_steps, start=1))
+    assert (progress.step, progress.best, progress.best_step, progress.pairs) == (3, best, best_steps[-1], 24)
+    rows = [row for row in read_rows(tmp_path) if "dev" in row]
     assert [row["step"] for row in rows] == [0, 1, 2, 3]
-    np.testing.assert_array_equal([row["dev"]["snli"]["accuracy"] for row in rows], scores)
+    np.testing.assert_array_equal([row["dev"]["stsb"]["dev"]["pearson"] for row in rows], scores)
 
 
-def test_a_metric_is_named_by_its_path_in_the_results() -> None:
+def test_losses_are_logged_as_means_with_the_rate_of_their_last_step(tmp_path, saved):
+    late = {"late_batch_size": 16, "late_from": 0.5}
+    loop, _, _ = build(tmp_path, eval_every=4, log_every=4, decay="linear", **late)
+    loop.run(Evaluator(0.1, 0.2, 0.3), lambda: None)
+    rows = read_rows(tmp_path)
+    assert [row["step"] for row in rows] == [0, 4, 4, 6, 6] and [each[0] for each in saved] == [4, 6]
+    first, second = rows[1], rows[3]
+    # Steps 0 to 3, then 4 and 5; the rows of a step begin at 100 times its number.
+    assert (first["pairs"], second["pairs"]) == (3 * 8 + 16, 3 * 8 + 3 * 16)
+    assert (first["even/loss"], first["odd/x/loss"], first["odd/x/accuracy"]) == (105.5, 205.5, 211)
+    assert (second["even/loss"], second["odd/x/loss"]) == (405.5, 505.5)
+    assert first["learning_rate"] == pytest.approx(0.5 * (1 - 3 / 6))
+    assert second["learning_rate"] == pytest.approx(0.5 * (1 - 5 / 6))
+
+
+@pytest.mark.parametrize(("eval_every", "log_every"), [(1, 5), (5, 1)])
+def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path, saved, eval_every, log_every):
+    loop, _, task = build(tmp_path, eval_every=eval_every, log_every=log_every, best_metric="last")
+    task.losses[3] = torch.nan
+    with pytest.raises(InputError, match="the loss of even is not finite at step 3: lower learning_rate"):
+        loop.run(Evaluator(*[0.1] * 7), lambda: None)
+    assert len(task.random) == 3 and len(saved) == (2 if eval_every == 1 else 0)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_weights_that_are_not_finite_on_a_process_are_not_saved(tmp_path, saved, processes):
+    loop, model, _ = build(tmp_path, eval_every=2, best_metric="last")
+    model.is_finite = processes == 2
+    if processes == 2:  # the other process has one that is not finite
+        loop._accelerator.num_processes, loop._accelerator.reduce = 2, lambda value, reduction: value
+        loop._accelerator.gather = lambda value: value
+    with pytest.raises(InputError, match="the weights are not finite after step 2"):
+        loop.run(Evaluator(*[0.1] * 7), lambda: None)
+    assert not saved
+
+
+def test_a_metric_is_named_by_its_path_in_the_results():
     results = {"stsb": {"dev": {"all": {"pearson": 0.25, "spearman": 0.5}}}, "snli": {"accuracy": 0.75, "pairs": 3}}
     assert select_score(results, "stsb.dev.all.spearman", 7) == 0.5
     assert select_score(results, "last", 7) == 7 > select_score(results, "last", 6)
     scores = "stsb.dev.all.pearson, stsb.dev.all.spearman, snli.accuracy, last"
     with pytest.raises(
-        InputError, match=rf"'snli' is not among the dev results of this run.*; set best_metric to one of {scores}$"
+        InputError, match=rf"'snli' is not among the dev results .*; set best_metric to one of {scores}$"
     ):
         select_score(results, "snli", 7)
     with pytest.raises(InputError, match=r"no dev data, .*prepare more data, or keep .* --best_metric last"):
         select_score({}, "response_prediction.p_at_1", 7)
+
+
+@pytest.mark.parametrize(("final_split", "evaluated"), [("dev", False), ("both", True)])
+def test_a_run_on_dev_does_not_evaluate_the_semeval_test_sets(tiny_tokenizer, final_split, evaluated):
+    skip = evaluators_to_skip(["response_prediction"], final_split)
+    evaluator = ModelEvaluator(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, evaluation_data(), skip)
+    results = evaluator.evaluate("dev")
+    assert ("sts" in results) == evaluated and "snli" not in results  # whose head is not trained
+    assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
+    assert evaluators_to_skip(["response_prediction/x", "captions/y"], "both") == {"snli"}
+
+
+@pytest.fixture
+def log(tmp_path) -> MetricsLog:
+    return MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(), tmp_path))
+
+
+def test_a_resumed_run_goes_back_to_the_log_of_its_checkpoint(log, tmp_path):
+    checkpoint, file = tmp_path / "checkpoint-4", tmp_path / "metrics.jsonl"
+    checkpoint.mkdir()
+    log.save(checkpoint)  # before the first row
+    log.write({"step": 2})
+    log.load(checkpoint)
+    assert file.read_text() == ""
+    log.write({"step": 2})
+    log.save(checkpoint)
+    log.write({"step": 6})
+    file.write_bytes(file.read_bytes().replace(b"2", b"3") + b'{"step": 8, "lo')
+    log.load(checkpoint)
+    assert file.read_text() == '{"step": 2}\n'
+
+
+def test_a_log_that_cannot_be_written_is_named_in_one_line(log, tmp_path):
+    (tmp_path / "metrics.jsonl").mkdir()
+    with pytest.raises(InputError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
+        log.write({"step": 2})
+
+
+@pytest.mark.parametrize(
+    ("trackers", "project"), [(["tensorboard"], "tensorboard"), (["wandb", "tensorboard"], "convsim"), (["none"], None)]
+)
+def test_trackers_get_the_numbers_of_the_rows_that_the_main_process_writes(tmp_path, trackers, project):
+    row = {"step": 3, "dev": {"snli": {"accuracy": 0.5, "split": "dev"}}, "pairs": 96}
+    for rank, line in ((1, []), (0, [row])):
+        accelerator = Accelerator(rank, 2)
+        log = MetricsLog(RunContext(Arguments(trackers=trackers), accelerator, tmp_path))
+        log.start_trackers()
+        log.write(row)
+        numbers = [({"dev.snli.accuracy": 0.5, "pairs": 96}, 3)] if rank == 0 else []
+        assert accelerator.calls == ([project, *numbers] if project else [])
+        assert (read_rows(tmp_path) if (tmp_path / "metrics.jsonl").exists() else []) == line
+
+
+def test_means_and_first_steps_are_those_of_all_processes(tmp_path):
+    log = MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(1, 2), tmp_path))
+    log.add(1, "snli", {"loss": torch.tensor(1.0), "accuracy": torch.tensor(9.0)})
+    log.add(2, "snli", {"loss": torch.tensor(5.0)})
+    assert log.first_step_not_finite() == 300  # of the other process
+    assert log.take_means() == {"snli/loss": 4.0, "snli/accuracy": 7.0} and log.take_means() == {}
+
+
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_the_first_step_that_is_not_finite_is_found_among_all_tasks(log, value):
+    steps = [("snli", 3, 1.0, None), ("snli", 40_000_000, value, 40_000_000), ("a", 2, 3e38, 40_000_000)]
+    for task, step, loss, first in (*steps, ("a", 4, value, 4), ("a", 6, value, 4)):
+        log.add(step, task, {"loss": torch.tensor(loss)})
+        assert log.first_step_not_finite() == first

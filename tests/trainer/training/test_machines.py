@@ -1,23 +1,17 @@
 """What machines compare and send to one another; threads stand for the processes of a run."""
 
-import errno
-import os
-from collections.abc import Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from types import SimpleNamespace
+from tempfile import gettempdir
 from typing import Any
 
 import pytest
 
 from data_scripts.errors import InputError
+from modeling_convsim.encoding.checksums import CHECKSUMS, write_checksums
 from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
 from trainer.arguments import Arguments
-from trainer.training import machines, train
-from trainer.training.context import RunContext
-from trainer.training.interruption import Interruption
-from trainer.training.manifest import MANIFEST, write_manifest
+from trainer.training import machines
 
 
 @pytest.fixture
@@ -71,10 +65,6 @@ def four(monkeypatch, tmp_path) -> tuple[ThreadGroup, list[Path]]:
     group = ThreadGroup(4)
     monkeypatch.setattr(distributed, "dist", group)
     monkeypatch.setattr(distributed, "patient_group", lambda: None)
-    monkeypatch.setattr(machines, "dist", group)
-    monkeypatch.setattr(machines, "patient_group", lambda: None)
-    monkeypatch.setattr(machines, "is_first_on_machine", lambda: group.get_rank() % 2 == 0)
-    monkeypatch.setattr(machines, "CHUNK_BYTES", 3)
     folders = [tmp_path / name for name in ("first", "first", "second", "second")]
     for folder in folders:
         folder.mkdir(exist_ok=True)
@@ -87,119 +77,33 @@ def save_checkpoint(folder: Path) -> None:
         file = folder / "checkpoint-4" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(content)
-    write_manifest(folder / "checkpoint-4")
+    write_checksums(folder / "checkpoint-4", CHECKPOINT)
 
 
-def read_everywhere(group: ThreadGroup, folders: list[Path]) -> list[tuple[str, dict[str, bytes]]]:
-    """The name of the folder that each process opens, and its files."""
+def read_everywhere(group: ThreadGroup, folders: list[Path]) -> list[tuple[Path, dict[str, bytes]]]:
+    """The folder that each process opens, and its files."""
 
-    def read(rank: int) -> tuple[str, dict[str, bytes]]:
+    def read(rank: int) -> tuple[Path, dict[str, bytes]]:
         # The second machine does not have the main process's folder.
         of_main = folders[0] if rank < 2 else Path("nowhere")
         with machines.on_this_machine(of_main / "checkpoint-4", folders[rank]) as folder:
-            files = [path for path in folder.rglob("*") if path.is_file() and path.name != MANIFEST]
-            return folder.name, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+            files = [path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS]
+            return folder, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
     return group.run(read)
 
 
-def test_a_single_process_reads_the_checkpoint_where_it_is(tmp_path):
-    with machines.on_this_machine(tmp_path / "a" / "checkpoint-4", tmp_path / "b") as folder:
-        assert folder == tmp_path / "a" / "checkpoint-4"
-
-
-def test_a_machine_without_the_checkpoint_gets_a_copy_while_it_is_read(four):
+@pytest.mark.parametrize("damaged", ["nothing", None, *CHECKPOINT, CHECKSUMS])
+def test_a_machine_without_the_same_checkpoint_reads_a_copy(four, damaged):
     group, folders = four
-    own, copy = ("checkpoint-4", CHECKPOINT), (".checkpoint-4", CHECKPOINT)
-    assert read_everywhere(group, folders) == [own, own, copy, copy]
-    assert not any(folders[2].iterdir())
-
-
-def test_a_machine_with_the_same_checkpoint_reads_its_own(four):
-    group, folders = four
-    save_checkpoint(folders[2])
-    assert read_everywhere(group, folders) == 4 * [("checkpoint-4", CHECKPOINT)]
-
-
-@pytest.mark.parametrize("name", [*CHECKPOINT, MANIFEST])
-def test_a_machine_with_another_checkpoint_gets_a_copy(four, name):
-    group, folders = four
-    save_checkpoint(folders[2])
-    file = folders[2] / "checkpoint-4" / name
-    file.write_bytes(file.read_bytes() + b" ")
-    own, copy = ("checkpoint-4", CHECKPOINT), (".checkpoint-4", CHECKPOINT)
-    assert read_everywhere(group, folders) == [own, own, copy, copy]
-    assert [path.name for path in folders[2].iterdir()] == ["checkpoint-4"]
-
-
-@pytest.fixture
-def second_machine(monkeypatch, tmp_path) -> Path:
-    """The run's folder on a machine that does not see that of the main process, with a copy that a killed run left."""
-    (tmp_path / ".checkpoint-3").mkdir()
-    (tmp_path / ".checkpoint-3" / "metrics_7.json").touch()
-    functions = {"world_size": lambda: 2, "rank": lambda: 1, "share": lambda own: b"{}", "wait_for_all": lambda: None}
-    for name, function in (functions | {"gather": lambda own: [True, own]}).items():
-        monkeypatch.setattr(machines, name, function)
-    return tmp_path
-
-
-def test_a_checkpoint_is_copied_without_what_a_killed_run_left(second_machine, monkeypatch):
-    monkeypatch.setattr(machines, "_send_files", lambda folder, copy: copy.mkdir(exist_ok=True))
-    with machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine) as copy:
-        assert copy.parent == second_machine and not any(copy.iterdir())
-    assert not any(second_machine.iterdir())
-
-
-def test_a_disk_that_is_too_small_for_the_copy_of_a_checkpoint_is_reported(second_machine, monkeypatch):
-    def send_files(folder: Path, copy: Path) -> None:
-        copy.mkdir()
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(machines, "_send_files", send_files)
-    context = machines.on_this_machine(Path("elsewhere", "checkpoint-3"), second_machine)
-    with pytest.raises(InputError, match=r"checkpoint-3: cannot be written \(No space left .*free some disk"), context:
-        pass
-    assert not any(second_machine.iterdir())
-
-
-def test_settings_are_compared_before_processes_exchange_what_depends_on_them(monkeypatch, tmp_path):
-    def refuse(arguments: Arguments) -> None:
-        raise InputError("other settings")
-
-    started: list[Arguments] = []
-    monkeypatch.setattr(train, "start_processes", started.append)
-    monkeypatch.setattr(train, "check_same_settings", refuse)
-    monkeypatch.setattr(train, "start_accelerator", None)  # with mixed_precision: auto, it waits for the main process
-    arguments = Arguments(output_dir=str(tmp_path))
-    with pytest.raises(InputError, match="other settings"), ExitStack() as stack:
-        train._start(arguments, Interruption(), stack)
-    assert started == [arguments]
-
-
-@pytest.mark.parametrize("is_first", [True, False])
-def test_the_first_process_of_each_machine_gives_the_fingerprints_of_its_data(monkeypatch, tmp_path, is_first):
-    compared: list[Mapping[str, str]] = []
-
-    def refuse(fingerprints: Mapping[str, str]) -> None:
-        compared.append(fingerprints)
-        raise InputError("other data")
-
-    monkeypatch.setattr(train, "_load_data", lambda context: ("data", "tokenizer", {}))
-    monkeypatch.setattr(train, "is_first_on_machine", lambda: is_first)
-    monkeypatch.setattr(train, "fingerprint_inputs", lambda *inputs: {"read": f"{inputs}"})
-    monkeypatch.setattr(train, "check_same_data", refuse)
-    with pytest.raises(InputError, match="other data"):
-        train._train(RunContext(Arguments(), SimpleNamespace(), tmp_path))
-    assert compared == [{"read": "('data', 'tokenizer', {})"} if is_first else {}]
-
-
-@pytest.mark.parametrize("sharded", [True, False])
-def test_only_sharded_runs_need_a_shared_folder(monkeypatch, tmp_path, sharded):
-    checked: list[Path] = []
-    for name in ("start_processes", "check_same_settings"):
-        monkeypatch.setattr(train, name, lambda arguments: None)
-    monkeypatch.setattr(train, "start_accelerator", lambda *arguments: SimpleNamespace(is_main_process=False))
-    monkeypatch.setattr(train, "check_shared_folder", checked.append)
-    with ExitStack() as stack:
-        train._start(Arguments(output_dir=str(tmp_path), sharded=sharded), Interruption(), stack)
-    assert checked == [tmp_path] * sharded
+    if damaged != "nothing":
+        save_checkpoint(folders[2])
+    if damaged in (*CHECKPOINT, CHECKSUMS):
+        file = folders[2] / "checkpoint-4" / damaged
+        file.write_bytes(file.read_bytes() + b" ")
+    opened = read_everywhere(group, folders)
+    assert [files for _, files in opened] == 4 * [CHECKPOINT]
+    own = [folder / "checkpoint-4" for folder in folders]
+    assert [folder for folder, _ in opened[:2]] == own[:2]
+    for folder, _ in opened[2:]:
+        assert folder == own[2] if damaged is None else folder.parent == Path(gettempdir()) and not folder.exists()

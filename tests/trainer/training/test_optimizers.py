@@ -3,8 +3,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainer.distributed import sum_by_row
-from trainer.training.optimizers import JointOptimizer, RowwiseAdagrad, build_optimizers, clip_gradient
+from trainer.training.optimizers import RowwiseAdagrad, build_optimizers, clip_gradient
 
 
 class Bag(nn.Module):
@@ -35,16 +34,6 @@ def test_clipping_sparse_gradients_equals_clipping_dense_ones_in_torch(max_norm)
     torch.testing.assert_close(norm, expected)
     for ours, theirs in zip(sparse.parameters(), dense.parameters(), strict=True):
         torch.testing.assert_close(ours.grad.to_dense(), theirs.grad)
-
-
-def test_sgd_updates_every_parameter_by_rate_times_gradient_at_every_step():
-    model = gradients(True)
-    expected = [p.detach() - 2 * 0.5 * p.grad.to_dense() for p in model.parameters()]
-    for optimizer in build_optimizers(model, [model.table.weight], "sgd", 0.5, 0.3):  # weight decay is AdamW's alone
-        optimizer.step()
-        optimizer.step()
-    for parameter, value in zip(model.parameters(), expected, strict=True):
-        torch.testing.assert_close(parameter.detach(), value)
 
 
 def test_layers_are_updated_like_torchs_adamw():
@@ -80,21 +69,6 @@ def test_tables_are_updated_like_rowwise_adagrad_in_float64(sparse):
     assert sum(value.numel() for value in optimizer.state_dict()["state"][0].values()) == 6  # one value per row
 
 
-def test_distinct_sorted_rows_are_not_copied_and_others_are_summed():
-    values = torch.ones(3, 2)
-    in_order = torch.sparse_coo_tensor([[1, 4, 6]], values, (8, 2), check_invariants=True)
-    assert sum_by_row(in_order)._values().data_ptr() == values.data_ptr()
-    twice = sum_by_row(torch.sparse_coo_tensor([[4, 1, 4]], values, (8, 2), check_invariants=True))
-    assert twice.indices().tolist() == [[1, 4]] and twice.values().tolist() == [[1, 1], [2, 2]]
-
-
-def test_every_parameter_has_one_optimizer():
-    model = Bag(True)
-    optimizers = build_optimizers(model, [model.table.weight], "adamw", 0.1, 0.1)
-    held = [id(p) for optimizer in optimizers for group in optimizer.param_groups for p in group["params"]]
-    assert sorted(held) == sorted(id(p) for p in model.parameters())
-
-
 @pytest.mark.parametrize("name", ["sgd", "adamw"])
 @pytest.mark.parametrize("trained", ["layer", "table", "neither"])
 def test_frozen_parameters_have_no_optimizer(name, trained):
@@ -106,29 +80,6 @@ def test_frozen_parameters_have_no_optimizer(name, trained):
     held = [parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]]
     assert {id(parameter) for parameter in held} == {id(p) for p in model.parameters() if p.requires_grad}
     assert len(optimizers) == (trained != "neither")
-
-
-def test_the_joint_optimizer_steps_and_clears_every_optimizer():
-    model = gradients(True)
-    joint = JointOptimizer(build_optimizers(model, [model.table.weight], "sgd", 0.5, 0.0))
-    before = [p.detach().clone() for p in model.parameters()]
-    assert [id(p) for group in joint.param_groups for p in group["params"]] == [
-        *map(id, model.layer.parameters()),
-        id(model.table.weight),
-    ]
-    joint.step()
-    assert not any(old.equal(new) for old, new in zip(before, model.parameters(), strict=True))
-    joint.zero_grad()
-    assert [p.grad for p in model.parameters()] == [None] * 3
-
-
-def test_clipping_skips_parameters_without_a_gradient():
-    model = gradients(False)
-    model.table.weight.grad = None
-    norm = torch.cat([p.grad.flatten() for p in model.layer.parameters()]).norm()
-    torch.testing.assert_close(clip_gradient(model.parameters(), 0.1), norm)
-    clipped = torch.cat([p.grad.flatten() for p in model.layer.parameters()]).norm()
-    assert clipped.item() == pytest.approx(0.1, rel=1e-4) and model.table.weight.grad is None
 
 
 def test_rowwise_adagrad_adds_epsilon_to_the_root_and_sums_squares_in_float32():

@@ -1,22 +1,19 @@
 """A run deletes what an earlier run wrote, and nothing else, and only when it is sure to train."""
 
-import errno
-import json
-import os
-import shutil
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 from data_scripts.errors import InputError
-from data_scripts.write.records import RECORD, write_record
+from data_scripts.write.locks import LOCK
+from data_scripts.write.records import RECORD
 from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.killing import kill_at_each_call
 from trainer.arguments import Arguments
-from trainer.training import checkpoints, run_folder
-from trainer.training.run_folder import NEW, begin_run, list_checkpoints, open_folder
+from trainer.training.run_folder import begin_run, open_folder
 
 RUN_FILES = [
     "config.yaml",
@@ -84,25 +81,13 @@ def test_a_folder_that_no_run_has_begun_is_refused(tmp_path, names, overwrite):
     assert files(tmp_path) == sorted(names)
 
 
-def test_the_record_of_another_folder_is_not_that_of_a_run(tmp_path):
-    add(tmp_path, "results.json")
-    write_record(tmp_path, "dataset", ["results.json"])
-    with pytest.raises(InputError, match="does not look like a run's folder"):
-        start(tmp_path, overwrite=True)
-
-
 def test_the_settings_are_written_in_the_order_of_the_options_without_those_of_a_single_start(tmp_path):
-    start(tmp_path / "run", overwrite=True, language=["de"], license="cc-by-4.0")
+    start(tmp_path / "run", overwrite=True, language=["de"], word_vectors="größe/日本")
     text = (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
     expected = {name: value for name, value in asdict(arguments(tmp_path / "run")).items()}
     del expected["resume"], expected["overwrite"]
-    expected |= {"language": ["de"], "license": "cc-by-4.0"}
+    expected |= {"language": ["de"], "word_vectors": "größe/日本"}
     assert yaml.safe_load(text) == expected and list(yaml.safe_load(text)) == list(expected)
-
-
-def test_settings_may_hold_any_letters(tmp_path):
-    start(tmp_path / "run", word_vectors="größe/日本")
-    assert "word_vectors: größe/日本\n" in (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["model/config.json", "results.json", "checkpoint-4/model.safetensors"])
@@ -113,24 +98,6 @@ def test_a_run_that_left_anything_of_worth_is_not_replaced_unasked(tmp_path, nam
         start(tmp_path / "run")
     start(tmp_path / "run", overwrite=True)
     assert files(tmp_path / "run") == [RECORD, CHECKSUMS, "config.yaml"]
-
-
-def test_all_settings_that_differ_are_named(run):
-    settings = arguments(run, resume=True, seed=5, batch_size=7)
-    defaults = arguments(run)
-    with pytest.raises(InputError) as refused, open_folder(run, settings):
-        pass
-    seed, size = f"seed was {defaults.seed}, is 5", f"batch_size was {defaults.batch_size}, is 7"
-    assert f"({seed}; {size})" in str(refused.value) or f"({size}; {seed})" in str(refused.value)
-
-
-def test_a_folder_that_cannot_be_written_is_named_in_one_line(tmp_path, monkeypatch):
-    def fail(folder: Path, kind: str) -> None:
-        raise PermissionError(13, "Permission denied", str(folder / RECORD))
-
-    monkeypatch.setattr(run_folder, "write_record", fail)
-    with pytest.raises(InputError, match=r"run: cannot be written \(Permission denied\)"):
-        start(tmp_path / "run")
 
 
 def test_what_the_run_did_not_write_stays(run):
@@ -149,42 +116,10 @@ def test_a_user_s_file_in_a_folder_of_the_run_is_not_lost(run, name):
     assert files(run) == before
 
 
-def test_an_export_is_replaced_with_its_model(run):
-    add(run, "model/onnx/encoder.onnx")
-    write_record(run / "model" / "onnx", "export", ["encoder.onnx"])
-    start(run, overwrite=True)
-    assert files(run) == [RECORD, CHECKSUMS, "config.yaml"]
-
-
-def test_a_linked_model_is_unlinked_and_not_deleted(run, tmp_path):
-    shutil.move(run / "model", tmp_path / "elsewhere")
-    (run / "model").symlink_to(tmp_path / "elsewhere")
-    start(run, overwrite=True)
-    assert (tmp_path / "elsewhere" / "config.json").exists() and not (run / "model").exists()
-
-
-def test_nothing_is_deleted_before_the_run_begins(run):
-    before = files(run)
-    with pytest.raises(RuntimeError), open_folder(run, arguments(run, overwrite=True)):
-        add(run, f"{NEW}/tokenizer/tokenizer.json")
-        raise RuntimeError
-    assert files(run) == before
-
-
 def test_a_run_that_fails_before_it_begins_leaves_no_folder(tmp_path):
     with pytest.raises(RuntimeError), open_folder(tmp_path / "run", arguments(tmp_path / "run")):
         raise RuntimeError
     assert not (tmp_path / "run").exists()
-
-
-def test_a_run_without_a_checkpoint_is_replaced_unasked(tmp_path):
-    start(tmp_path / "run")
-    add(tmp_path / "run", "metrics.jsonl", ".checkpoint-4/model.safetensors", f"{NEW}/tokenizer/tokenizer.json")
-    start(tmp_path / "run")
-    assert files(tmp_path / "run") == [RECORD, CHECKSUMS, "config.yaml"]
-    add(tmp_path / "run", "checkpoint-4/model.safetensors")
-    with pytest.raises(InputError, match="is not empty"):
-        start(tmp_path / "run")
 
 
 def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
@@ -203,26 +138,18 @@ def test_a_resumed_run_has_the_settings_that_training_depends_on(run):
                 pass
 
 
-def test_the_new_tokenizer_takes_the_place_of_the_old_one(run):
-    with open_folder(run, arguments(run, overwrite=True)):
-        add(run, f"{NEW}/tokenizer/tokenizer.json")
-        (run / NEW / "tokenizer" / "tokenizer.json").write_text("new")
-        begin_run(run, arguments(run, overwrite=True))
-    assert files(run) == [RECORD, CHECKSUMS, "config.yaml", "tokenizer/tokenizer.json"]
+def test_the_new_tokenizer_takes_the_place_of_the_old_one_when_the_run_begins(run):
+    def save_pretrained(folder: Path) -> None:
+        folder.mkdir()
+        (folder / "tokenizer.json").write_text("new")
+
+    before, settings = files(run), arguments(run, overwrite=True)
+    with open_folder(run, settings):
+        assert [name for name in files(run) if name != LOCK] == before
+        begin_run(run, settings, SimpleNamespace(save_pretrained=save_pretrained))
+    saved = [f"tokenizer/{name}" for name in (CHECKSUMS, "tokenizer.json")]
+    assert files(run) == [RECORD, CHECKSUMS, "config.yaml", *saved]
     assert (run / "tokenizer" / "tokenizer.json").read_text() == "new"
-
-
-def test_a_record_that_cannot_be_written_is_reported_and_another_error_is_not(tmp_path, monkeypatch):
-    paths = [tmp_path / "run" / RECORD, tmp_path / "elsewhere"]
-
-    def write_record(folder: Path, kind: str) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO), str(paths.pop(0)))
-
-    monkeypatch.setattr(run_folder, "write_record", write_record)
-    with pytest.raises(InputError, match=r"run: cannot be written \(Input/output error\)"):
-        start(tmp_path / "run")
-    with pytest.raises(OSError, match="elsewhere"):
-        start(tmp_path / "run")
 
 
 @pytest.mark.parametrize("resume", [True, False])
@@ -235,38 +162,12 @@ def test_a_second_run_in_the_same_folder_is_refused(run, resume):
         pass
 
 
-def test_the_lock_of_a_killed_run_does_not_block(run):
-    child = os.fork()
-    if child == 0:
-        with open_folder(run, arguments(run, resume=True)):
-            os._exit(0)
-    os.waitpid(child, 0)
-    with open_folder(run, arguments(run, resume=True)):
-        pass
-    assert files(run) == sorted([RECORD, CHECKSUMS, *RUN_FILES])
-
-
 def test_killed_at_any_call_the_run_can_be_started_again(tmp_path):
     run = tmp_path / "run"
     for calls in kill_at_each_call(lambda: start(run, overwrite=True)):
         start(run, overwrite=True)
         assert files(run) == [RECORD, CHECKSUMS, "config.yaml"], calls
         add(run, "results.json", "model/config.json")
-
-
-def test_only_folders_with_a_number_are_checkpoints(tmp_path):
-    add(tmp_path, "checkpoint-10/x", "checkpoint-9/x", "checkpoint-best/x", "checkpoint-8")
-    assert [path.name for path in list_checkpoints(tmp_path)] == ["checkpoint-9", "checkpoint-10"]
-
-
-def test_a_checkpoint_replaces_others_but_no_folder_of_the_user_s(tmp_path):
-    add(tmp_path, ".checkpoint-12/new", "checkpoint-12/old", "checkpoint-4/best", "checkpoint-8/x", "checkpoint-mine/x")
-    checkpoints.place_checkpoint(tmp_path / ".checkpoint-12", tmp_path / "checkpoint-12", [tmp_path / "checkpoint-4"])
-    assert files(tmp_path) == ["checkpoint-12/new", "checkpoint-4/best", "checkpoint-mine/x"]
-
-
-def test_the_record_says_what_it_is(run):
-    assert json.loads((run / RECORD).read_text()) == {"kind": "run", "files": []}
 
 
 @pytest.mark.parametrize("content", ["", "- a list", "{unclosed"])

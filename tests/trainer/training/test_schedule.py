@@ -35,12 +35,6 @@ def test_learning_rate_rises_in_the_warm_up_and_decays_linearly():
     assert rates[55] == pytest.approx(0.5) and rates[99] == pytest.approx(1 / 90)
 
 
-def test_learning_rate_of_the_embedding_matrices_is_proportional_to_that_of_the_layers():
-    ratio = schedule(learning_rate=0.001, table_learning_rate=0.03, decay="linear", max_steps=10)
-    for step in range(10):
-        assert ratio.table_learning_rate(step) == pytest.approx(30 * ratio.learning_rate(step))
-
-
 def test_learning_rate_decays_with_the_cosine_of_the_steps_after_the_warm_up():
     cosine = schedule(learning_rate=2.0, warmup=0.2, decay="cosine", max_steps=10)
     rates = [cosine.learning_rate(step) for step in range(10)]
@@ -61,8 +55,3 @@ def test_decay_without_warm_up_begins_at_the_learning_rate(decay):
 def test_learning_rate_is_constant_without_decay_up_to_the_late_one():
     late = schedule(learning_rate=2.0, late_learning_rate=0.5, late_from=0.45, max_steps=10)
     assert [late.learning_rate(step) for step in range(10)] == [2.0] * 5 + [0.5] * 5
-
-
-def test_a_warm_up_over_the_whole_run_ends_at_the_learning_rate():
-    warm = schedule(learning_rate=2.0, warmup=1.0, decay="linear", max_steps=4)
-    assert [warm.learning_rate(step) for step in range(4)] == pytest.approx([0.5, 1.0, 1.5, 2.0])

@@ -1,0 +1,132 @@
+"""Adapting starts at the token weights and the lexical share that rank best, and ends between start and result."""
+
+import copy
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from datasets import Dataset
+
+from modeling_convsim.encoding import Encoder
+from tests.modeling_convsim.tiny_models import build
+from trainer.adapt import start as module
+from trainer.adapt.interpolation import Interpolation
+from trainer.adapt.start import _rank_shares, adjust_token_weights, prepare_start
+from trainer.data.token_weights import rarity_of
+from trainer.evaluation.response_prediction import build_queries, score_candidates
+
+SHARES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
+
+
+def columns(*ids: list[int]) -> list[SimpleNamespace]:
+    return [SimpleNamespace(ids=np.array(each)) for each in ids]
+
+
+def pairs_of(tokenizer, number: int = 40) -> Dataset:
+    words = [word for word in tokenizer.get_vocab() if word.isalpha() and len(word) > 2]
+    random = np.random.default_rng(0)
+    texts = [" ".join(random.choice(words, 4)) for _ in range(2 * number)]
+    return Dataset.from_dict({"input": texts[::2], "response": texts[1::2]})
+
+
+def model_of(kind: str, share: float = 0.0):
+    model = build(kind)
+    model.config.lexical_share = share
+    return model
+
+
+def state(model) -> dict[str, torch.Tensor]:
+    return {name: value.clone() for name, value in model.state_dict().items()}
+
+
+def is_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
+    return all(value.equal(other[name]) for name, value in one.items())
+
+
+@pytest.mark.parametrize(("kind", "own"), [("dan_lexical", 0.25), ("dan_lexical", 0.0), ("dan_best", 0.0)])
+def test_each_share_has_the_mean_reciprocal_rank_of_the_model_with_it(tiny_tokenizer, kind, own):
+    model, pairs = model_of(kind, own).train(), pairs_of(tiny_tokenizer)
+    queries = build_queries(pairs["input"][:], pairs["response"][:])
+    ranked = _rank_shares(model, tiny_tokenizer, queries)
+    assert model.training and model.config.lexical_share == own
+    assert list(ranked) == ([own, *(share for share in SHARES if share != own)] if kind == "dan_lexical" else [0.0])
+    for share, value in ranked.items():
+        model.config.lexical_share = share
+        scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
+        expected = np.mean([1 / (1 + sum(score >= row[0] for score in row[1:])) for row in scores])
+        assert value == pytest.approx(expected, abs=1e-9)
+    assert len(set(ranked.values())) > 1 or kind == "dan_best"
+
+
+@pytest.mark.parametrize("best", [(False, 0.1), (False, 0.2), (True, 0.0), (True, 0.4)])
+def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokenizer, best):
+    model = model_of("dan_lexical", 0.1)
+    before = state(model)
+
+    def rank(given, tokenizer, queries):
+        assert len(queries.inputs) == 40 and tokenizer is tiny_tokenizer
+        adjusted = not is_equal(before, state(given))
+        # Of equal starts, the base is chosen.
+        return {share: 0.5 if (adjusted, share) == best or best == (False, 0.1) else 0.2 for share in [0.1, *SHARES]}
+
+    monkeypatch.setattr(module, "_rank_shares", rank)
+    start = prepare_start(model, tiny_tokenizer, columns([5, 6, 5]), pairs_of(tiny_tokenizer))
+    assert (start.adjusted, model.config.lexical_share) == best and start.base_share == 0.1
+    after = state(model)
+    assert is_equal(before, after) == (not start.adjusted)
+    start.base.apply(model, 0.0)
+    assert is_equal(before, state(model))
+    start.weights.apply(model, 0.0)
+    assert is_equal(after, state(model))
+
+
+def test_the_queries_of_many_pairs_are_of_all_parts_of_them(monkeypatch, tiny_tokenizer):
+    monkeypatch.setattr(module, "CANDIDATE_PAIRS", 10)
+    pairs, seen = pairs_of(tiny_tokenizer, 35), []
+    monkeypatch.setattr(module, "_rank_shares", lambda model, _, queries: seen.append(queries.inputs) or {0: 1})
+    prepare_start(model_of("dan_best"), tiny_tokenizer, columns([5]), pairs)
+    assert seen == [pairs["input"][::4]]
+
+
+def test_token_weights_follow_from_the_mean_of_both_frequencies():
+    model = build("dan_lexical")
+    size = model.config.vocab_size
+    old = np.arange(1, size + 1) / (size * (size + 1) / 2)
+    model.lexical_channel.weights.copy_(torch.from_numpy(rarity_of(old)))
+    before = model.encoder.token_weights.weight.detach().clone()
+    assert adjust_token_weights(model, columns([5, 5, 6], [5]))
+    new = [share / 2 + {5: 3, 6: 1}.get(token, 0) / 4 / 2 for token, share in enumerate(old)]
+    rarity = [(math.log(share) / math.log(min(new))) ** 2 for share in new]
+    torch.testing.assert_close(model.lexical_channel.weights, torch.tensor(rarity), rtol=1e-5, atol=0)
+    factors = [math.sqrt((0.001 + before) / (0.001 + after)) for before, after in zip(old, new, strict=True)]
+    expected = before * torch.tensor(factors).unsqueeze(1)
+    torch.testing.assert_close(model.encoder.token_weights.weight.data, expected, rtol=1e-5, atol=0)
+    assert factors[5] < 0.5 and factors[7] > 1  # a token of these texts says less in them, any other one more
+
+
+def test_token_weights_need_a_lexical_channel_but_not_those_of_an_encoder():
+    model = build("dan_best")
+    before = state(model)
+    assert not adjust_token_weights(model, columns([5])) and is_equal(before, state(model))
+    model = build("dan_lexical")
+    model.encoder.token_weights = None
+    model.lexical_channel.weights.fill_(1.0)
+    assert adjust_token_weights(model, columns([5])) and model.lexical_channel.weights[5] < 0.1
+
+
+def test_each_factor_is_evaluated_between_base_and_trained_weights_which_are_restored():
+    base = build("dan_lexical")
+    interpolation, before, model = Interpolation(base), state(base), copy.deepcopy(base)
+    with torch.no_grad():
+        for value in (*model.parameters(), model.lexical_channel.weights, *base.parameters()):  # a copy of the base
+            value += torch.randn_like(value)
+    after = state(model)
+    outcomes = dict(interpolation.evaluate(model, lambda: state(model), (0.25, 0.0, 1.0)))
+    assert list(outcomes) == [0.25, 0.0, 1.0] and is_equal(after, state(model))
+    assert is_equal(before, outcomes[0.0]) and is_equal(after, outcomes[1.0])
+    expected = {name: before[name] + 0.25 * (after[name] - before[name]) for name in before}
+    torch.testing.assert_close(outcomes[0.25], expected)
+    interpolation.apply(model, 0.25)
+    torch.testing.assert_close(state(model), expected)

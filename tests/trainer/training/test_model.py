@@ -1,0 +1,317 @@
+"""The model that a run starts from, its tokenizer, its word vectors and token weights; building the tasks."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from accelerate import Accelerator
+from accelerate.state import AcceleratorState
+from datasets import Dataset
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import StaticEmbedding
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from data_scripts.errors import InputError
+from data_scripts.tools.tokenizer import train_tokenizer
+from modeling_convsim import (
+    ConvSimDanConfig,
+    ConvSimDanForMultitask,
+    ConvSimTransformerConfig,
+    ConvSimTransformerForMultitask,
+)
+from modeling_convsim.encoding.checksums import write_checksums
+from tests.modeling_convsim.tiny_models import SENTENCES, pack
+from trainer.arguments import Arguments
+from trainer.command_line import build_arguments, parse_arguments
+from trainer.data import skip_gram
+from trainer.data.datasets import RunData
+from trainer.tasks import sampling_weights
+from trainer.training.initialization import initialize_embeddings
+from trainer.training.inputs import build_tasks
+from trainer.training.model import build_model, load_pretrained
+from trainer.training.model_evaluator import ModelEvaluator
+from trainer.training.tokenizer import build_tokenizer
+from trainer.training.trainable_model import TrainableModel
+
+SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory, tiny_tokenizer) -> Path:
+    """The folder of a tiny Transformer, which is not the default encoder, and its tokenizer."""
+    folder = tmp_path_factory.mktemp("model")
+    heads = {"embedding_size": 8, "response_hidden_sizes": [8], "nli_hidden_size": 8}
+    torch.manual_seed(1)
+    ConvSimTransformerForMultitask(
+        ConvSimTransformerConfig(vocab_size=len(tiny_tokenizer), **SIZES, **heads)
+    ).save_pretrained(folder)
+    tiny_tokenizer.save_pretrained(folder)
+    return folder
+
+
+def load(saved: Path, tokenizer: PreTrainedTokenizerFast, **options: Any) -> Any:
+    return build_model(
+        build_arguments(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"], **options), tokenizer
+    )
+
+
+def test_the_config_and_the_tokenizer_need_not_be_repeated(saved, tiny_tokenizer, tmp_path):
+    arguments = build_arguments(initialize_from=str(saved), tasks={"response_prediction": 1}, pairs=["p"])
+    tokenizer = build_tokenizer(arguments, RunData())
+    assert tokenizer.get_vocab() == tiny_tokenizer.get_vocab()
+    assert type(build_model(arguments, tokenizer)) is ConvSimTransformerForMultitask
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"model_type": "dan"}, "model_type is dan, but that of .*, is transformer: leave model_type out"),
+        (
+            {"model_config": {"hidden_size": 16}},
+            "model_config.hidden_size is 16, but that of .*, is 8: leave model_config out .*--model_config none",
+        ),
+        ({"model_config": {"hiden_size": 8}}, "model_config.hiden_size is 8, but that of .*, is None"),
+    ],
+)
+def test_a_conflict_names_both_values_and_the_fix(saved, tiny_tokenizer, options, message):
+    with pytest.raises(InputError, match=message):
+        load(saved, tiny_tokenizer, **options)
+
+
+def test_another_tokenizer_is_refused_but_not_that_of_a_model_without_one(saved, tiny_tokenizer, tmp_path):
+    other = PreTrainedTokenizerFast(
+        tokenizer_object=tiny_tokenizer.backend_tokenizer, pad_token="[PAD]", unk_token="[UNK]"
+    )
+    other.add_tokens(["parcel"])
+    other.save_pretrained(tmp_path / "other")
+    (tmp_path / "bare").mkdir()
+    size = len(tiny_tokenizer)
+    with pytest.raises(
+        InputError, match=rf"other \({size + 1} entries\), but that of .* \({size} entries\), is another one"
+    ):
+        build_tokenizer(Arguments(initialize_from=str(saved), tokenizer=str(tmp_path / "other")), RunData())
+    arguments = Arguments(initialize_from=str(tmp_path / "bare"), tokenizer=str(tmp_path / "other"))
+    assert len(build_tokenizer(arguments, RunData())) == size + 1
+
+
+def test_a_model_without_heads_is_refused(saved, tiny_tokenizer, tmp_path):
+    load(saved, tiny_tokenizer).encoder.save_pretrained(tmp_path)
+    with pytest.raises(
+        InputError, match=r"holds ConvSimTransformerModel, expected a multitask model; .*runs/NAME/model"
+    ):
+        load(tmp_path, tiny_tokenizer)
+
+
+def test_on_the_command_line_it_replaces_what_a_preset_says_of_a_new_model(saved, tmp_path):
+    preset = tmp_path / "preset.yaml"
+    new_model = "tokenizer_kind: wordpiece\nvocab_size: 300\nword_vectors: skip_gram\ntexts: [t]\n"
+    preset.write_text(f"pairs: [p]\ntasks: {{response_prediction: 1}}\n{new_model}")
+    arguments = parse_arguments([str(preset), "--initialize_from", str(saved)])
+    assert (arguments.word_vectors, arguments.tokenizer_kind, arguments.texts) == ("random", "word", [])
+    with pytest.raises(InputError, match="word_vectors has no effect with initialize_from"):
+        parse_arguments([str(preset), "--initialize_from", str(saved), "--word_vectors", "skip_gram"])
+    assert parse_arguments([str(preset)]).model_type == "dan"
+
+
+INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
+RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
+
+OPTIONS = {
+    "bilstm": {"word_embedding_size": 4},
+    "dan": {"word_embedding_size": 4, "learned_token_weights": True},
+    "cbow": {},
+    "transformer": {"hidden_size": 8, "residual": True, "learned_token_weights": True},
+}
+
+
+def initialized(model_type: str, tmp_path, monkeypatch, **settings):
+    """Return a new model whose skip-gram vectors are (0.5, 0.5, 0.5, 0.5), and its vocabulary."""
+    monkeypatch.setattr(
+        skip_gram, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
+    )
+    sizes = {"embedding_size": 4} | OPTIONS[model_type]
+    arguments = build_arguments(
+        model_type=model_type,
+        model_config=sizes,
+        pairs=["pairs"],
+        tasks={"response_prediction": 1},
+        cache_dir=str(tmp_path),
+        **settings,
+    )
+    pairs = Dataset.from_dict({"input": INPUTS, "response": RESPONSES})
+    data = RunData(training={"pairs": pairs})
+    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
+    model = build_model(arguments, tokenizer)
+    tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
+    initialize_embeddings(arguments, model, tasks, data, tokenizer, show_progress=False)
+    return model, tokenizer.get_vocab()
+
+
+def sif(word: str) -> float:
+    words = " ".join(INPUTS + RESPONSES).split()
+    return 0.001 / (0.001 + words.count(word) / len(words))
+
+
+@pytest.mark.parametrize("model_type", ["dan", "transformer"])
+def test_token_weights_are_initialized_with_sif(model_type, tmp_path, monkeypatch):
+    model, vocabulary = initialized(model_type, tmp_path, monkeypatch, token_weights="sif")
+    weights = model.get_parameter("encoder.token_weights.weight")
+    for word in ("the", "cat", "bone"):
+        assert weights[vocabulary[word]].item() == pytest.approx(sif(word), rel=1e-6)
+    assert weights[0].item() == 1  # padding, which is in no text
+
+
+@pytest.mark.parametrize("model_type", ["dan", "bilstm"])
+def test_word_vectors_are_initialized_with_unit_length(model_type, tmp_path, monkeypatch):
+    model, vocabulary = initialized(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
+    table = model.get_parameter("encoder.embed_tokens.weight")
+    torch.testing.assert_close(table[vocabulary["cat"]].detach(), torch.full((4,), 0.5))
+
+
+def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("Cat 3 0 0 0\nthe 0 1 0 0\nzebra 9 9 9 9\n")
+    model, vocabulary = initialized("dan", tmp_path, monkeypatch, word_vectors=str(path))
+    table = model.get_parameter("encoder.embed_tokens.weight").detach()
+    expected = torch.tensor([[1.5, 0, 0, 0], [0, 0.5, 0, 0]])
+    torch.testing.assert_close(table[[vocabulary["cat"], vocabulary["the"]]], expected)
+    assert table[vocabulary["dog"]].any()  # not in the file: random
+
+
+def test_word_vectors_of_a_sentence_transformer_are_its_embeddings_of_the_tokens(tmp_path, monkeypatch):
+    generator = np.random.default_rng(0)
+    texts = generator.normal(size=(30, 4)).astype(np.float32)
+    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
+    teacher = StaticEmbedding(tokenizer.backend_tokenizer, embedding_weights=texts[: len(tokenizer)])
+    SentenceTransformer(modules=[teacher], device="cpu").save(str(tmp_path / "teacher"))
+    model, vocabulary = initialized("dan", tmp_path, monkeypatch, word_vectors=str(tmp_path / "teacher"))
+    words = [token_id for token, token_id in vocabulary.items() if not token.startswith("[")]
+    embeddings = texts[words].astype(np.float64)
+    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
+    expected = embeddings - embeddings.mean(axis=0)
+    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
+    table = model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
+    np.testing.assert_allclose(table[words], expected, atol=5e-3)  # half precision
+
+
+@pytest.mark.parametrize(
+    ("model_type", "option"),
+    [("dan", "word_embedding_size"), ("cbow", "embedding_size"), ("transformer", "embedding_size")],
+)
+def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, monkeypatch):
+    path = tmp_path / "glove.txt"
+    path.write_text("cat 3 0 0\n")
+    with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
+        initialized(model_type, tmp_path, monkeypatch, word_vectors=str(path))
+
+
+def test_sampling_weights_are_divided_by_the_root_of_the_examples():
+    tasks = {"captions/a": range(400), "captions/b": range(100), "response_prediction": range(7)}
+    weights = sampling_weights({"captions": 0.3, "response_prediction": 0.7, "snli": 0.5}, tasks)
+    assert weights == pytest.approx({"captions/a": 0.2, "captions/b": 0.1, "response_prediction": 0.7})
+
+
+LAYERS = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}
+HEADS = {"response_hidden_sizes": [5], "nli_hidden_size": 7, "response_residual": True, "normalize_response": True}
+
+
+def save_dan(folder, tokenizer, **options) -> ConvSimDanForMultitask:
+    """Save a DAN with random weights, and return it."""
+    sizes = {"vocab_size": len(tokenizer) + 40, "word_embedding_size": 6, "embedding_size": 6, "hidden_sizes": [4]}
+    averages = {"residual": True, "learned_token_weights": True, "bigram_buckets": 0}
+    dan = ConvSimDanForMultitask(ConvSimDanConfig(**sizes | HEADS | averages | options)).eval()
+    with torch.no_grad():
+        for parameter in dan.parameters():
+            parameter.normal_()
+    dan.save_pretrained(folder)
+    return dan
+
+
+def start(folder, tokenizer, **model_config):
+    arguments = build_arguments(
+        model_type="transformer",
+        model_config=LAYERS | model_config,
+        initialize_from=str(folder),
+        pairs=["pairs"],
+        tasks={"response_prediction": 1},
+    )
+    return build_model(arguments, tokenizer)
+
+
+@torch.no_grad()
+def test_a_transformer_starts_at_the_embeddings_and_heads_of_a_dan(tiny_tokenizer, tmp_path):
+    dan = save_dan(tmp_path, tiny_tokenizer)
+    model = start(tmp_path, tiny_tokenizer, hidden_dropout=0.25).eval()
+    assert (model.config.model_type, model.config.hidden_dropout) == ("convsim_transformer", 0.25)
+    assert dan.encoder.layers[-1].weight.any()
+    batch = pack(SENTENCES)
+    pairs = batch | {f"response_{name}": value for name, value in batch.items()}
+    pairs |= {f"hypothesis_{name}": value for name, value in pack(SENTENCES[::-1]).items()}
+    output, expected = model(**pairs), dan(**pairs)
+    for name in ("pooler_output", "response_embeds", "response_scale", "nli_logits"):
+        torch.testing.assert_close(output[name], expected[name])
+
+
+@pytest.mark.parametrize(
+    ("dan", "model_config", "message"),
+    [
+        (
+            {"bigram_buckets": 4},
+            {},
+            "has bigrams, has another activation than tanh or is not residual; a Transformer starts from a DAN with",
+        ),
+        ({"residual": False}, {}, "or is not residual"),
+        ({"activation": "relu"}, {}, "has another activation than tanh"),
+        (
+            {},
+            {"embedding_size": 12},
+            r"^model_config\.embedding_size is 12, but that of the DAN in .* is 6: leave it out",
+        ),
+        ({}, {"hidden_size": 9}, "model_config: .*hidden_size is 9, expected an even multiple"),
+    ],
+)
+def test_what_does_not_fit_the_dan_is_refused(dan, model_config, message, tiny_tokenizer, tmp_path):
+    save_dan(tmp_path, tiny_tokenizer, **dan)
+    with pytest.raises(InputError, match=message):
+        start(tmp_path, tiny_tokenizer, **model_config)
+
+
+def test_a_model_to_start_from_trains_with_dropout_also_after_an_evaluation(tiny_tokenizer, tmp_path):
+    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
+    config = ConvSimDanConfig(**sizes, token_dropout=0.5, response_hidden_sizes=[3], nli_hidden_size=3)
+    ConvSimDanForMultitask(config).save_pretrained(tmp_path)
+    arguments = Arguments(initialize_from=str(tmp_path))
+    AcceleratorState._reset_state(reset_partial_state=True)
+    trainable = TrainableModel(build_model(arguments, tiny_tokenizer), arguments, Accelerator(cpu=True))
+
+    def varies() -> bool:
+        torch.manual_seed(0)
+        return len({trainable.wrapped(**pack(SENTENCES)).pooler_output.sum().item() for _ in range(10)}) > 1
+
+    assert varies()
+    evaluator = ModelEvaluator(trainable.full, tiny_tokenizer, {}, skip=())
+    evaluator.evaluate("dev")
+    assert varies()
+
+
+def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
+    sizes = {"vocab_size": len(tiny_tokenizer), "word_embedding_size": 4, "hidden_sizes": [4], "embedding_size": 3}
+    model = ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
+    model.get_parameter("encoder.embed_tokens.weight").data[3, 1] = torch.nan
+    model.save_pretrained(tmp_path)
+    arguments = Arguments(initialize_from=str(tmp_path))
+    with pytest.raises(InputError, match=r"initialize_from: the weights encoder\.embed_tokens\.weight .* not finite"):
+        build_model(arguments, tiny_tokenizer)
+    write_checksums(tmp_path, ["config.json"])
+    (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
+    with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
+        build_model(arguments, tiny_tokenizer)
+
+
+def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "trunc')
+    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
+    with pytest.raises(InputError, match=r"^tokenizer: .* cannot be loaded: .+$"):
+        load_pretrained(AutoTokenizer, str(tmp_path), "tokenizer")
