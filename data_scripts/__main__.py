@@ -12,7 +12,7 @@ from data_scripts.command_line import (
     run_stoppable,
     suggest,
 )
-from data_scripts.commands import PROGRAM, Command, command_from_file, find_commands
+from data_scripts.commands import PROGRAM, Command, command_parser, find_commands, load_file
 from data_scripts.errors import USER_ERRORS, user_message
 
 
@@ -26,8 +26,8 @@ def _overview(commands: dict[str, Command]) -> ArgumentParser:
     )
     parsers = parser.add_subparsers(metavar="NAME")
     for command in dict.fromkeys(commands.values()):
-        name, *aliases = command.names
-        parsers.add_parser(name, aliases=aliases, help=command.docstring.splitlines()[0].replace("%", "%%"))
+        aliases = [name for name, other in commands.items() if other is command and name != command.name]
+        parsers.add_parser(command.name, aliases=aliases, help=command.summary.replace("%", "%%"))
     return parser
 
 
@@ -40,16 +40,15 @@ def _run(arguments: list[str]) -> int:
     try:
         name = arguments[0] if arguments else "--help"
         if name.endswith(".py"):
-            command = command_from_file(Path(name))
+            module = load_file(Path(name))
         else:
             commands = find_commands()
             if name.startswith("-"):
                 _overview(commands).parse_args([name])
             if name not in commands:
                 _overview(commands).error(f"unknown command '{name}'{suggest(name, commands)}")
-            command = commands[name]
-        parser = command.parser(name)
-        args = parser.parse_args(arguments[1:])
+            module = commands[name].load()
+        args = command_parser(module, name).parse_args(arguments[1:])
         args.run(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)

@@ -1,7 +1,4 @@
-"""The project's conventions for command lines, shared by `data_scripts` and `trainer`.
-
-The wheel has the same class in `modeling_convsim/command_line.py`, because neither package imports the other.
-"""
+"""The project's conventions for command lines, for all packages."""
 
 import argparse
 import difflib

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 MAX_MESSAGE = 2_000  # characters
 
 
-class InputError(Exception):
+class InputError(ValueError):
     """Bad input; the message names the file and line or the option, what was expected and what to do.
 
     The message is made one line that can be printed (`one_line`), because parts of it come from files and libraries.

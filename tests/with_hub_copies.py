@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
 
-from data_scripts.sources.sts import STS_SETS
+from data_scripts.public.sts import STS_SETS
 from tests.hub_copies import add_public_datasets
 from tests.loopback_hub import LoopbackHub
 

@@ -1,1 +1,16 @@
-"""A user's own chat logs."""
+"""A user's own chat logs become pairs: exports, tables, JSON or datasets on the Hub.
+
+export -> `Sample` -> `Format` or table -> messages -> turns -> pairs
+
+  logs           the options that name logs; which format a log has; reads it
+  sample         the beginning of a log, taken once: encoding, first lines, first records
+  formats/       one format of a chat program a file: whether a sample matches it, and how it is read
+  tables         records with columns that have roles, such as text, speaker and thread
+  roles, dates   guess the roles of columns; detect the order of day and month
+  nested, cells  conversations within a record, and in the cells of a table, as records of a table
+  messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out
+  fields         the fields of records that programs wrote
+  turns          joins messages to turns, and finds the turn that each one answers
+  repliers       who answers the others; threads: names for pairs that have none
+  conversations  `prepare_conversations`: logs to a dataset of pairs
+"""

@@ -1,45 +1,4 @@
-"""Turn chat logs (tables, exports of chat programs, mailboxes) into a filtered dataset of pairs with splits.
-
-A table is CSV (.csv or .txt, with commas, semicolons, tabs or pipes), TSV (tabs, no quoting), JSON lines, a JSON array
-or Parquet; text may be compressed (.xz, .gz, .bz2, .zst). Or it is a dataset on the Hub (OWNER/NAME, OWNER/NAME:CONFIG,
-OWNER/NAME@REVISION), all splits of which are read, without a copy on the disk. Its columns (in JSON, the fields of the
-first record) determine which of four shapes it has; --columns tells which column has which role. Without --columns,
-roles that no column is named after are guessed; the command inspect shows what is guessed:
-
-  ready pairs         input, response
-      python -m data_scripts conversations chats.tsv.xz more.parquet -o data/chats
-      python -m data_scripts conversations sentence-transformers/gooaq --columns input=question response=answer -o gooaq
-  reply links         id, parent (the id of the message answered), text
-      python -m data_scripts conversations forum.csv --columns parent=in_reply_to text=body -o data/forum
-  threads in order    thread, text
-      python -m data_scripts conversations calls.jsonl --columns thread=call.id speaker=from -o data/calls
-  one chat            text, speaker, time
-      python -m data_scripts conversations chat.csv --gap 2h -o data/chat
-
-A record of JSON or Parquet may also be a whole conversation: its messages are in its list comments, turns, utterances
-or the like. They are texts, or objects with a text, and a speaker or a time. If a .json file is one object, its only
-list of objects has the records.
-
-The columns thread, speaker, time and source are read too if the table has them. Without times (or positions) the
-messages of a thread are in the order of the file. Encodings, delimiters and the order of day and month in dates are
-detected and reported; if no date shows that order, the file is refused until --date_order states it.
-
-These exports are recognized: WhatsApp's text (.txt, or the .zip that holds it), Telegram Desktop's JSON, Messenger's
-and Instagram's message_1.json, Google Chat's messages.json, a Slack export (its .zip or folder), DiscordChatExporter's
-JSON, ChatGPT's export (conversations.json), ChatGPT-style messages and ShareGPT-style conversations (JSON lines,
-Parquet), ConvoKit's utterances.jsonl, and a .tar of JSON lines; and transcripts (.txt, .log) with lines such as
-`<ann> hello` or `Ann: hello`, or with the time and the name above the text, subtitles of calls with names (.vtt, .srt),
-and mailboxes (.mbox). A mail may answer one of another file.
-
-In a thread, consecutive messages of the same speaker form a turn, and each turn answers the turn before it. With
---repliers, only the replies of the authors named become pairs, such as those of the agents in a support log. Both texts
-of a pair must pass the filters, which by default remove only deleted, empty and very long texts; the paper's rules, the
-default of the reddit command, are --filters paper. The messages and texts that are left out are counted; the counts are
-printed and written to OUTPUT/report.json.
-
-Pairs are split by thread. In data without threads, messages that answer each other form a thread, and so do ready pairs
-of the same source that share a text of more than 20 characters.
-"""
+"""Turns chat logs into a dataset of pairs: stores their messages, joins turns and pairs, filters and splits them."""
 
 from __future__ import annotations
 
@@ -53,8 +12,12 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from data_scripts.chats.logs import add_log_arguments, is_on_hub, open_logs, read_log
+from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.clean.filters import (
     KEPT,
+    PAIR,
+    REPEATED,
     Filters,
     add_filter_arguments,
     count_values,
@@ -65,25 +28,20 @@ from data_scripts.clean.filters import (
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_language
-from data_scripts.commands import PROGRAM
 from data_scripts.errors import InputError, refuse_options
-from data_scripts.join.options import MEMORY_LIMIT, add_memory_argument
-from data_scripts.read.chat_logs import is_on_hub, read_log
-from data_scripts.read.files import BrokenLines
-from data_scripts.read.log_options import add_log_arguments, open_logs
-from data_scripts.read.messages import ChatLog, Message, Pair
+from data_scripts.files.folders import new_folder
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.parquet import BatchWriter, parquet_writer
+from data_scripts.files.report import Report, start_report
+from data_scripts.pairs.engine_options import MEMORY_LIMIT, add_memory_argument
+from data_scripts.pairs.options import SPLIT
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
-from data_scripts.write.folders import new_folder
-from data_scripts.write.options import SPLIT, add_output_arguments, check_output
-from data_scripts.write.parquet import BatchWriter, parquet_writer
-from data_scripts.write.report import Report, start_report
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-    from data_scripts.join.engines import Database
+    from data_scripts.pairs.engines import Database
 
-COMMANDS = ("conversations",)
 MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
@@ -123,22 +81,6 @@ def add_reading_arguments(parser: argparse.ArgumentParser) -> None:
     add_memory_argument(parser.add_argument_group("engine"))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's options."""
-    add_reading_arguments(parser)
-    add_output_arguments(parser)
-
-
-def run(args: argparse.Namespace) -> None:
-    """Write the pairs of the logs, and publish them if that is asked for."""
-    # Imported here, so that --help does not wait for it.
-    from data_scripts.write.pairs import push
-
-    check_output(args)
-    prepare_conversations(args.files, ConversationOptions.from_arguments(args), args.output)
-    push(args)
-
-
 def prepare_conversations(files: Sequence[Path], options: ConversationOptions, output: Path) -> Report:
     """Read logs, join their messages to turns and pairs, filter and split them, and write a dataset of pairs.
 
@@ -154,12 +96,15 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         InputError: an option is invalid, a log cannot be read, or no pair is left.
     """
     # Imported here, so that --help does not wait for them.
-    from data_scripts.join.engines import connect
-    from data_scripts.write.pairs import write_pairs
+    from data_scripts.pairs.dataset import write_pairs
+    from data_scripts.pairs.engines import connect
 
-    args = argparse.Namespace(files=files, output=output, **vars(options))
-    filters, logs = read_filters(args), open_logs(args)
-    with new_folder(output, options.overwrite) as (folder, scratch), connect(args, scratch) as database:
+    filters = read_filters(options)
+    logs = open_logs(files, options.columns, options.gap, options.encoding, options.date_order)
+    with (
+        new_folder(output, options.overwrite) as (folder, scratch),
+        connect(scratch, options.memory_limit) as database,
+    ):
         stored = store_logs(logs, filters, scratch)
         if not stored[0]:
             refuse_options(
@@ -171,7 +116,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
-            write_pairs(pairs, folder, scratch, args, report)
+            write_pairs(pairs, folder, scratch, options, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
     return report
@@ -197,7 +142,7 @@ def _start_report(
 
 def _hint_at_repliers(pairs: ir.Table) -> None:
     """Print a line if a few authors answer all the others."""
-    from data_scripts.join.repliers import find_repliers
+    from data_scripts.chats.repliers import find_repliers
 
     authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
     if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
@@ -262,7 +207,7 @@ def join_logs(
     Raises:
         InputError: a replier is not the author of any message.
     """
-    from data_scripts.join.engines import read_parquet
+    from data_scripts.pairs.engines import read_parquet
 
     messages, ready = stored
     pairs = []
@@ -296,7 +241,7 @@ def _store_items(
             row = (*item._replace(text=text), messages.added, *message_measures)
             messages.add(row, len(text) + 100)  # 100 for its ids and times
     if messages.added + ready.added + log.left_out.total() == before:
-        expected = f"`{PROGRAM} conversations --help` lists the formats"
+        expected = "`python -m data_scripts conversations --help` lists the formats"
         if name := log.detected.get("format"):
             expected = (
                 f"it was read as an export of this format: {name}; if it is another one, write a table with a line for "
@@ -319,10 +264,9 @@ def _message_pairs(
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
-    from data_scripts.join.engines import materialize
-    from data_scripts.join.repliers import check_repliers
-    from data_scripts.join.replies import PAIR, REPEATED
-    from data_scripts.join.turns import make_turns, thread_names
+    from data_scripts.chats.repliers import check_repliers
+    from data_scripts.chats.turns import make_turns, thread_names
+    from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)
     read = messages.count().to_pyarrow().as_py()
@@ -355,8 +299,8 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     import ibis
 
-    from data_scripts.join.engines import materialize, read_parquet, stream_rows
-    from data_scripts.join.threads import add_threads
+    from data_scripts.chats.threads import add_threads
+    from data_scripts.pairs.engines import materialize, read_parquet, stream_rows
 
     removed = {
         f"{side}: {name}": condition

@@ -20,7 +20,7 @@ from data_scripts.errors import InputError
 if TYPE_CHECKING:
     import ibis.expr.types as ir
 
-KEPT = "kept"
+KEPT, PAIR, REPEATED = "kept", "pair", "id seen before"  # names of what is counted
 MAX_CHARACTERS = {"paper": 350, "chat": 2_000}  # a text of this many or more is removed
 MIN_LETTERS_PERCENT = 70  # a text with this share of letters or less is removed
 LINK_PREFIXES = ("https", "/r/", "@")
@@ -106,8 +106,8 @@ def add_filter_arguments(parser: argparse.ArgumentParser, default: str = "paper"
     )
 
 
-def read_filters(args: argparse.Namespace) -> Filters:
-    """Turn the options of `add_filter_arguments` into `Filters`.
+def read_filters(args: Any) -> Filters:
+    """Turn the options of `add_filter_arguments`, which are the attributes of `args`, into `Filters`.
 
     Raises:
         InputError: the list of bots cannot be read, the language cannot be detected, or a number is out of range.
@@ -138,7 +138,7 @@ def read_filters(args: argparse.Namespace) -> Filters:
     return Filters(args.filters, args.min_characters, bots, args.language, args.markdown)
 
 
-def phone_regions(args: argparse.Namespace) -> tuple[str, ...]:
+def phone_regions(args: Any) -> tuple[str, ...]:
     """The countries of --phone_regions.
 
     Raises:

@@ -7,16 +7,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_scripts.clean.text import normalize_text
-from data_scripts.errors import InputError
 from data_scripts.schemas import NLI_LABELS
 
 SITUATIONS = Path(__file__).with_name("situations.txt")
 PREMISES = Path(__file__).with_name("premises.txt")
 TITLE, INPUT, REPLY = "=", "?", "!"
 LABEL_MARKERS = dict(zip("+~-", NLI_LABELS, strict=True))
-MIN_PHRASINGS = 3
-MIN_VALUES = 6
 
 Filling = dict[str, str]  # slot -> value
 _SLOT = re.compile(r"\{([^{}]*)\}")
@@ -29,10 +25,9 @@ def find_slots(text: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Block:
-    """A `=` line and the lines after it: the text of the line, its location (file:line), and the texts by marker."""
+    """A `=` line and the lines after it: the text of the line, and the texts by marker."""
 
     title: str
-    location: str
     texts: dict[str, list[str]]
 
     @property
@@ -42,7 +37,7 @@ class Block:
 
 
 def read_content(path: Path, markers: Iterable[str]) -> tuple[list[Block], dict[str, list[str]]]:
-    """Read a content file, whose first lines explain the format.
+    """Read a content file, whose first lines explain the format; tests check that it follows it.
 
     Args:
         path: the file.
@@ -50,101 +45,29 @@ def read_content(path: Path, markers: Iterable[str]) -> tuple[list[Block], dict[
 
     Returns:
         The blocks in order, and the values of each slot.
-
-    Raises:
-        InputError: the file is not UTF-8, a line does not follow the format, or a slot is not defined before its use or
-            has fewer than 6 values.
     """
-    markers = tuple(markers)
     blocks: list[Block] = []
     slots: dict[str, list[str]] = {}
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except UnicodeDecodeError as error:
-        raise InputError(f"{path}: not UTF-8 at byte {error.start}; save the file as UTF-8") from error
-    for number, line in enumerate(lines, start=1):
-        location = f"{path}:{number}"
+    for line in path.read_text(encoding="utf-8").splitlines():
         marker, text = line[:1], line[1:].strip()
-        if not line.strip() or marker == "#":
-            continue
         if marker == "{":
-            name, values = _parse_slot(line, location)
-            if name in slots:
-                raise InputError(f"{location}: the slot {{{name}}} is defined twice; put its values on one line")
-            slots[name] = values
-            continue
-        if marker not in (TITLE, *markers) or line[1:2] != " " or not text:
-            raise InputError(
-                f"{location}: {line!r}; expected a line that starts with one of # {{ = {' '.join(markers)}"
-            )
-        unknown = [name for name in find_slots(text) if name not in slots]
-        if unknown:
-            raise InputError(
-                f"{location}: the slot {{{unknown[0]}}} is not defined above; add a line {{{unknown[0]}}} = ..."
-            )
-        if marker == TITLE:
-            blocks.append(Block(text, location, {marker: [] for marker in markers}))
-        elif not blocks:
-            raise InputError(f"{location}: {line!r} follows no title; expected a line with = before it")
-        else:
+            name, values = line[1:].split("} = ")
+            slots[name] = [value.strip() for value in values.split("|")]
+        elif marker == TITLE:
+            blocks.append(Block(text, {marker: [] for marker in markers}))
+        elif text and marker != "#":
             blocks[-1].texts[marker].append(text)
     return blocks, slots
 
 
-def _parse_slot(line: str, location: str) -> tuple[str, list[str]]:
-    match = re.fullmatch(r"\{([^{}]+)\} = (.+)", line.strip())
-    if not match:
-        raise InputError(f"{location}: {line!r}; expected a slot, like {{city}} = Lisbon | Oslo | ...")
-    values = [value.strip() for value in match[2].split("|")]
-    if len(set(values)) < MIN_VALUES or len(set(values)) < len(values) or "" in values:
-        raise InputError(f"{location}: {{{match[1]}}} needs {MIN_VALUES} or more values, all different, separated by |")
-    return match[1], values
+def read_situations() -> tuple[list[Block], dict[str, list[str]]]:
+    """The situations (inputs marked `?`, replies marked `!`) and the slots."""
+    return read_content(SITUATIONS, (INPUT, REPLY))
 
 
-def read_situations(path: Path = SITUATIONS) -> tuple[list[Block], dict[str, list[str]]]:
-    """Read the situations (inputs marked `?`, replies marked `!`) and the slots.
-
-    Raises:
-        InputError: as `read_content`; or a title without a domain, too few phrasings, a text that occurs twice.
-    """
-    blocks, slots = read_content(path, (INPUT, REPLY))
-    seen: dict[str, str] = {}  # text -> location of its situation
-    for block in blocks:
-        if not re.fullmatch(r"[^/]+/[^/]+", block.title):
-            raise InputError(f"{block.location}: {block.title!r}; expected a domain, a slash and a name")
-        for marker, texts in block.texts.items():
-            if len(texts) < MIN_PHRASINGS:
-                raise InputError(
-                    f"{block.location}: {block.title} has {len(texts)} lines with {marker}; "
-                    f"write {MIN_PHRASINGS} or more"
-                )
-        for text in (block.title, *block.texts[INPUT], *block.texts[REPLY]):
-            other = seen.get(normalize_text(text))
-            if other:
-                raise InputError(f"{block.location}: {text!r} is a repetition (see {other}); use other words")
-            seen[normalize_text(text)] = block.location
-    return blocks, slots
-
-
-def read_premises(path: Path = PREMISES) -> tuple[list[Block], dict[str, list[str]]]:
-    """Read the premises (as titles) with their hypotheses by marker, and the slots.
-
-    Raises:
-        InputError: as `read_content`; or a premise occurs twice, or its labels have different numbers of hypotheses.
-    """
-    blocks, slots = read_content(path, LABEL_MARKERS)
-    seen: dict[str, str] = {}
-    for block in blocks:
-        counts = [len(texts) for texts in block.texts.values()]
-        if not counts[0] or len(set(counts)) > 1:
-            raise InputError(
-                f"{block.location}: {counts[0]} lines with +, {counts[1]} with ~ and {counts[2]} with -; "
-                "write the same number of each, one or more"
-            )
-        other = seen.setdefault(normalize_text(block.title), block.location)
-        if other != block.location:
-            raise InputError(f"{block.location}: {block.title!r} is a repetition (see {other}); join the two")
-    return blocks, slots
+def read_premises() -> tuple[list[Block], dict[str, list[str]]]:
+    """The premises (as titles) with their hypotheses by marker, and the slots."""
+    return read_content(PREMISES, LABEL_MARKERS)
 
 
 def content_hash(*parts: str) -> int:

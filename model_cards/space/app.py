@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from modeling_convsim.command_line import ArgumentParser
+from data_scripts.command_line import ArgumentParser
 from modeling_convsim.suggestion import ReplyIndex
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from modeling_convsim.encoding.new_files import new_locked_file
+from data_scripts.files.new_files import lock_beside, locked, new_file, remove_temporary_files
 from modeling_convsim.encoding.text_files import import_parquet
 
 
@@ -23,8 +23,7 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
         The number of vectors.
 
     Raises:
-        ValueError: Another process is writing the file.
-        OSError: The file cannot be written; an old one then stays.
+        ValueError: Another process is writing the file, or it cannot be written; an old one then stays.
     """
     pending: deque[str] = deque()  # texts that were read, but whose vectors are not written yet
 
@@ -42,9 +41,24 @@ def write_vectors(output: Path, texts: Iterable[str], encode: Callable[[Iterable
             count += len(vectors)
             yield [pending.popleft() for _ in vectors], vectors
 
-    with new_locked_file(output) as temporary:
-        write(temporary, parts())
+    output = output.resolve()
+    with locked(output, lock_beside(output)):
+        remove_temporary_files(output.parent, output)
+        with new_file(output) as temporary:
+            write(temporary, parts())
     return count
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Writes a .npy file. `np.save` does not notice when a full disk takes all but the last bytes.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    array = np.ascontiguousarray(array)
+    with path.open("wb") as stream:
+        np.lib.format.write_array_header_1_0(stream, np.lib.format.header_data_from_array_1_0(array))
+        stream.write(array.data)
 
 
 def _write_npy(path: Path, parts: Iterator[tuple[list[str], np.ndarray]]) -> None:

@@ -1,16 +1,25 @@
+import importlib.util
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from data_scripts.read import storage
-from data_scripts.write import pairs
+from data_scripts.files import object_storage
+from data_scripts.pairs import dataset as pairs
 from tests.loopback_s3 import LoopbackS3
+
+SPARK = """
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.sql.shuffle.partitions 2
+spark.ui.enabled false
+spark.sql.codegen.wholeStage false
+"""
 
 
 @pytest.fixture(autouse=True)
 def empty_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plots of datasets are empty files: drawing them takes a quarter of a second. `write/test_plots.py` does."""
+    """The plots of datasets are empty files: drawing them takes a quarter of a second. `pairs/test_plots.py` does."""
 
     def draw_plots(folder: Path, statistics: object) -> None:
         (folder / "plots").mkdir()
@@ -26,6 +35,18 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
     with LoopbackS3() as server:
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
-        storage._S3.clear_instance_cache()
+        object_storage._S3.clear_instance_cache()
         yield server
-        storage._S3.clear_instance_cache()
+        object_storage._S3.clear_instance_cache()
+
+
+@pytest.fixture
+def spark(tmp_path_factory, monkeypatch) -> None:
+    """Settings for little data: compiling Spark's code to the fastest machine code would take most of the time."""
+    if importlib.util.find_spec("pyspark") is None:
+        pytest.skip("pyspark is not installed: pip install -e '.[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is no java on the PATH")
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "spark-defaults.conf").write_text(SPARK)
+    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))

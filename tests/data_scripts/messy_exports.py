@@ -13,7 +13,6 @@ import mailbox
 import sys
 import tempfile
 import zipfile
-from argparse import Namespace
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,14 +26,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.chats.conversations import join_logs, store_logs
+from data_scripts.chats.formats.mail import SOURCE as MAIL
+from data_scripts.chats.logs import check_log, read_log
+from data_scripts.chats.messages import ChatLog
 from data_scripts.clean.filters import Filters
 from data_scripts.errors import InputError
-from data_scripts.join.engines import connect
-from data_scripts.join.options import MEMORY_LIMIT
-from data_scripts.read.chat_exports.mail import SOURCE as MAIL
-from data_scripts.read.chat_logs import check_log, read_log
-from data_scripts.read.files import BrokenLines
-from data_scripts.read.messages import ChatLog
+from data_scripts.pairs.engines import connect
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support.csv"
 POLISH = ("Gdzie jest moja paczka?", "Będzie jutro, przepraszamy za opóźnienie.", "Dziękuję bardzo!", "Proszę bardzo.")
@@ -392,9 +389,9 @@ def read_exports(folder: Path) -> list[Outcome]:
         path = folder / export.name
         export.write(path, support_rows(export.messages))
         outcome = outcomes[f"export {number}"] = Outcome(export)
-        log = ChatLog(path, f"export {number}", {}, None, BrokenLines(), Counter(), **export.options)
+        log = ChatLog(path, f"export {number}", **export.options)
         try:
-            check_log(path)
+            check_log(log)
             outcome.read = sum(1 for _ in read_log(log))
             logs.append(log)
         except InputError as error:
@@ -402,7 +399,7 @@ def read_exports(folder: Path) -> list[Outcome]:
     scratch = folder / "scratch"
     scratch.mkdir()
     stored = store_logs(logs, Filters(), scratch)
-    with connect(Namespace(memory_limit=MEMORY_LIMIT), scratch) as database:
+    with connect(scratch) as database:
         for rules in ("paper", "chat"):  # all logs in one join
             pairs = join_logs(stored, database, scratch, Filters(rules), {}).distinct()
             mailboxes = next(name for name, each in outcomes.items() if each.export.name.endswith(".mbox"))

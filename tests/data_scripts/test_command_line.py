@@ -1,7 +1,4 @@
-"""How commands start and end; both packages have the same functions.
-
-Signals end a command with one line, and its outputs as they were.
-"""
+"""How commands start and end: signals end a command with one line, and its outputs as they were."""
 
 import multiprocessing
 import os
@@ -13,17 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts import command_line
-from data_scripts.write.files import new_file
-from modeling_convsim import command_line as wheel_command_line
+from data_scripts.command_line import run_stoppable
+from data_scripts.files.new_files import new_file
 
 ROOT = Path(__file__).resolve().parents[2]
-BOTH = [command_line.run_stoppable, wheel_command_line.run_stoppable]
 
 
-@pytest.mark.parametrize("run_stoppable", BOTH)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, run_stoppable, number, code):
+def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, number, code):
     (tmp_path / "pairs").write_text("old")
 
     def command() -> int:
@@ -41,8 +35,7 @@ def test_a_signal_is_one_line_and_leaves_the_old_output(tmp_path, capsys, run_st
     assert signal.getsignal(number) == before
 
 
-@pytest.mark.parametrize("run_stoppable", BOTH)
-def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys, run_stoppable):
+def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys):
     def command() -> int:
         try:
             os.kill(os.getpid(), signal.SIGTERM)
@@ -56,8 +49,7 @@ def test_a_library_s_own_exception_after_a_signal_is_the_same_line(capsys, run_s
         run_stoppable(lambda: (_ for _ in ()).throw(RuntimeError("other")))
 
 
-@pytest.mark.parametrize("run_stoppable", BOTH)
-def test_worker_processes_end_with_the_command(run_stoppable):
+def test_worker_processes_end_with_the_command():
     context = multiprocessing.get_context("fork")
     is_running = context.Event()
     worker = context.Process(target=lambda: is_running.set() or time.sleep(60), daemon=True)

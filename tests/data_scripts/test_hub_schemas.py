@@ -182,15 +182,15 @@ ERRORS = {
     "subreddit_id, id; without parent_id, nothing tells which comment a reply answers",
     ("reddit", "open-index/arctic:submissions"): "submissions, not comments; --submissions reads them",
     ("conversations", "stanfordnlp/snli"): "the columns are premise, hypothesis, label; expected input and response",
-    ("tokenizer", "sentence-transformers/gooaq"): "has the columns question, answer; expected input, response, thread, "
-    "source; `python -m data_scripts conversations` makes pairs of others",
+    ("tokenizer", "sentence-transformers/gooaq"): "has no column input, response, thread, source; expected "
+    "input, response, thread, source, found question, answer; `python -m data_scripts conversations` makes",
     ("nli", "me/gated"): "access is restricted; accept its conditions on https://huggingface.co/datasets/me/gated, and "
     "log in (`hf auth login`) or set HF_TOKEN",
     (
         "nli",
         "me/gated",
         "HF_TOKEN",
-    ): "this account has no access; ask for it on https://huggingface.co/datasets/me/gated",
+    ): "access is restricted; accept its conditions on https://huggingface.co/datasets/me",
     ("nli", "me/private"): "the Hub has no dataset me/private, or it is private; check the name, or log in",
 }
 PRIVATE = ("nli", "me/private", "HF_TOKEN")

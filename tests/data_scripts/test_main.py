@@ -12,10 +12,10 @@ import pytest
 from data_scripts.__main__ import main
 from data_scripts.commands import find_commands
 from data_scripts.features import NLI_FEATURES
-from data_scripts.read.hub_datasets import load_columns
+from data_scripts.files.datasets import load_columns
 
 COMMANDS = find_commands()
-MAIN_NAMES = sorted({command.names[0] for command in COMMANDS.values()})
+MAIN_NAMES = sorted({command.name for command in COMMANDS.values()})
 HEAVY = (
     "torch transformers datasets tokenizers ibis duckdb pyspark polars pandas scipy matplotlib huggingface_hub"
 ).split()
@@ -27,8 +27,8 @@ def test_every_command_is_found_and_has_a_docstring_add_arguments_and_run():
     assert expected == MAIN_NAMES and set(COMMANDS) - {*expected} == {"snli"}
     for command in COMMANDS.values():
         module = command.load()
-        assert module.__doc__.startswith(command.docstring.splitlines()[0])
-        assert command.names == module.COMMANDS and callable(module.add_arguments) and callable(module.run)
+        assert module.__doc__.startswith(command.summary) and command.summary.endswith(".")
+        assert callable(module.add_arguments) and callable(module.run)
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
@@ -117,11 +117,9 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
 from data_scripts.features import NLI_FEATURES
-from data_scripts.read.text_files import text_lines
+from data_scripts.files.text_files import text_lines
 from data_scripts.schemas import NLI_LABELS
-from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
-
-COMMANDS = ("toy", "plaything")
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
 
 
 @dataclass
@@ -143,10 +141,12 @@ def parse(location, line):
 
 
 def run(args):
-    with dataset_folder(args) as (folder, _):
+    def write(folder, scratch, broken):
         examples = [vars(parse(*line)) for line in text_lines(Path(args.source))]
-        splits = DatasetDict({"train": Dataset.from_list(examples, features=NLI_FEATURES)})
-        write_splits(splits, {"train": {"rows": len(examples)}}, folder)
+        write_splits(DatasetDict({"train": Dataset.from_list(examples, features=NLI_FEATURES)}), folder)
+        return {"train": {"rows": len(examples)}}
+
+    write_dataset(args, write)
 '''
 
 
@@ -210,11 +210,9 @@ def test_mistakes_in_such_a_source_are_named(toy_source, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "cannot be read (No such file or directory)"),
-        ("def run(:", "not a Python file"),
-        ('"""A docstring."""', 'expected a docstring, COMMANDS = ("name",)'),
-        ('COMMANDS = ("name",)', 'expected a docstring, COMMANDS = ("name",)'),
-        ('"""A command."""\nCOMMANDS = ("name",)\ndef run(args): ...', "has no function add_arguments"),
+        (None, "cannot be read as Python"),
+        ("def run(:", "cannot be read as Python"),
+        ('"""A command."""\ndef run(args): ...', "expected a docstring, add_arguments(parser) and run(args)"),
     ],
 )
 def test_a_file_that_is_not_a_command_is_rejected(tmp_path: Path, capsys, content, message):

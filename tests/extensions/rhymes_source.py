@@ -6,11 +6,9 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict
 
 from data_scripts.errors import InputError
-from data_scripts.read.text_files import text_lines
-from data_scripts.write.datasets import add_dataset_arguments, dataset_folder, write_splits
-from data_scripts.write.report import print_report
-
-COMMANDS = ("rhymes",)
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.report import Report
+from data_scripts.files.text_files import text_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,15 +18,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits: every tenth rhyme is validation, the next one test."""
+    write_dataset(args, lambda folder, scratch, broken: _write(args.source, folder))
+
+
+def _write(source: str, folder: Path) -> Report:
     rows = []
-    for location, line in text_lines(Path(args.source)):
+    for location, line in text_lines(Path(source)):
         if line.count("\t") != 1:
             raise InputError(f"{location}: expected two lines with one tab between")
         rows.append(dict(zip(("first", "second"), line.split("\t"), strict=True)))
     parts = {"validation": rows[::10], "test": rows[1::10]}
     parts["train"] = [row for row in rows if row not in parts["validation"] + parts["test"]]
-    splits = DatasetDict({name: Dataset.from_list(part) for name, part in parts.items()})
-    report = {name: {"rhymes": len(part)} for name, part in parts.items()}
-    with dataset_folder(args) as (folder, _):
-        write_splits(splits, report, folder)
-    print_report(report, args.output)
+    write_splits(DatasetDict({name: Dataset.from_list(part) for name, part in parts.items()}), folder)
+    return {name: {"rhymes": len(part)} for name, part in parts.items()}

@@ -3,15 +3,15 @@
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
+from data_scripts.files.checksums import check_files
 from modeling_convsim.encoding import Encoder
 from tests.conftest import ROOT
-from trainer.evaluation.checksums import check_folder
 
 BASE = ROOT / "model_cards" / "base"
 
 
 def test_no_file_is_damaged_and_the_folder_is_small():
-    check_folder(BASE)
+    check_files(BASE)
     assert sum(path.stat().st_size for path in BASE.rglob("*") if path.is_file()) <= 25_000_000
 
 

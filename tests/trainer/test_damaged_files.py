@@ -12,10 +12,9 @@ import yaml
 from safetensors.numpy import load_file, save_file
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding.checksums import CHECKSUMS
+from data_scripts.files.checksums import CHECKSUMS, write_checksums
 from tests.trainer.evaluation.invented_data import write_data_folder
 from tests.trainer.publish.test_publish import make_run
-from trainer.evaluation.checksums import record_files
 from trainer.sweep.scoring import dev_scores
 from trainer.sweep.variations import expand_variations
 
@@ -95,7 +94,7 @@ def test_a_damaged_file_of_a_run_is_named(
 
 @pytest.mark.parametrize("name", ["results.json", "config.yaml", "model/tokenizer.json", WEIGHTS])
 def test_a_run_with_a_flipped_bit_is_not_published(run: Path, refused: Callable[..., str], name: str) -> None:
-    record_files(run, ["results.json", "config.yaml"])
+    write_checksums(run, ["results.json", "config.yaml"])
     content = bytearray((run / name).read_bytes())
     content[len(content) // 2] ^= 1
     (run / name).write_bytes(content)

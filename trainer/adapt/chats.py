@@ -11,10 +11,9 @@ import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.errors import InputError
-from data_scripts.read.storage import is_url
-from data_scripts.write.files import make_folder
-from data_scripts.write.locks import LOCK
-from data_scripts.write.records import RECORD, has_record, write_record
+from data_scripts.files.folders import RECORD, has_record, write_record
+from data_scripts.files.new_files import LOCK, make_folder
+from data_scripts.files.storage import is_url
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, format_comparison
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples

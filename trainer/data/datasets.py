@@ -14,17 +14,17 @@ import pyarrow.compute as pc
 from datasets import Dataset, DatasetDict, concatenate_datasets
 from pandas.util import hash_array
 
+from data_scripts.clean.leakage import remove_leaked, text_columns
 from data_scripts.errors import InputError
-from data_scripts.read.hub_datasets import load_columns, load_pairs
-from data_scripts.read.hub_names import is_path, parse_hub_name
-from data_scripts.sources.captions import load_captions, one_caption_a_row
-from data_scripts.sources.cqa import load_cqa
-from data_scripts.sources.nli import load_nli
-from data_scripts.sources.paraphrases import load_paraphrases
-from data_scripts.sources.sts import load_sts_sets
-from data_scripts.sources.stsb import load_stsb
-from data_scripts.tools.leakage import remove_leaked, text_columns
-from data_scripts.tools.tokenizer import Texts
+from data_scripts.files.datasets import load_columns, load_pairs
+from data_scripts.files.hub_names import is_path, parse_hub_name
+from data_scripts.public.captions import load_captions, one_caption_a_row
+from data_scripts.public.cqa import load_cqa
+from data_scripts.public.nli import load_nli
+from data_scripts.public.paraphrases import load_paraphrases
+from data_scripts.public.sts import load_sts_sets
+from data_scripts.public.stsb import load_stsb
+from data_scripts.tokenizer import Texts
 from trainer.arguments import Arguments
 
 EvaluationData = dict[str, Any]

@@ -7,9 +7,9 @@ from statistics import fmean
 from typing import Any
 
 from data_scripts.errors import InputError
-from data_scripts.write.locks import lock_beside, locked
+from data_scripts.files.checksums import check_files, replace_files
+from data_scripts.files.new_files import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
-from trainer.evaluation.checksums import check_file, replace_recorded_files
 
 # Counts; every other number is a proportion or a correlation.
 COUNTS = ("candidates", "queries", "pairs")
@@ -22,7 +22,7 @@ def read_results(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing or damaged, or is not a JSON object.
     """
-    check_file(path)
+    check_files(path.parent, [path.name])
     try:
         results = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
@@ -56,7 +56,7 @@ def write_results(path: Path, results: Mapping[str, Any]) -> None:
     Raises:
         InputError: the file cannot be written.
     """
-    replace_recorded_files(path.parent, {path.name: (json.dumps(results, indent=2) + "\n").encode()})
+    replace_files(path.parent, {path.name: (json.dumps(results, indent=2) + "\n").encode()})
 
 
 def update_results(path: Path, results: Mapping[str, Any]) -> None:

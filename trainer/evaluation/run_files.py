@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 
 from data_scripts.errors import InputError
-from trainer.evaluation.checksums import check_file
+from data_scripts.files.checksums import check_files
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.results import read_results
 from trainer.preset_files import YAML_ERRORS
@@ -34,7 +34,7 @@ def read_settings(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file is missing or damaged, or is not a mapping of settings.
     """
-    check_file(path)
+    check_files(path.parent, [path.name])
     try:
         settings = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, *YAML_ERRORS) as error:

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.read.hub_datasets import load_pairs
-from data_scripts.sources.stsb import load_stsb
+from data_scripts.files.datasets import load_pairs
+from data_scripts.public.stsb import load_stsb
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.stsb import evaluate_stsb

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from data_scripts.errors import InputError
-from trainer.evaluation.checksums import check_file, replace_recorded_files
+from data_scripts.files.checksums import check_files, replace_files
 
 if TYPE_CHECKING:
     from sentence_transformers.base.modules import Module
@@ -43,7 +43,7 @@ def read_matrix(model: Path) -> np.ndarray | None:
     if not has_route(model):
         return None
     path = model / ROUTER / _DENSE / "model.safetensors"
-    check_file(path, model)
+    check_files(model, [path.relative_to(model).as_posix()])
     try:
         matrix = load_file(path)["linear.weight"]
     except (OSError, KeyError, SafetensorError) as error:
@@ -78,7 +78,7 @@ def add_route(model: Path, matrix: np.ndarray) -> None:
         config["types"][name] = f"{type(module).__module__}.{type(module).__name__}"
     config["structure"][ROUTE] = [_DENSE, _NORMALIZE]
     contents[f"{ROUTER}/router_config.json"] = json.dumps(config, indent=4).encode()
-    replace_recorded_files(model, contents)
+    replace_files(model, contents)
 
 
 def _read_router(path: Path) -> dict[str, Any]:

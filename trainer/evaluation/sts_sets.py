@@ -17,7 +17,7 @@ from trainer.evaluation.similarity import cosine, encode_pairs
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    # Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.sources.sts.load_sts_sets` returns.
+    # Year -> name -> pairs `sentence1`, `sentence2`, `score`: what `data_scripts.public.sts.load_sts_sets` returns.
     StsSets = Mapping[str, Mapping[str, Dataset]]
 
 

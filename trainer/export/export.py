@@ -10,8 +10,8 @@ import torch
 from datasets import Dataset
 
 from data_scripts.errors import InputError
-from data_scripts.sources.stsb import load_stsb
-from data_scripts.write.folders import new_folder
+from data_scripts.files.folders import new_folder
+from data_scripts.public.stsb import load_stsb
 from modeling_convsim.encoding import Encoder
 from trainer.evaluation.evaluators import Split
 from trainer.evaluation.stsb import EVALUATOR as STSB

@@ -16,7 +16,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
-from data_scripts.write.folders import staged_folder
+from data_scripts.files.folders import staged_folder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
 from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish import modeling_lexical_route

@@ -4,8 +4,8 @@ import os
 import re
 from pathlib import Path
 
-from data_scripts.write.records import RECORD, has_record, list_files, unrecorded_files
-from trainer.evaluation.checksums import record_files
+from data_scripts.files.checksums import write_checksums
+from data_scripts.files.folders import RECORD, has_record, list_files, unrecorded_files
 
 # What `build_folder`, and later cards, write to a folder, relative to it.
 MODEL_FILES = re.compile(
@@ -29,7 +29,7 @@ def record_model_files(folder: Path) -> None:
         InputError: they cannot be written.
     """
     is_card = re.compile(r"README\.md|\.eval_results/.+")
-    record_files(folder, [name for name in list_files(folder) if not is_card.fullmatch(name)])
+    write_checksums(folder, [name for name in list_files(folder) if not is_card.fullmatch(name)])
 
 
 def share_weights(folder: Path) -> None:

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from huggingface_hub import SpaceCard
 
+import data_scripts
 import modeling_convsim
 from data_scripts.errors import InputError
-from data_scripts.write.hub import check_repository_id, upload
-from modeling_convsim.encoding.checksums import find_damage, replace_files
+from data_scripts.files.checksums import find_damage, replace_files
+from data_scripts.files.hub_upload import check_repository_id, upload
 
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
-CODE = Path(modeling_convsim.__file__).parent
+PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]
 
 
 def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = False) -> str:
@@ -47,7 +48,8 @@ def push_page(index: Path, hub_model_id: str, space_id: str, *, private: bool = 
         space = Path(folder, "space")
         ignored = shutil.ignore_patterns("__pycache__", "page.png")
         shutil.copytree(PAGE, space, ignore=ignored)
-        shutil.copytree(CODE, space / CODE.name, ignore=ignored)
+        for package in PACKAGES:
+            shutil.copytree(package, space / package.name, ignore=ignored)
         shutil.copytree(index, space / "replies")
         replace_files(space / "replies", {"index.json": (json.dumps(settings, indent=2) + "\n").encode()})
         card = SpaceCard.load(space / "README.md")

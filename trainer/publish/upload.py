@@ -8,8 +8,8 @@ from pathlib import Path
 from transformers import AutoConfig
 
 from data_scripts.errors import InputError
-from data_scripts.write.hub import check_repository_id, upload
-from trainer.evaluation.checksums import check_folder
+from data_scripts.files.checksums import check_files
+from data_scripts.files.hub_upload import check_repository_id, upload
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card
@@ -32,7 +32,7 @@ def write_run_card(run: Path, hub_model_id: str | None = None) -> Path:
     """
     folder = run / "model"
     _check_files(run, *RUN_FILES, "model/config.json")
-    check_folder(folder)
+    check_files(folder)
     results, settings = read_run_results(run / "results.json"), read_settings(run / "config.yaml")
     model_id = hub_model_id or settings.get("hub_model_id") or example_id(run.resolve())
     try:

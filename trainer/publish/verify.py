@@ -10,9 +10,9 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
 
 from data_scripts.errors import InputError
+from data_scripts.files.checksums import check_files
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.evaluation.checksums import check_folder
 from trainer.evaluation.sts_matrix import ROUTE, read_matrix
 
 # A short text, a long one, one with unknown words, and an empty one.
@@ -72,7 +72,7 @@ def verify_folder(
         InputError: a file is damaged, the folder does not load, or a vector differs by more than 1e-6 of its norm (a
             tuned one by as much more as the matrix amplifies differences).
     """
-    check_folder(folder)
+    check_files(folder)
     for reader, vectors, correct, tolerance in _read_in_every_way(folder, texts, expected, sts_matrix):
         difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
         # The comparison is negated so that NaN is refused too.

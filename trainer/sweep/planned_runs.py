@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
-from data_scripts.write.records import has_record
+from data_scripts.files.folders import has_record
 from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_settings
 from trainer.training.run_folder import KIND, MAY_CHANGE, list_checkpoints

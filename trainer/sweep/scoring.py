@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import new_file
+from data_scripts.files.new_files import new_file
 from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun
@@ -61,7 +61,7 @@ def score_items(run: PlannedRun, threads: int) -> dict[str, np.ndarray]:
 
 
 def _score_stsb(encoder: Any, source: str) -> dict[str, np.ndarray]:
-    from data_scripts.sources.stsb import load_stsb
+    from data_scripts.public.stsb import load_stsb
     from trainer.evaluation.stsb import untuned_scores
 
     pairs = _dev_split(load_stsb, source)
@@ -78,7 +78,7 @@ def _score_responses(encoder: Any, arguments: Arguments) -> np.ndarray:
 
 def _dev_pairs(arguments: Arguments) -> Any:
     """The pairs of the dev split, which a run completes from its training split if they are too few."""
-    from data_scripts.read.hub_datasets import load_pairs
+    from data_scripts.files.datasets import load_pairs
     from trainer.data.datasets import load_run_data
     from trainer.data.dev_split import FEWEST, complete_dev_split
 

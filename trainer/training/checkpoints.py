@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import report_write_errors
-from data_scripts.write.records import list_files
-from data_scripts.write.replacement import replace_folder
-from modeling_convsim.encoding.checksums import CHECKSUMS, find_damage
+from data_scripts.files.checksums import CHECKSUMS, find_damage, write_checksums
+from data_scripts.files.folders import list_files, replace_folder
+from data_scripts.files.new_files import report_write_errors
 from trainer.distributed import share, wait_for_all
-from trainer.evaluation.checksums import record_files
 from trainer.training.context import Progress, RunContext
 from trainer.training.fingerprints import find_changes
 from trainer.training.machines import on_this_machine
@@ -62,7 +60,7 @@ def complete_checkpoint(written: Path, progress: Progress, is_last: bool) -> Non
     """
     folder = written.parent
     (written / "progress.json").write_text(json.dumps(asdict(progress)), encoding="utf-8")
-    record_files(written, list_files(written))
+    write_checksums(written, list_files(written), flush=True)
     checkpoint = checkpoint_of(folder, progress.step)
     kept = {checkpoint, checkpoint_of(folder, progress.best_step)}
     earlier = [path for path in list_checkpoints(folder) if int(path.name.split("-")[1]) < progress.step]

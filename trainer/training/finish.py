@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
+from data_scripts.files.checksums import write_checksums
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.distributed import gather, seconds_waited, wait_for_all
-from trainer.evaluation.checksums import record_files
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
@@ -132,7 +132,7 @@ def _write(
     )
     # The results are last: they tell that the run is finished.
     write_results(results_file, results)
-    record_files(context.folder, [CONFIG, METRICS, results_file.name])
+    write_checksums(context.folder, [CONFIG, METRICS, results_file.name])
     logger.info("results in %s, model in %s", results_file, model_folder)
     if arguments.push_to_hub and arguments.hub_model_id:
         publish(context.folder, arguments.hub_model_id)

@@ -11,8 +11,8 @@ from torch import Tensor
 from tqdm import tqdm
 
 from data_scripts.errors import InputError
+from data_scripts.files.checksums import write_checksums
 from trainer.distributed import wait_for_all
-from trainer.evaluation.checksums import record_files
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
@@ -130,7 +130,7 @@ class TrainingLoop:
     def _resume(self) -> None:
         with load_checkpoint(self._context, self._model, self._progress) as checkpoint:
             if self._accelerator.is_main_process:
-                record_files(self._context.folder, [CONFIG])  # without those of files that are written again
+                write_checksums(self._context.folder, [CONFIG])  # without those of files that are written again
             self._metrics.load(checkpoint)
         if self._progress.threads:  # with another number, results can differ in the last bits
             torch.set_num_threads(self._progress.threads)

@@ -8,11 +8,11 @@ from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from data_scripts.files.checksums import check_files
 from modeling_convsim import ENCODERS
 from modeling_convsim.encoding.hub_models import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
-from trainer.evaluation.checksums import check_folder
 from trainer.training.initialization import transformer_from_dan
 
 
@@ -87,7 +87,7 @@ def load_pretrained(loader: Any, source: str, option: str) -> Any:
     """
     name, revision = source, None
     if Path(source).is_dir():
-        check_folder(Path(source))
+        check_files(Path(source))
     else:
         name, revision = parse_model_id(source)
     try:

@@ -13,11 +13,18 @@ from typing import TYPE_CHECKING
 import yaml
 
 from data_scripts.errors import InputError
-from data_scripts.write.files import make_folder, remove_temporary_files, report_write_errors, write_text
-from data_scripts.write.locks import LOCK, lock_inside, locked
-from data_scripts.write.records import RECORD, has_record, write_record
+from data_scripts.files.checksums import write_checksums
+from data_scripts.files.folders import RECORD, has_record, write_record
+from data_scripts.files.new_files import (
+    LOCK,
+    lock_inside,
+    locked,
+    make_folder,
+    remove_temporary_files,
+    report_write_errors,
+    write_text,
+)
 from trainer.arguments import Arguments
-from trainer.evaluation.checksums import record_files
 from trainer.evaluation.run_files import read_settings
 from trainer.publish.model_files import find_other_files, record_model_files
 
@@ -80,7 +87,7 @@ def begin_run(folder: Path, arguments: Arguments, tokenizer: PreTrainedTokenizer
         write_record(folder, KIND)
     settings = {key: value for key, value in asdict(arguments).items() if key not in ("resume", "overwrite")}
     write_text(folder / CONFIG, yaml.safe_dump(settings, sort_keys=False, allow_unicode=True))
-    record_files(folder, [CONFIG])
+    write_checksums(folder, [CONFIG])
     if tokenizer:
         with report_write_errors(folder / TOKENIZER, folder / TOKENIZER):
             tokenizer.save_pretrained(folder / TOKENIZER)

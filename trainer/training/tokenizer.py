@@ -7,7 +7,7 @@ from typing import cast
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.tools.tokenizer import Kind, train_tokenizer
+from data_scripts.tokenizer import Kind, train_tokenizer
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_texts
 from trainer.training.model import load_pretrained

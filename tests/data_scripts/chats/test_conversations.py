@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.join import engines
+from data_scripts.pairs import engines
 
 SPLITS = ("train", "validation", "test")
 LONG = "a sentence of more than twenty characters"
@@ -64,8 +64,8 @@ def test_what_exceeds_the_memory_is_stored_beside_the_output(tmp_path, monkeypat
     folders, original = [], engines.connect
 
     @contextmanager
-    def connect(args, scratch):
-        with original(args, scratch) as database:
+    def connect(scratch, memory_limit):
+        with original(scratch, memory_limit) as database:
             folders.append(database.raw_sql("SELECT current_setting('temp_directory')").fetchone()[0])
             yield database
 

@@ -9,16 +9,14 @@ import pytest
 from datasets import DatasetDict, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.errors import InputError
-from data_scripts.read.hub_datasets import load_pairs
-from data_scripts.sample.generate import read_premises, read_situations
-from data_scripts.sources.nli import load_nli
-from data_scripts.sources.stsb import load_stsb
+from data_scripts.clean.text import normalize_text
+from data_scripts.files.datasets import load_pairs
+from data_scripts.public.nli import load_nli
+from data_scripts.public.stsb import load_stsb
+from data_scripts.sample.content import read_premises, read_situations
 
 CONTRACTIONS = {"what's": "what is", "how're": "how are", "you're": "you are"}
 FIGURE_1 = ("how old are you", "what is your age", "how are you")
-SLOTS = "{city} = Lisbon | Oslo | Vienna | Dublin | Prague | Naples\n"
-SITUATION = "= a/b\n? one\n? two\n? three\n! four\n! five\n! six\n"
 
 
 def words(text: str) -> str:
@@ -137,8 +135,13 @@ def test_no_input_belongs_to_two_situations(pairs: DatasetDict) -> None:
 
 
 def test_situations_are_many_and_have_three_phrasings_on_each_side() -> None:
-    blocks, _ = read_situations()
+    blocks, slots = read_situations()
     assert len(blocks) >= 320
+    texts = [
+        normalize_text(text) for block in blocks for part in ([block.title], *block.texts.values()) for text in part
+    ]
+    assert len(texts) == len(set(texts))
+    assert all(len(set(values)) == len(values) >= 6 for values in slots.values())
     assert len({block.domain for block in blocks}) >= 30
     assert min(len(texts) for block in blocks for texts in block.texts.values()) >= 3
 
@@ -186,49 +189,3 @@ def test_report_counts_what_is_written(sample: Path, pairs: DatasetDict) -> None
     report = json.loads((sample / "report.json").read_text(encoding="utf-8"))
     assert report["pairs"] == pairs.num_rows
     assert report["situations"] == len(read_situations()[0])
-
-
-@pytest.mark.parametrize(
-    ("content", "line", "message"),
-    [
-        ("= a/b\n? one\n* two\n", 3, "expected a line that starts with"),
-        ("? one\n", 1, "follows no title"),
-        ("= a/b\n? in {city}\n", 2, "not defined above"),
-        ("{city} = Lisbon | Oslo\n", 1, "needs 6 or more values"),
-        ("{city}: Lisbon, Oslo\n", 1, "expected a slot"),
-        (SLOTS + SLOTS, 2, "defined twice"),
-        (SITUATION.replace("= a/b", "= ab"), 1, "expected a domain, a slash and a name"),
-        (SITUATION.replace("! six\n", ""), 1, "2 lines with !"),
-        (SITUATION + SITUATION.replace("a/b", "a/c").replace("two", "One!"), 8, "is a repetition"),
-        (SITUATION.replace("three", "Two."), 1, "is a repetition"),
-    ],
-)
-def test_a_mistake_in_the_situations_is_named_with_its_line(
-    tmp_path: Path, content: str, line: int, message: str
-) -> None:
-    path = tmp_path / "situations.txt"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message) as error:
-        read_situations(path)
-    assert f"{path}:{line}: " in str(error.value)
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        ("= a dog runs\n+ an animal runs\n- no dog runs\n", "1 lines with [+], 0 with ~ and 1 with -"),
-        ("= a dog runs\n+ b\n~ c\n- d\n= A dog runs.\n+ b\n~ c\n- d\n", "is a repetition"),
-    ],
-)
-def test_a_mistake_in_the_premises_is_named(tmp_path: Path, content: str, message: str) -> None:
-    path = tmp_path / "premises.txt"
-    path.write_text(content, encoding="utf-8")
-    with pytest.raises(InputError, match=message):
-        read_premises(path)
-
-
-def test_bytes_that_are_not_utf_8_are_named(tmp_path: Path) -> None:
-    path = tmp_path / "situations.txt"
-    path.write_bytes(b"= a/b\n? caf\xe9\n")
-    with pytest.raises(InputError, match="not UTF-8"):
-        read_situations(path)

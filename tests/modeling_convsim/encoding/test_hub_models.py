@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from huggingface_hub import errors
 
+from data_scripts.files.hub_errors import hub_problem
 from modeling_convsim import Encoder
-from modeling_convsim.encoding import hub_models
 from modeling_convsim.suggestion import ReplyIndex
 from tests.loopback_hub import READ_TOKEN, LoopbackHub, Repository
 from tests.modeling_convsim.tiny_models import build
@@ -72,13 +72,13 @@ def test_a_revision_is_a_version_of_the_model(hub, tmp_path):
 
 
 def test_a_private_model_needs_a_token(hub):
-    with pytest.raises(ValueError, match=r"^cannot open the model me/private: no such .* for a private model, log in"):
+    with pytest.raises(ValueError, match=r"^cannot open the model me/private: no such .* or it is private; log in"):
         Encoder.from_pretrained("me/private")
     assert Encoder.from_pretrained("me/private", token=READ_TOKEN).encode(TEXTS).shape[0] == 2
 
 
 def test_a_cache_serves_without_a_connection(hub, tmp_path):
-    with pytest.raises(ValueError, match=r"me/model: it is not in the cache: download it first"):
+    with pytest.raises(ValueError, match=r"me/model: it is not in the cache; download it first"):
         Encoder.from_pretrained("me/model", local_files_only=True)
     Encoder.from_pretrained("me/model", cache_dir=tmp_path / "other")
     requests = len(hub.requests)
@@ -109,13 +109,13 @@ def test_a_damaged_download_is_named(hub, files):
 @pytest.mark.parametrize(
     ("name", "answer", "message"),
     [
-        ("me/none", None, "no such folder, and the Hub has no such model that you may read: correct the name"),
+        ("me/none", None, "no such file or folder here, and the Hub has no model me/none, or it is private; log in"),
         ("runs/none/model", None, "no such folder, and no id of the Hub, which is OWNER/NAME or OWNER/NAME@REVISION"),
-        ("me/model@v9", None, "it has no revision v9: expected a branch, a tag or the hash of a commit"),
-        ("me/model", 403, r"the Hub refuses access \(403\): log in"),
-        ("me/model", 404, "no such folder, and the Hub has no such model"),
-        ("me/model", 418, "the Hub answered with the error 418: try again later"),
-        ("me/model", "refuse", r"no such folder, and the Hub cannot be reached \(.+\): check the connection"),
+        ("me/model@v9", None, "it has no revision v9; expected a branch, a tag or the hash of a commit"),
+        ("me/model", 403, r"the Hub refuses access \(403\); log in"),
+        ("me/model", 404, "no such file or folder here, and the Hub has no model me/model"),
+        ("me/model", 418, "the Hub answered with the error 418; try again later"),
+        ("me/model", "refuse", r"no such file or folder here, and the Hub cannot be reached \(.+\); check the network"),
     ],
 )
 def test_an_error_names_its_cause(hub, name, answer, message):
@@ -126,15 +126,17 @@ def test_an_error_names_its_cause(hub, name, answer, message):
 
 def test_an_error_of_offline_mode_names_the_variable(hub, monkeypatch):
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
-    with pytest.raises(ValueError, match="it is not in the cache, and HF_HUB_OFFLINE forbids to download it"):
+    with pytest.raises(ValueError, match=r"it is not in the cache, and the Hub cannot .* HF_HUB_OFFLINE is set"):
         Encoder.from_pretrained("me/model")
 
 
 def test_errors_that_the_loopback_hub_cannot_cause_are_explained():
     gated = errors.GatedRepoError("gated", response=SimpleNamespace(status_code=403, headers={}, request=None))
-    assert "access to it is restricted: request it" in hub_models._explain(gated, None)
+    page = "https://huggingface.co/me/model"
+    assert f"access is restricted; accept its conditions on {page}" in hub_problem(gated, "me/model", None, "model")
     full = OSError(28, os.strerror(28), "/cache/file")
-    assert hub_models._explain(full, None).startswith("/cache/file: No space left on device; the cache needs")
+    problem = hub_problem(full, "me/model", None, "model")
+    assert problem.startswith("/cache/file: No space left on device; the cache needs")
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""An index replaces an index and nothing else, and is there at every moment."""
+"""An index replaces an index and nothing else."""
 
 import errno
 import json
@@ -7,13 +7,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from filelock import FileLock
 
-from modeling_convsim.suggestion import index_folder, storage
+from data_scripts.files.new_files import lock_beside
+from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies
-from modeling_convsim.suggestion.index_folder import MARKER, lock_index
+from modeling_convsim.suggestion.index_folder import lock_index
 from modeling_convsim.suggestion.storage import IndexSettings, read_index, write_index, write_settings
-from tests.killing import kill_at_each_call
 
 SETTINGS = IndexSettings("a/model", "0" * 64, None, "response", 1, 0.95, None)
 CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, min_precision=0.9, candidates=None)
@@ -49,87 +50,22 @@ def test_a_file_of_the_user_s_beside_an_index_is_not_lost(index):
     assert text_of(index) == "old" and (index / "thesis.tex").exists()
 
 
-def test_folders_with_names_like_temporary_ones_stay(index):
-    for name in (".index.partial", ".index.0123456789ab.partial", ".index.x.0123456789ab.partial"):
-        index.with_name(name).mkdir()
-        (index.with_name(name) / "thesis.tex").write_text("years of work")
-    write(index, "new")
-    assert len(list(index.parent.glob("*/thesis.tex"))) == 3 and text_of(index) == "new"
-
-
-@pytest.mark.parametrize("can_exchange", [True, False])
-def test_killed_at_any_call_it_leaves_the_old_index_or_the_new_one(index, monkeypatch, can_exchange):
-    if not can_exchange:
-        monkeypatch.setattr(index_folder, "_exchange", lambda one, other: False)
-
-    def replace_quickly(text: str) -> None:  # without pyarrow, whose threads a forked process does not have
-        with index_folder.new_index_folder(index) as folder:
-            for name in ("replies.parquet", "vectors.npy"):
-                (folder / name).write_bytes((index / name).read_bytes())
-            storage._write_settings(folder, storage.replace(SETTINGS, model=text))
-
-    replace_quickly("old")
-    for calls in kill_at_each_call(lambda: replace_quickly("new")):
-        if can_exchange:
-            assert read_index(index).settings.model in ("old", "new"), calls
-        with pytest.raises(RuntimeError), index_folder.new_index_folder(index):
-            raise RuntimeError
-        assert read_index(index).settings.model in ("old", "new"), calls
-        assert [path.name for path in index.parent.iterdir()] == ["index"], calls
-        replace_quickly("old")
-
-
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_rename_that_fails_leaves_the_old_index(index, monkeypatch, failing):
-    monkeypatch.setattr(index_folder, "_exchange", lambda one, other: False)
-    rename, calls = Path.rename, []
-
-    def fail(self: Path, target: Path) -> Path:
-        calls.append(target)
-        if len(calls) == failing:
-            raise OSError(errno.EBUSY, "busy", str(self))
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(OSError, match=r"index: cannot be written \(Device or resource busy\)"):
-        write(index, "new")
-    assert text_of(index) == "old" and [path.name for path in index.parent.iterdir()] == ["index"]
-
-
 def test_a_full_disk_is_one_line_and_keeps_the_old_index(index, monkeypatch):
     def fail(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(storage, "write_array", fail)
-    with pytest.raises(OSError, match=r"index: cannot be written \(No space left on device\); free some disk space"):
+    with pytest.raises(ValueError, match=r"index: cannot be written \(No space left on device\); free some disk space"):
         write(index, "new")
     assert text_of(index) == "old" and [path.name for path in index.parent.iterdir()] == ["index"]
 
 
-def test_a_second_process_is_refused_while_the_first_builds(index):
-    child = os.fork()
-    if child == 0:
-        code = 1
-        with lock_index(index):
-            code = 0
-        os._exit(code)
-    assert os.waitpid(child, 0)[1] == 0
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        with lock_index(index):
-            os.write(writing, b"locked")
-            os.read(os.pipe()[0], 1)  # until it is killed
-    os.read(reading, 6)
-    try:
-        with pytest.raises(ValueError, match="another process is writing this index; wait until it has finished"):
-            write(index, "new")
-    finally:
-        os.kill(child, 9)
-        os.waitpid(child, 0)
-    with lock_index(index):  # a dead process's lock does not block, and the block's own may be taken again
+def test_an_index_is_written_under_a_lock_that_may_be_taken_again(index):
+    with lock_index(index):
         write(index, "new")
     assert text_of(index) == "new" and [path.name for path in index.parent.iterdir()] == ["index"]
+    with FileLock(lock_beside(index)), pytest.raises(ValueError, match="another process is writing there"):
+        write(index, "newer")
 
 
 def test_settings_of_an_index_that_was_rebuilt_are_not_written(index):
@@ -141,16 +77,6 @@ def test_settings_of_an_index_that_was_rebuilt_are_not_written(index):
     (index / "index.json").write_text("{}")
     with pytest.raises(ValueError, match=r"index was written in format 1"):
         write_settings(index, calibrated)
-
-
-def test_the_marker_is_not_part_of_an_index(index):
-    assert sorted(path.name for path in index.iterdir()) == [
-        "SHA256SUMS",
-        "index.json",
-        "replies.parquet",
-        "vectors.npy",
-    ]
-    assert not (index / MARKER).exists()
 
 
 @pytest.mark.parametrize("name", ["index.json", "replies.parquet", "vectors.npy"])

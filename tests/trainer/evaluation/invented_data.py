@@ -6,7 +6,7 @@ from typing import Any
 
 from datasets import Dataset, DatasetDict, concatenate_datasets
 
-from data_scripts.sources.sts import STS_SETS
+from data_scripts.public.sts import STS_SETS
 
 SPLITS = ("train", "validation", "test")
 COLORS, THINGS = ("red", "blue", "green", "old", "new", "big"), ("car", "house", "bird", "lamp", "boat")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from data_scripts.sources.cqa import load_cqa
+from data_scripts.public.cqa import load_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import PrecisionAtN, precision_at_n
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation, sts_correlation_by_group

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.write.locks import locked
+from data_scripts.files.new_files import locked
 from trainer.evaluation.results import (
     flatten,
     format_table,

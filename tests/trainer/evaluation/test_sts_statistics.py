@@ -8,7 +8,7 @@ import pytest
 from datasets import Dataset
 from scipy import stats
 
-from data_scripts.sources.sts import load_sts_sets
+from data_scripts.public.sts import load_sts_sets
 from trainer.evaluation.sts_statistics import lexical_overlap, snli_overlap, sts_set_statistics, wilcoxon
 
 

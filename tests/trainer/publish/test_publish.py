@@ -18,6 +18,7 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
+from data_scripts.files.checksums import CHECKSUMS
 from modeling_convsim import (
     ConvSimBilstmConfig,
     ConvSimBilstmForMultitask,
@@ -30,7 +31,6 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from trainer.publish import __main__ as publish_command

@@ -16,8 +16,8 @@ from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
 from data_scripts.errors import InputError
+from data_scripts.files.checksums import CHECKSUMS
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.checksums import CHECKSUMS
 from tests.conftest import WORDS
 from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close, make_model
 from trainer.evaluation import __main__ as evaluation

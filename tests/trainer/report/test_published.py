@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 import trainer.report
-from data_scripts.sources.sts import STS_SETS
+from data_scripts.public.sts import STS_SETS
 
 FILE = Path(trainer.report.__file__).with_name("published.yaml")
 YEARS = ("2012", "2013", "2014", "2015")

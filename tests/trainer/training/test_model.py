@@ -14,14 +14,14 @@ from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
-from data_scripts.tools.tokenizer import train_tokenizer
+from data_scripts.files.checksums import write_checksums
+from data_scripts.tokenizer import train_tokenizer
 from modeling_convsim import (
     ConvSimDanConfig,
     ConvSimDanForMultitask,
     ConvSimTransformerConfig,
     ConvSimTransformerForMultitask,
 )
-from modeling_convsim.encoding.checksums import write_checksums
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.arguments import Arguments
 from trainer.command_line import build_arguments, parse_arguments

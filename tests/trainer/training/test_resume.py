@@ -15,7 +15,7 @@ from datasets import Dataset
 from safetensors.torch import load_file
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding.checksums import CHECKSUMS
+from data_scripts.files.checksums import CHECKSUMS
 from tests.limits import file_size_limit
 from tests.trainer.training.tiny_runs import read_metrics, read_results, write
 from trainer import hardware

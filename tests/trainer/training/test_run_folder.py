@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from data_scripts.errors import InputError
-from data_scripts.write.locks import LOCK
-from data_scripts.write.records import RECORD
-from modeling_convsim.encoding.checksums import CHECKSUMS
+from data_scripts.files.checksums import CHECKSUMS
+from data_scripts.files.folders import RECORD
+from data_scripts.files.new_files import LOCK
 from tests.killing import kill_at_each_call
 from trainer.arguments import Arguments
 from trainer.training.run_folder import begin_run, open_folder

@@ -1,0 +1,184 @@
+"""Reads dates and times as people and programs write them; the order of day and month is detected, never guessed."""
+
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, date, datetime, timedelta, timezone
+from itertools import tee
+from typing import Any, TypeVar
+
+from data_scripts.errors import InputError
+from data_scripts.files.lines import BrokenLineError
+
+Item = TypeVar("Item")
+ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}
+FIRST_DATES = 1_000  # if none of these is a date of numbers, the others are not read to find the order
+MAX_DATE = 60  # characters of a date with the name of a month
+MILLISECONDS = 1e11  # a larger number is a time in milliseconds: in seconds, it would be after the year 5138
+
+NUMERIC = re.compile(
+    r"(?P<first>\d{1,4})\.?(?P<mark>[./-])\s?(?P<second>\d{1,2})(?P=mark)\s?(?P<third>\d{1,4})\.?(?:\s?г\.)?"
+    r"(?:[,،]?[T\s]\s*(?:(?P<word>[^\W\d]{1,3})\s?)?"
+    r"(?P<hour>\d{1,2})[:.](?P<minute>\d{2})(?:[:.](?P<seconds>\d{2})(?:[.,]\d+)?)?"
+    r"(?:\s*(?P<half>[ap]\.?\s?m\.?|[πμ]\.?\s?μ\.?|[قب]\.?\s?ظ\.?|[صم]|ö[ös]|sa|ch|pt?g)|\s?(?:uhr|ч\.))?)?"
+    r"(?:\s*(?P<zone>Z|UTC|GMT|[+-]\d{2}:?\d{2}))?",
+    re.IGNORECASE,
+)
+# The halves of the day: before the hour in Chinese, Japanese and Korean; after the time in English, Greek, Persian,
+# Arabic, Turkish, Vietnamese and Malay. Without points and spaces.
+MORNINGS = {"上午", "凌晨", "早上", "清晨", "午前", "오전", "am", "πμ", "قظ", "ص", "öö", "sa", "pg"}
+AFTERNOONS = {"下午", "中午", "晚上", "午後", "오후", "pm", "μμ", "بظ", "م", "ös", "ch", "ptg"}
+
+
+class Dates:
+    """Converts dates to seconds since 1970.
+
+    Attributes:
+        order: of day, month and year in dates of numbers, one of `ORDERS`; None if no date needs it.
+        readings: how dates were read that are neither seconds nor ISO 8601: a key of `ORDERS`, or milliseconds.
+    """
+
+    def __init__(self, order: str | None = None) -> None:
+        self.order = order
+        self.readings: set[str] = set()
+
+    def seconds(self, value: Any) -> float:
+        """A number, or a date (UTC if it has no time zone), in seconds since 1970.
+
+        Raises:
+            BrokenLineError: it is neither.
+        """
+        try:
+            if isinstance(value, str):
+                value = self._parse(value.strip())
+            elif isinstance(value, date) and not isinstance(value, datetime):
+                value = datetime(value.year, value.month, value.day)
+            if isinstance(value, datetime):
+                return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+            if math.isfinite(number := float(value)):
+                if abs(number) < MILLISECONDS:
+                    return number
+                self.readings.add("milliseconds")
+                return number / 1000
+        except (TypeError, ValueError, OverflowError):
+            pass
+        raise BrokenLineError(
+            "wrong time", f"expected a number or a date such as 2026-03-31, found {type(value).__name__}"
+        )
+
+    def _parse(self, text: str) -> float | datetime:
+        for parse in (float, datetime.fromisoformat):
+            try:
+                return parse(text)
+            except ValueError:
+                continue
+        numbers = NUMERIC.fullmatch(text)
+        return self.parse_numbers(numbers) if numbers else _parse_words(text)
+
+    def parse_numbers(self, match: re.Match[str]) -> datetime:
+        """The time of a match of `NUMERIC`; raises ValueError if it does not exist in this order of day and month."""
+        order = "YMD" if len(match["first"]) > 2 else self.order
+        if not order:
+            raise ValueError(match[0])
+        if len(match["first"]) <= 2:
+            self.readings.add(order)
+        parts = dict(zip(order, (int(match[name]) for name in ("first", "second", "third")), strict=True))
+        year = parts["Y"] + (2000 if parts["Y"] < 70 else 1900 if parts["Y"] < 100 else 0)
+        hour = int(match["hour"] or 0)
+        half = re.sub(r"[.\s]", "", match["half"] or match["word"] or "").lower()
+        if half in AFTERNOONS:
+            hour = hour % 12 + 12
+        elif half in MORNINGS:
+            hour %= 12
+        minute, seconds = int(match["minute"] or 0), int(match["seconds"] or 0)
+        return datetime(year, parts["M"], parts["D"], hour, minute, min(seconds, 59), tzinfo=_zone(match["zone"]))
+
+
+def _zone(text: str | None) -> timezone:
+    if not text or text[0] not in "+-":
+        return UTC
+    sign = -1 if text[0] == "-" else 1
+    return timezone(sign * timedelta(hours=int(text[1:3]), minutes=int(text[-2:])))
+
+
+def _parse_words(text: str) -> datetime:
+    """A date with the name of a month; raises ValueError if its day, month or year is missing."""
+    # Imported here, because few logs have such dates.
+    from dateutil import parser
+
+    if len(text) > MAX_DATE or not re.search(r"[^\W\d]{3}", text):
+        raise ValueError(text)
+    # What the text does not state comes from the default, so two defaults show that nothing is missing.
+    defaults = (datetime(2001, 1, 1), datetime(2002, 2, 2))
+    try:
+        times = [parser.parse(text, default=default, tzinfos=lambda _, offset: offset or 0) for default in defaults]
+    except (ArithmeticError, AttributeError, LookupError, TypeError) as error:  # some numbers confuse the library
+        raise ValueError(text) from error
+    if times[0] != times[1]:
+        raise ValueError(text)
+    return times[0]
+
+
+def with_dates(
+    items: Iterable[Item], date_of: Callable[[Item], Any], stated: str | None, location: str
+) -> tuple[Iterator[Item], Dates]:
+    """The items, and what reads their dates; memory holds those before the first one that decides the order.
+
+    Args:
+        items: messages or records, which are read once.
+        date_of: the date of an item.
+        stated, location: those of `find_order`, whose error it raises.
+    """
+    rest, ahead = tee(items)
+    return rest, Dates(find_order(map(date_of, ahead), stated, location))
+
+
+def find_order(values: Iterable[Any], stated: str | None, location: str) -> str | None:
+    """The order of day and month in dates of numbers; reads until a date decides it. None if the first ones need none.
+
+    A number over 12 cannot be a month, and dates with dots have the day first in every country that writes them. If the
+    year has two digits, such as in 26-01-03, the number that takes fewer values is the year.
+
+    Args:
+        values: the dates.
+        stated: the order, if the user stated it.
+        location: begins the message.
+
+    Raises:
+        InputError: each date may be read in both orders.
+    """
+    if stated:
+        return stated
+    undecided, year_first = "", ""  # a date that may be read in two orders, and one whose first number may be the year
+    ends: list[tuple[int, int]] = []  # the first and third numbers of dates such as 26-01-03
+    for number, value in enumerate(values):
+        if number >= FIRST_DATES and (year_first or not undecided):
+            break
+        match = NUMERIC.fullmatch(value.strip()) if isinstance(value, str) else None
+        if not match or len(match["first"]) > 2:
+            continue
+        first, second, third = (int(match[name]) for name in ("first", "second", "third"))
+        is_short = match["mark"] == "-" and len(match["third"]) <= 2 and third <= 31
+        if is_short:
+            ends.append((first, third))
+        if first > 31 or (first > 12 and not is_short):
+            return "YMD" if first > 31 else "DMY"
+        if first > 12:
+            year_first = year_first or match[0]
+        elif second > 12:
+            return "MDY"
+        undecided = undecided or match[0]
+    if year_first:
+        firsts, thirds = (len(set(numbers)) for numbers in zip(*ends, strict=True))
+        if firsts == thirds:
+            raise InputError(
+                f"{location}: no date decides whether the day or the year comes first in dates such as {year_first}; "
+                "state it with --date_order DMY or --date_order YMD"
+            )
+        return "YMD" if firsts < thirds else "DMY"
+    if undecided and "." not in undecided.partition(" ")[0]:
+        raise InputError(
+            f"{location}: no date decides whether the day or the month comes first in dates such as {undecided}; state "
+            "it with --date_order DMY or --date_order MDY"
+        )
+    return "DMY" if undecided else None

@@ -1,0 +1,73 @@
+"""The export formats of chat programs, one file each: a module in this folder declares `FORMATS`.
+
+No other list of formats exists: `formats` finds them here, in the order in which they are tried.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from data_scripts.chats.messages import ChatLog, Items
+from data_scripts.chats.sample import Sample
+from data_scripts.files.records import Streamed
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of a chat program.
+
+    Attributes:
+        name: of the format, for people.
+        read: reads the messages of a log.
+        beginning: whether the beginning of a log shows that it has this format; None if its records do.
+        suffixes: of the names that only such exports have.
+        fields: of the first record, which identify the format.
+        message_fields: fields that the objects in the last of `fields`, a list, must have.
+        streamed: the last of `fields`: a list that is too long for memory if the whole file is one object (`a.b`: the
+            list b in the object a). Its elements are read as they are needed, provided that the other fields come
+            before it.
+        has_pauses: whether a pause may end a conversation (`ChatLog.gap`).
+    """
+
+    name: str
+    read: Callable[[ChatLog], Items]
+    beginning: Callable[[Sample], bool] | None = None
+    suffixes: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    message_fields: tuple[str, ...] = ()
+    streamed: str | None = None
+    has_pauses: bool = True
+
+    def matches(self, sample: Sample) -> bool:
+        """Whether a log has this format."""
+        if self.beginning:
+            return self.beginning(sample)
+        if not {*sample.records.columns}.issuperset(self.fields):
+            return False
+        last = self.fields[-1]
+        messages = next((record[last] for record in sample.records.sample if record.get(last)), None)
+        return (
+            not self.message_fields
+            or not isinstance(messages, list)
+            or any(isinstance(each, dict) and each.keys() >= {*self.message_fields} for each in messages)
+        )
+
+
+@cache
+def formats() -> tuple[Format, ...]:
+    """All formats; those that are recognized by their records come last, the one with the most fields first."""
+    names = sorted(module.name for module in pkgutil.iter_modules(__path__))
+    found = [each for name in names for each in importlib.import_module(f"{__name__}.{name}").FORMATS]
+    return tuple(sorted(found, key=lambda each: (bool(each.fields), -len(each.fields))))
+
+
+def suffixes() -> tuple[str, ...]:
+    """The suffixes that are those of one format."""
+    return tuple(suffix for each in formats() for suffix in each.suffixes)
+
+
+def streamed_lists() -> Streamed:
+    """(List, the fields before it) of the formats whose file is one object with a long list."""
+    return [(each.streamed, frozenset(each.fields) - {each.streamed}) for each in formats() if each.streamed]

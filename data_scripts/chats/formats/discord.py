@@ -1,0 +1,56 @@
+"""DiscordChatExporter's JSON: the messages of a channel in order; a reply may name the message that it answers."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from data_scripts.chats.fields import label, numbered, object_field, required_label, required_text, seconds
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import Record
+
+MESSAGE_TYPES = ("Default", "Reply")  # the others are notices: somebody joined, pinned, called
+FIELDS = ("guild", "channel", "messages")
+
+
+def _read(log: ChatLog) -> Items:
+    for location, record in log.records.rows(set(FIELDS), log.broken):
+        if not (channel := log.attempt(location, _parse_channel, log, record)):
+            continue
+        source, thread, messages = channel
+        parse, is_empty = partial(_parse_message, thread=thread, source=source, log=log), True
+        for message in numbered(location, messages):
+            is_empty = False
+            yield from log.parse_each([message], parse)
+        if is_empty:
+            log.leave_out("channel without messages")
+
+
+def _parse_channel(log: ChatLog, record: Record) -> tuple[str, str, Iterable[Any]]:
+    """The source, the thread and the messages of a channel."""
+    guild, channel = (object_field(record, key) for key in ("guild", "channel"))
+    source = f"{label(guild, 'name') or log.name}/{label(channel, 'name')}"
+    thread, messages = required_label(channel, "id"), record.get("messages")
+    if not isinstance(messages, Iterable):
+        raise BrokenLineError("wrong type", "messages should be a list")
+    return source, thread, messages
+
+
+def _parse_message(message: Any, thread: str, source: str, log: ChatLog) -> Message:
+    author = object_field(message, "author")
+    if author.get("isBot"):
+        raise LeftOutError("bot")
+    if message.get("type") not in MESSAGE_TYPES:
+        raise LeftOutError(f"type {message.get('type')}")
+    # In a message of another type, the reference is the message that was forwarded.
+    reply = message["type"] == "Reply" and message.get("reference")
+    parent = label(object_field(message, "reference"), "messageId") if reply else None
+    number = label(author, "discriminator").strip("0")  # before 2023, names were unique only with it
+    speaker = required_label(author, "name") + (f"#{number}" if number else "")
+    time = seconds(message.get("timestamp"))
+    text = required_text(message, "content")
+    return Message(required_label(message, "id"), parent or None, thread, speaker, time, text, source, log.channel_gap)
+
+
+FORMATS = (Format("Discord", _read, fields=FIELDS, streamed="messages"),)

@@ -1,0 +1,74 @@
+"""Google Chat's messages.json from Google Takeout: a file for each space or group, and for each direct chat.
+
+A message belongs to a topic. In spaces with threads, a topic is a message and the replies to it; elsewhere each message
+is a topic of its own.
+"""
+
+import math
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from data_scripts.chats.fields import label, numbered, required_label, seconds, written, wrong_type
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.sample import Sample
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import Record, read_records
+
+LIST = "messages"
+_BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"messages"\s*:\s*\[\s*\{\s*"(?:creator|created_date)"\s*:')
+
+
+def _matches(sample: Sample) -> bool:
+    return sample.form == ".json" and _BEGINNING.match(sample.file.head) is not None
+
+
+def _read(log: ChatLog) -> Items:
+    heads: dict[str, str] = {}  # topic -> its first message, until a reply follows
+    records = read_records(log.path, log.text, streamed=[(LIST, frozenset())])
+    for location, record in records.rows({LIST}, log.broken):
+        messages = record.get(LIST)
+        listed = numbered(location, messages if isinstance(messages, Iterable) else [])
+        yield from log.parse_each(listed, lambda message: _parse_message(log, message, heads))
+
+
+def _parse_message(log: ChatLog, message: Any, heads: dict[str, str]) -> Message:
+    if not isinstance(message, dict):
+        raise BrokenLineError("wrong type", "a message should be an object")
+    creator = message.get("creator") or {}
+    if not isinstance(creator, dict):
+        raise wrong_type("creator", "an object", creator)
+    if label(creator, "user_type") == "Bot":
+        raise LeftOutError("bot")
+    text = written(message, "text")
+    name, topic, time = required_label(message, "message_id"), label(message, "topic_id"), _time(message)
+    is_reply = topic in heads
+    parent = heads[topic] if is_reply else None
+    if topic:
+        heads[topic] = "" if is_reply else name
+    return Message(
+        id=name,
+        parent=parent or None,  # further replies answer the one before them
+        thread=f"{log.name}/{topic}" if is_reply else log.name,
+        speaker=label(creator, "name") or label(creator, "email") or None,
+        time=time,
+        text=text,
+        source=log.name,
+        gap=math.inf if is_reply else log.channel_gap,
+    )
+
+
+def _time(message: Record) -> float:
+    """Raises BrokenLineError if there is no date, or one in another language."""
+    try:
+        return seconds(message.get("created_date"))
+    except BrokenLineError as error:
+        raise BrokenLineError(
+            "wrong time",
+            "created_date should be a date in English, such as 'Thursday, November 3, 2016 at 11:59:50 AM UTC'; set "
+            "the account's language to English and export again",
+        ) from error
+
+
+FORMATS = (Format("Google Chat", _read, _matches),)

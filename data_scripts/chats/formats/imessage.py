@@ -1,0 +1,71 @@
+"""Text files of imessage-exporter: the time, the name of the sender, the text, and a blank line.
+
+Indented lines after a text are reactions, and replies that are also at their own times.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from data_scripts.chats.dates import Dates
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.sample import Sample
+
+_TIME = re.compile(
+    r"(?P<time>[A-Z][a-z]{2} \d{1,2}, \d{4} {1,2}\d{1,2}:\d{2}:\d{2} [AP]M)(?: \((?:Read|Delivered)[^()]*\))?"
+    r"(?P<notice> \S.*)?"
+)
+_NO_TEXT = re.compile(
+    r"This message responded to an earlier message\.|Tapbacks:|(?:/|~/).*/Attachments/.*|.*Attachment missing.*"
+)
+
+
+class _Sent(NamedTuple):
+    number: int
+    time: str
+    lines: list[str]  # first the name of the sender
+
+
+def _matches(sample: Sample) -> bool:
+    return sample.form == ".txt" and bool(sample.lines) and _TIME.fullmatch(sample.lines[0]) is not None
+
+
+def _read(log: ChatLog) -> Items:
+    dates = Dates()
+
+    def parse(sent: _Sent) -> Message:
+        name, *lines = sent.lines or [""]
+        text = "\n".join(line for line in lines if not _NO_TEXT.fullmatch(line)).strip()
+        if not name or not text:
+            raise LeftOutError("no text" if name else "no sender")
+        time = dates.seconds(sent.time)
+        return Message(f"message {sent.number}", None, log.name, name, time, text, log.name, log.channel_gap)
+
+    return log.parse_each(_messages(log), parse)
+
+
+def _messages(log: ChatLog) -> Iterator[tuple[str, _Sent]]:
+    """The messages with their locations; notices, such as that the chat was named, are counted."""
+    begins, sent, number = "", None, 0
+    for location, line in log.lines():
+        match = _TIME.fullmatch(line)
+        if match and sent:
+            yield begins, sent
+            sent = None
+        if match and match["notice"]:
+            log.leave_out("notice")
+        elif match:
+            number += 1
+            begins, sent = location, _Sent(number, match["time"], [])
+        elif line.startswith("    "):
+            log.leave_out("reaction or repeated reply" if line.strip() else "blank line")
+        elif sent and (sent.lines or line.strip()):
+            sent.lines.append(line.strip())
+        elif line.strip():
+            log.broken.add("line before the first message", location)
+    if sent:
+        yield begins, sent
+
+
+FORMATS = (Format("iMessage", _read, _matches),)

@@ -1,0 +1,174 @@
+"""Mailboxes: .mbox, as mail programs and Google Takeout write it, Apple Mail's folder, the .txt of Mailman's archives.
+
+A mail answers the one that its In-Reply-To or References name, whichever file of a command has it. Its text is what the
+sender wrote: without the lines that it quotes, the line that introduces them, and the signature.
+"""
+
+import re
+from collections.abc import Iterator
+from email import message_from_bytes
+from email.errors import MessageError
+from email.header import decode_header, make_header
+from email.message import Message as Mail
+from email.utils import getaddresses, parsedate_to_datetime
+from itertools import count
+
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.sample import Sample
+from data_scripts.clean.html_text import html_to_text
+from data_scripts.errors import InputError
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.texts import TextFile
+
+SUFFIX, APPLE_FILE = ".mbox", "mbox"
+MAX_BYTES = 1 << 20  # of a mail: its text comes first, and its attachments after that are not needed
+SOURCE = "mail"  # of all mailboxes, because a mail may answer one of another file, such as that of the sent ones
+_START = re.compile(rb"From (?:\S.*\d\d:\d\d|\s*$)")  # Thunderbird may write neither sender nor date
+_HEADER = re.compile(rb"[!-9;-~]+:")
+_ID = re.compile(r"<\s*([^<>\s]+)\s*>")
+_QUOTED = re.compile(r"\s{0,3}(?:>|\|(?= ))")
+_QUOTATION = re.compile("<blockquote", re.IGNORECASE)
+_SIGNED = re.compile(r"-----BEGIN PGP SIGNED MESSAGE-----(?:\r?\nHash: .*)?")
+_SIGNATURE = re.compile(r"--\s?|_{3,}|Sent from my \w.{0,40}")
+# `-----Original Message-----`, in any language, or the lines that Outlook writes in its place.
+_ORIGINAL = re.compile(r"\s*(?:-{3,}|_{3,})\s?[^\W\d_][^-_]{3,40}(?:-{3,}|_{3,})\s*")
+_OUTLOOK = re.compile(r"\s*\*?(?:From|Von|De|Da|Van|Od|Från|Fra):\*?\s\S")
+_OUTLOOK_NEXT = re.compile(r"\s*\*?[^\W\d_][^\W\d_]{1,12}\s?:\*?\s")
+# The line before a quotation, such as `On 4 March 2024, Ann wrote:`, has a date or an address, or one of these words.
+_INTRODUCES = re.compile(r"\d|@|\b(?:wrote|writes|said|schrieb|écrit|escribió|ha scritto|schreef|escreveu|skrev)\b")
+MAX_INTRODUCTION = 4  # lines
+
+
+def _matches(sample: Sample) -> bool:
+    if sample.path.is_dir():  # as Apple Mail exports a mailbox
+        return sample.path.suffix == SUFFIX and (sample.path / APPLE_FILE).is_file()
+    return sample.form == SUFFIX or (sample.form == ".txt" and _is_archive(sample.file.head))
+
+
+def _is_archive(head: bytes) -> bool:
+    first, _, rest = head.partition(b"\n")
+    return _START.match(first) is not None and _HEADER.match(rest) is not None
+
+
+def _read(log: ChatLog) -> Items:
+    file = log.path / APPLE_FILE if log.path.is_dir() else log.path
+    text, numbers = log.sample.file if log.sample and file == log.path else TextFile.read(file), count(1)
+
+    def parse(content: bytes) -> Message:
+        number = next(numbers)
+        try:
+            return _parse(log, message_from_bytes(content), number)
+        except RecursionError as error:
+            raise BrokenLineError("mail with too many parts within parts", "") from error
+
+    yield from log.parse_each(_mails(log, text), parse)
+    if next(numbers) == 1:
+        raise InputError(
+            f"{log.path}: no line such as 'From ann@example.org Mon Mar 4 10:00:00 2024'; expected one before each mail"
+        )
+
+
+def _mails(log: ChatLog, text: TextFile) -> Iterator[tuple[str, bytes]]:
+    """The location and the first `MAX_BYTES` of each mail, which begins with a `From ` line after a blank one."""
+    location, lines, size, after_blank = "", list[bytes](), 0, True
+    for line_location, line in text.lines():
+        if after_blank and _START.match(line):
+            if location:
+                yield location, b"\n".join(lines)
+            location, lines, size = line_location, [], 0
+        elif not location:
+            if line.strip():
+                log.broken.add("line before the first mail", line_location)
+        elif size <= MAX_BYTES:
+            lines.append(line.removeprefix(b">" if line.startswith(b">From ") else b"")[:MAX_BYTES])
+            size += len(line)
+        after_blank = not line.strip()
+    if location:
+        yield location, b"\n".join(lines)
+
+
+def _parse(log: ChatLog, mail: Mail, number: int) -> Message:
+    if _header(mail, "Auto-Submitted").lower().strip() not in ("", "no"):
+        raise LeftOutError("automatic mail")
+    text = written_text(_body(mail))
+    if not text:
+        raise LeftOutError("mail without text")
+    sender = _header(mail, "From")
+    names = _ID.findall(_header(mail, "Message-ID")) or [f"{log.name}/{number}"]
+    answered = _ID.findall(_header(mail, "In-Reply-To")) or _ID.findall(_header(mail, "References"))[-1:] or [""]
+    address = getaddresses([sender])[0][1] if sender else ""
+    speaker = (address.lower() if "@" in address else sender) or None
+    return Message(names[0], answered[0], None, speaker, _time(_header(mail, "Date")), text, SOURCE, None)
+
+
+def _header(mail: Mail, name: str) -> str:
+    value = str(mail.get(name, ""))
+    try:
+        return " ".join(str(make_header(decode_header(value))).split())
+    except (LookupError, ValueError, MessageError):  # an encoding that does not exist, or text that is not in it
+        return " ".join(value.split())
+
+
+def _time(date: str) -> float | None:
+    try:
+        return parsedate_to_datetime(date).timestamp()
+    except (ValueError, TypeError, OverflowError):  # there is none; what a mail answers does not depend on it
+        return None
+
+
+def _body(mail: Mail) -> str:
+    """The text of a mail: its first plain part, or else the first that is HTML."""
+    found: dict[str, str] = {}
+    for part in mail.walk():
+        kind = part.get_content_type()
+        if kind not in ("text/plain", "text/html") or kind in found or part.get_content_disposition() == "attachment":
+            continue
+        content = part.get_payload(decode=True)
+        if isinstance(content, bytes):
+            found[kind] = _decoded(content, part.get_content_charset("utf-8"))
+    plain = found.get("text/plain", "")
+    if plain.strip():
+        return plain
+    # A quotation becomes a quoted line, and each line a paragraph, because HTML does not wrap what introduces it.
+    html = _QUOTATION.sub(r"<p>&gt;</p>\g<0>", found.get("text/html", ""))
+    return html_to_text(html).replace("\n", "\n\n")
+
+
+def _decoded(content: bytes, charset: str) -> str:
+    try:
+        return content.decode(charset, "replace")
+    except (LookupError, ValueError):  # a name that is no encoding
+        return content.decode("utf-8", "replace")
+
+
+def written_text(text: str) -> str:
+    """What the sender of a mail wrote: its text without quotations, what introduces them, and the signature."""
+    kept: list[str] = []
+    lines = _SIGNED.sub("", text).splitlines()
+    for number, line in enumerate(lines):
+        following = next((line for line in lines[number + 1 : number + 3] if line.strip()), "")
+        if _SIGNATURE.fullmatch(line) or _ORIGINAL.fullmatch(line):
+            break
+        if _OUTLOOK.match(line) and _OUTLOOK_NEXT.match(following):
+            break
+        if not _QUOTED.match(line):
+            kept.append(line.strip())
+        elif number == 0 or not _QUOTED.match(lines[number - 1]):
+            _remove_introduction(kept)
+    return "\n".join(line for line in kept if line)
+
+
+def _remove_introduction(lines: list[str]) -> None:
+    """Remove the paragraph at the end of `lines`, if it introduces a quotation."""
+    while lines and not lines[-1]:
+        lines.pop()
+    start = len(lines)
+    while start and lines[start - 1] and len(lines) - start <= MAX_INTRODUCTION:
+        start -= 1
+    paragraph = " ".join(lines[start:])
+    if paragraph.endswith(":") and len(lines) - start <= MAX_INTRODUCTION and _INTRODUCES.search(paragraph):
+        del lines[start:]
+
+
+FORMATS = (Format("mailbox", _read, _matches, suffixes=(SUFFIX,)),)

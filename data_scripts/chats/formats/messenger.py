@@ -1,0 +1,83 @@
+"""Messenger's and Instagram's JSON (message_1.json), and Messenger's of encrypted chats: a file for each chat.
+
+Facebook writes each byte of a text in UTF-8 as a character of its own: "Jürgen" is "J\\u00c3\\u00bcrgen". The newest
+message is the first one. The files of encrypted chats have neither fault, and other names for the fields.
+"""
+
+import re
+from dataclasses import dataclass
+from functools import partial
+
+from data_scripts.chats.fields import label, list_of_objects, numbered, seconds
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.files.records import Record
+
+
+@dataclass(frozen=True)
+class _Fields:
+    """The names of a message's fields.
+
+    Attributes:
+        is_encrypted: whether the chat was; otherwise the newest message is the first one, and a character stands for a
+            byte of UTF-8.
+    """
+
+    speaker: str
+    time: str
+    text: str
+    unsent: str
+    is_encrypted: bool
+
+
+PLAIN = _Fields("sender_name", "timestamp_ms", "content", "is_unsent", is_encrypted=False)
+ENCRYPTED = _Fields("senderName", "timestamp", "text", "isUnsent", is_encrypted=True)
+NOTICES = ("Call", "Subscribe", "Unsubscribe", "placeholder")  # types of messages
+_NOTICE = re.compile(  # if the account's language is English
+    r"(Liked a message|Reacted \S+ to your message|.{1,100} sent an attachment\.|You (missed|unsent) a .{1,40})\s*"
+)
+
+
+def _read(log: ChatLog, fields: _Fields) -> Items:
+    for chat, (location, record) in enumerate(log.records.rows({"messages"}, log.broken), start=1):
+        listed = log.attempt(location, list_of_objects, record.get("messages"), "messages") or []
+        messages = list(numbered(location, enumerate(listed, start=1)))
+        parse = partial(_parse_message, log, chat, fields)
+        yield from log.parse_each(messages if fields.is_encrypted else reversed(messages), parse)
+
+
+def _parse_message(log: ChatLog, chat: int, fields: _Fields, entry: tuple[int, Record]) -> Message:
+    number, message = entry
+    text, speaker = label(message, fields.text), label(message, fields.speaker)
+    if not fields.is_encrypted:
+        text, speaker = _decode(text), _decode(speaker)
+    if message.get(fields.unsent):
+        raise LeftOutError("deleted")
+    if message.get("type") in NOTICES or _NOTICE.fullmatch(text):
+        raise LeftOutError("notice")
+    if not text.strip():
+        raise LeftOutError("no text")
+    time, thread = seconds(message.get(fields.time)), f"{log.name}/{chat}"
+    return Message(f"{chat}/{number}", None, thread, speaker or None, time, text, log.name, log.channel_gap)
+
+
+def _decode(text: str) -> str:
+    """The text of characters that stand for bytes; unchanged if they do not."""
+    try:
+        return text.encode("latin-1").decode("utf-8")
+    except UnicodeError:
+        return text
+
+
+FORMATS = (
+    Format(
+        "Messenger or Instagram",
+        partial(_read, fields=PLAIN),
+        fields=("participants", "messages", "title", "thread_path"),
+    ),
+    Format(
+        "Messenger, encrypted chat",
+        partial(_read, fields=ENCRYPTED),
+        fields=("participants", "threadName", "messages"),
+    ),
+)

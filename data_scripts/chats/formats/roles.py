@@ -1,0 +1,71 @@
+"""Conversations with assistants as lists of messages with roles: `messages` (OpenAI), `conversations` (ShareGPT) and
+`contents` (Gemini).
+
+Each record of JSON lines, a JSON array or Parquet is a conversation.
+"""
+
+from functools import partial
+from typing import Any
+
+from data_scripts.chats.fields import list_of_objects, name_of_content, required_text, wrong_type
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, Message
+from data_scripts.files.records import Record
+
+NAME = "messages with roles"
+SILENT_ROLES = {"system", "developer", "tool", "function", "function_call", "observation"}
+
+
+def _read(log: ChatLog, key: str, role_key: str, text_key: str) -> Items:
+    """The messages of each record, whose field `key` is a list of messages with a role and a content.
+
+    A conversation is named after its content, so that its name does not depend on the other records of the file; of
+    equal conversations, the first is used.
+    """
+
+    def parse(record: Record) -> list[tuple[str, str | None]]:
+        messages = list_of_objects(record.get(key), key)
+        return [(required_text(message, role_key), content_text(message.get(text_key))) for message in messages]
+
+    for location, record in log.records.rows({key}, log.broken):
+        messages = log.attempt(location, parse, record) or []
+        name = name_of_content(messages)
+        for position, (role, text) in enumerate(messages):
+            if role in SILENT_ROLES:
+                log.leave_out(f"role {role}")
+            elif text is None:  # an assistant that calls a tool
+                log.leave_out("no content")
+            else:
+                thread, speaker = f"{log.name}/{name}", speaker_of_role(role)
+                yield location, Message(f"{name}/{position}", None, thread, speaker, None, text, log.name, None)
+
+
+def speaker_of_role(role: str) -> str:
+    """The speaker of a role: its name, or "assistant" for roles such as "chatbot"."""
+    return "assistant" if "bot" in role.lower() else role  # the rule against bots is about authors, not about roles
+
+
+def content_text(value: Any) -> str | None:
+    """The text of a message's content, which is a text or a list of parts, some of them texts."""
+    if value is None or isinstance(value, str):
+        return value
+    if not isinstance(value, list):
+        raise wrong_type("content", "a text or a list of parts", value)
+    texts = (part.get("text") if isinstance(part, dict) else part for part in value)
+    return "\n".join(text for text in texts if isinstance(text, str))
+
+
+FORMATS = tuple(
+    Format(
+        NAME,
+        partial(_read, key=key, role_key=role, text_key=text),
+        fields=(key,),
+        message_fields=fields,
+        has_pauses=False,
+    )
+    for key, role, text, fields in (
+        ("messages", "role", "content", ("role",)),
+        ("conversations", "from", "value", ("from", "value")),
+        ("contents", "role", "parts", ("role", "parts")),
+    )
+)

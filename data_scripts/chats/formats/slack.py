@@ -1,0 +1,116 @@
+"""A Slack export, as a folder or .zip: a folder for each channel, with a JSON file for the messages of each day."""
+
+import json
+import lzma
+import re
+import zipfile
+import zlib
+from functools import partial
+from pathlib import Path
+
+from tqdm import tqdm
+
+from data_scripts.chats.fields import label, list_of_objects, numbered, required_label, required_text, seconds
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.sample import Sample
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import Record
+
+SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of other subtypes are notices
+USERS_FILE = "users.json"
+MAX_FILE_BYTES = 1 << 28  # of a file, which holds the messages of a day
+CHANNEL_FILES = ("channels.json", "groups.json", "dms.json", "mpims.json")
+_MARKUP = re.compile(r"<([^<>|]+)(?:\|([^<>]*))?>")
+
+
+def _matches(sample: Sample) -> bool:
+    return not {USERS_FILE, *CHANNEL_FILES}.isdisjoint(sample.members)
+
+
+def _read(log: ChatLog) -> Items:
+    """The messages of all channels.
+
+    The messages of a thread, including its first message, are a thread without pauses; the other messages of a channel
+    are another one.
+    """
+    root = log.path if log.path.is_dir() else zipfile.Path(log.path)
+    users = _names(root, (USERS_FILE,), log)
+    channels = _names(root, CHANNEL_FILES, log)
+    days = sorted(
+        ((folder.name, day.name, day) for folder in root.iterdir() if folder.is_dir() for day in folder.iterdir()),
+        key=lambda entry: entry[:2],
+    )
+    for folder_name, day_name, day in tqdm(days, delay=1, unit="file", desc=log.path.name):
+        if not day_name.endswith(".json"):
+            log.leave_out("files that are not .json")
+            continue
+        messages = numbered(f"{log.path}/{folder_name}/{day_name}", _read_list(day, log))
+        source = f"{log.name}/{folder_name}"
+        yield from log.parse_each(messages, partial(_parse_message, source, log.channel_gap, users, channels))
+
+
+def _names(root: Path | zipfile.Path, files: tuple[str, ...], log: ChatLog) -> dict[str, str]:
+    """Id -> name of the users or channels in some files."""
+    names = dict[str, str]()
+    for file in files:
+        for number, entry in enumerate(_read_list(root / file, log), start=1):
+            if named := log.attempt(f"{log.path}/{file}: entry {number}", _name, entry):
+                names |= named
+    return names
+
+
+def _name(entry: Record) -> dict[str, str]:
+    return {label(entry, "id"): label(entry, "name")}
+
+
+def _read_list(file: Path | zipfile.Path, log: ChatLog) -> list[Record]:
+    """The objects in a file of the export; none if the file does not exist or is broken, which is counted."""
+    if not file.exists():
+        return []
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_FILE_BYTES + 1)
+        if len(content) > MAX_FILE_BYTES:
+            raise BrokenLineError("file that is too large", f"the limit is {MAX_FILE_BYTES >> 20} MiB")
+        return list_of_objects(json.loads(content), file.name)
+    # zipfile raises a RuntimeError for an encrypted file, and a subclass of it for an unknown compression.
+    except (ValueError, RuntimeError, OSError, EOFError, zipfile.BadZipFile, zlib.error, lzma.LZMAError) as error:
+        log.broken.add("file that is not JSON", str(file), str(error))
+    except BrokenLineError as error:
+        log.broken.add(error.args[0], str(file), error.args[1])
+    return []
+
+
+def _parse_message(
+    source: str, gap: float, users: dict[str, str], channels: dict[str, str], message: Record
+) -> Message:
+    def plain(markup: re.Match[str]) -> str:
+        target, shown = markup[1], markup[2]
+        if target.startswith("@"):
+            return "@" + (shown or users.get(target[1:], target[1:]))
+        if target.startswith("#"):
+            return "#" + (shown or channels.get(target[1:], target[1:]))
+        return shown or ("@" + target[1:] if target.startswith("!") else target)
+
+    if message.get("bot_id") or message.get("subtype") == "bot_message":
+        raise LeftOutError("bot")
+    if message.get("type") != "message":
+        raise LeftOutError(f"type {message.get('type')}")
+    if message.get("subtype") not in SUBTYPES:
+        raise LeftOutError(f"subtype {message['subtype']}")
+    ts, user = required_label(message, "ts"), label(message, "user")
+    thread = label(message, "thread_ts")
+    return Message(
+        id=ts,
+        parent=None,
+        thread=f"{source}/{thread}" if thread else source,
+        speaker=users.get(user, user) or None,
+        time=seconds(ts),
+        text=_MARKUP.sub(plain, required_text(message, "text")),
+        source=source,
+        gap=None if thread else gap,
+    )
+
+
+FORMATS = (Format("Slack", _read, _matches),)

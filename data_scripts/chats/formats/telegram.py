@@ -1,0 +1,86 @@
+"""Telegram Desktop's JSON (result.json): one chat, or all of a user; a reply names the message that it answers."""
+
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
+
+from data_scripts.chats.fields import label, numbered, object_field, required_label, seconds, wrong_type
+from data_scripts.chats.formats import Format
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import Record
+
+FIELDS = ("name", "type", "id", "messages")
+ALL_CHATS = "chats.list"
+
+
+def _read_chats(log: ChatLog) -> Items:
+    for location, record in log.records.rows(set(FIELDS), log.broken):
+        yield from _read_chat(log, record, location)
+
+
+def _read_all(log: ChatLog) -> Items:
+    for location, record in log.records.rows({"chats", ALL_CHATS}, log.broken):
+        for number, chat in enumerate(log.attempt(location, _list_of_chats, record) or (), start=1):
+            yield from _read_chat(log, chat, f"{location}: chat {number}")
+
+
+def _list_of_chats(record: Record) -> Iterable[Any]:
+    chats = record.get(ALL_CHATS) or object_field(record, "chats").get("list")
+    if not isinstance(chats, Iterable):
+        raise BrokenLineError("wrong type", "chats.list should be a list")
+    return chats
+
+
+def _read_chat(log: ChatLog, chat: Any, location: str) -> Items:
+    if parsed := log.attempt(location, _parse_chat, chat):
+        thread, messages = parsed
+        yield from log.parse_each(numbered(location, messages), partial(_parse_message, log, thread))
+
+
+def _parse_chat(chat: Any) -> tuple[str, Iterable[Any]]:
+    messages = chat.get("messages") if isinstance(chat, dict) else None
+    if not isinstance(messages, Iterable) or isinstance(messages, str):
+        raise BrokenLineError("wrong type", "a chat should be an object with a list of messages")
+    return required_label(chat, "id"), messages
+
+
+def _parse_message(log: ChatLog, thread: str, message: Any) -> Message:
+    text = _text(message)
+    number, answered = required_label(message, "id"), label(message, "reply_to_message_id")
+    return Message(
+        id=f"{thread}/{number}",
+        parent=f"{thread}/{answered}" if answered else None,
+        thread=f"{log.name}/{thread}",
+        speaker=label(message, "from") or label(message, "from_id") or None,
+        time=seconds(message.get("date_unixtime") or message.get("date")),
+        text=text,
+        source=log.name,
+        gap=log.channel_gap,
+    )
+
+
+def _text(message: Any) -> str:
+    """The text of a message, which may consist of plain and formatted parts."""
+    if not isinstance(message, dict):
+        raise BrokenLineError("wrong type", "a message should be an object")
+    if message.get("type") != "message":
+        raise LeftOutError(f"type {message.get('type')}")
+    if message.get("via_bot"):
+        raise LeftOutError("bot")
+    text = message.get("text")
+    if isinstance(text, list):
+        parts = (part.get("text") if isinstance(part, dict) else part for part in text)
+        text = "".join(part for part in parts if isinstance(part, str))
+    if not isinstance(text, str):
+        raise wrong_type("text", "a text or a list", text)
+    if not text:
+        raise LeftOutError("no text")
+    return text
+
+
+FORMATS = (
+    Format("Telegram", _read_chats, fields=FIELDS, streamed="messages"),
+    Format("Telegram", _read_all, fields=("about", ALL_CHATS), streamed=ALL_CHATS),
+    Format("Telegram", _read_all, fields=("about", "chats")),
+)

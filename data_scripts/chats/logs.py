@@ -1,0 +1,239 @@
+"""The logs that a user names: the options that say how they are read, and reading them in any format.
+
+A log is an export of a chat program, which a module in `formats` recognizes, or a table, or a dataset on the Hub.
+"""
+
+import argparse
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from data_scripts.chats.cells import open_cells
+from data_scripts.chats.dates import ORDERS
+from data_scripts.chats.formats import Format, formats, streamed_lists, suffixes
+from data_scripts.chats.messages import ChatLog, Items
+from data_scripts.chats.nested import open_inner
+from data_scripts.chats.sample import DELIMITERS, Sample
+from data_scripts.chats.tables import COLUMN_NAMES, read_table
+from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.hub_names import is_hub_name, local_path
+from data_scripts.files.lines import UNPACK
+from data_scripts.files.records import DELIMITED, FORMS, HUB_HELP, check_records
+from data_scripts.files.texts import UTF8
+from data_scripts.files.transcoding import check_encoding
+
+SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
+_PAGE = "a page; export the chat as JSON or text instead, and name that file"
+_DOCUMENT = "a document; save it as plain text (.txt) in the program that wrote it, and name that file"
+_MAIL = "not .mbox, in which a folder of mails is one file; export the folder as .mbox, and name that file"
+_LOG = "not a chat, of which most lines should be such as 'Ann: hello' or, in IRC, '<ann> hello'"
+_REMEDIES = {
+    **dict.fromkeys((".xlsx", ".xls", ".ods"), _SPREADSHEET),
+    **dict.fromkeys((".html", ".htm"), _PAGE),
+    **dict.fromkeys((".docx", ".odt", ".pdf"), _DOCUMENT),
+    **dict.fromkeys((".eml", ".msg", ".pst"), _MAIL),
+    ".log": _LOG,
+}
+
+
+def add_log_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of every command that reads chat logs; `open_logs` uses them."""
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "files",
+        nargs="+",
+        type=local_path,
+        metavar="FILE",
+        help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
+    )
+    group.add_argument(
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="ROLE=NAME",
+        help=f"columns of a table by their roles ({', '.join(COLUMN_NAMES)}); in JSON, NAME may be a path, such as "
+        "author.name; time=DATE+TIME joins two columns (default: the columns that are named after their roles; other "
+        "roles are guessed from names and values, and printed)",
+    )
+    group.add_argument(
+        "--gap",
+        metavar="TIME",
+        help="pause, such as 30m, 2h or 1d, after which a new conversation begins, for threads in order with times and "
+        "for channels (default: no limit in the threads of tables; 1h in chats and channels, and in tables without "
+        "threads)",
+    )
+    group.add_argument(
+        "--repliers",
+        nargs="+",
+        default=[],
+        metavar="NAME",
+        help="authors, spelled as in the log, such as the agents of a support log or yourself: only their replies "
+        "become pairs (default: the replies of all authors)",
+    )
+    group.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="encoding of all text files, such as cp1252 (default: detected in each file)",
+    )
+    group.add_argument(
+        "--date_order",
+        choices=tuple(ORDERS),
+        help="order of day, month and year in dates of numbers, such as 01/03/2026, if no date in a file shows it "
+        "(default: detected in each file)",
+    )
+
+
+def open_logs(
+    files: Sequence[Path],
+    columns: Sequence[str] = (),
+    gap: str | None = None,
+    encoding: str | None = None,
+    date_order: str | None = None,
+) -> list[ChatLog]:
+    """The logs with the options of `add_log_arguments`, which are not read yet; they count messages left out together.
+
+    Raises:
+        InputError: an option is invalid, or a file cannot be read.
+    """
+    roles, pause = _parse_columns(columns), _parse_gap(gap)
+    encoding = check_encoding("--encoding", encoding) if encoding else None
+    left_out = Counter[str]()
+    logs = [
+        ChatLog(path, name, roles, pause, left_out=left_out, encoding=encoding, date_order=date_order)
+        for path, name in zip(files, _source_names(files), strict=True)
+    ]
+    for log in logs:
+        check_log(log)
+    return logs
+
+
+def _parse_columns(given: Sequence[str]) -> dict[str, str]:
+    columns: dict[str, str] = {}
+    for item in given:
+        role, _, name = item.partition("=")
+        if role not in COLUMN_NAMES or not name or role in columns:
+            raise InputError(
+                f"--columns {item}: expected ROLE=NAME, each role once; the roles are {', '.join(COLUMN_NAMES)}"
+            )
+        columns[role] = name
+    return columns
+
+
+def _parse_gap(given: str | None) -> float | None:
+    if given is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd])", given)
+    if not match:
+        raise InputError(f"--gap {given}: expected a number and a unit (s, m, h or d), such as 30m")
+    return float(match[1]) * SECONDS[match[2]]
+
+
+def _source_names(files: Sequence[Path]) -> list[str]:
+    """A name for each source: that of the file, after that of its folder if several files have the same; or Hub id."""
+
+    def stem(file: Path) -> str:
+        if is_on_hub(file):
+            return str(file).partition("@")[0]
+        return (file.with_suffix("") if file.suffix in UNPACK else file).stem
+
+    stems = list(map(stem, files))
+    names = [
+        f"{file.absolute().parent.name}/{name}" if stems.count(name) > 1 and not is_on_hub(file) else name
+        for file, name in zip(files, stems, strict=True)
+    ]
+    for file, name in zip(files, names, strict=True):
+        if names.count(name) > 1:
+            raise InputError(f"{file}: another file has the same name in a folder of the same name; rename one")
+    return names
+
+
+def is_on_hub(path: Path) -> bool:
+    """Whether a log is a dataset on the Hub, and not a file or a folder."""
+    return is_hub_name(str(path), (*FORMS, *suffixes(), ".tar", ".zip", *UNPACK, *_REMEDIES))
+
+
+def take_sample(log: ChatLog) -> Sample:
+    """The beginning of a log, which is read when it is needed, once."""
+    log.sample = log.sample or Sample(log.path, log.encoding, is_on_hub(log.path), streamed_lists())
+    return log.sample
+
+
+def check_log(log: ChatLog) -> None:
+    """Reject an invalid input before anything is read.
+
+    Raises:
+        InputError: the file is missing, empty or has an unknown suffix, or an export lacks its files.
+    """
+    sample, path = take_sample(log), log.path
+    if sample.is_on_hub:
+        return
+    if path.is_dir() or sample.form in (".zip", ".log"):  # these are read as exports only
+        if find_format(sample, has_records=False):
+            return
+        if sample.form != ".log":
+            raise InputError(
+                f"{path}: neither a Slack export, which contains users.json or channels.json, nor WhatsApp's .zip, "
+                "which contains one .txt; name the files in it instead"
+            )
+    if remedy := _REMEDIES.get(path.suffix.lower()):
+        raise InputError(f"{path}: {remedy}")
+    check_records(path, (*FORMS, *suffixes(), ".zip"))
+
+
+def find_format(sample: Sample, has_records: bool) -> Format | None:
+    """The first format that a log has, of those that are recognized by their records or of the others."""
+    candidates = (each for each in formats() if bool(each.fields) == has_records)
+    return next((each for each in candidates if each.matches(sample)), None)
+
+
+def read_log(log: ChatLog) -> Items:
+    """Each message or pair of a file, with its location.
+
+    Raises:
+        InputError: the file cannot be read to its end, its columns are not known, or `log` has an option that this
+            format does not use.
+    """
+    try:
+        found = recognize(log)
+        if found and not found.fields:
+            refuse_options(
+                {"--columns": log.columns}, f"{log.path} is an export with fixed columns; read it without this option"
+            )
+        elif found and not found.has_pauses:
+            refuse_options(
+                {"--gap": log.gap is not None},
+                f"no pause ends a conversation in the format of {log.path}; leave it out",
+            )
+        if found:
+            log.detected["format"] = found.name
+        yield from found.read(log) if found else read_table(log)
+    finally:
+        log.sample = None
+
+
+def recognize(log: ChatLog) -> Format | None:
+    """The format of a log; None for a table, as which conversations within its records are read, too."""
+    sample = take_sample(log)
+    if found := find_format(sample, has_records=False):
+        return found
+    _note_layout(log, sample)
+    found = find_format(sample, has_records=True)
+    if sample.is_open or sample.is_on_hub:
+        return None if log.columns else found
+    sample.is_open, is_table = True, sample.form in DELIMITED
+    while not (is_table or found) and (inner := open_inner(log, sample.records)):
+        sample.records = inner
+        found = find_format(sample, has_records=True)
+    if not (log.columns or found) and (in_cells := open_cells(sample.records)):
+        log.detected["format"], sample.records = in_cells
+    return None if log.columns else found
+
+
+def _note_layout(log: ChatLog, sample: Sample) -> None:
+    """Note the encoding and the delimiter as detected, if they are not the usual ones."""
+    if sample.form in FORMS and sample.form != ".parquet" and sample.text.encoding != UTF8:
+        log.detected["encoding"] = sample.text.encoding
+    if sample.form in DELIMITED and sample.columns.delimiter != ("\t" if sample.form == ".tsv" else ","):
+        log.detected["delimiter"] = DELIMITERS[sample.columns.delimiter]

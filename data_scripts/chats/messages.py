@@ -1,0 +1,134 @@
+"""The messages and ready pairs of chat logs, and the log that they are read from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from data_scripts.chats.dates import Dates
+from data_scripts.chats.sample import Sample
+from data_scripts.errors import one_line
+from data_scripts.files.lines import BrokenLineError, BrokenLines, decode
+from data_scripts.files.records import Records
+from data_scripts.files.texts import UTF8, TextFile
+
+MAX_KIND, MAX_KINDS, OTHER_KIND = 80, 100, "other types"  # characters and number of the kinds of messages left out
+CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program
+Parsed = TypeVar("Parsed")
+
+
+class Message(NamedTuple):
+    """One message. Its id is unique within its source; of several messages with the same id, the first is used."""
+
+    id: str
+    parent: str | None  # id of the message that it answers; "": it answers none; None: it answers the turn before it
+    thread: str | None  # messages without a parent are in order within it
+    speaker: str | None
+    time: float | None  # seconds since 1970, or a position; None: messages are in the order of the file
+    text: str
+    source: str
+    gap: float | None  # seconds of silence that end a conversation; None: the thread is one conversation
+
+
+class Pair(NamedTuple):
+    """A ready pair."""
+
+    input: str
+    response: str
+    thread: str | None
+    source: str
+
+
+Items = Generator[tuple[str, Message | Pair], None, None]  # each with its location, as in file:line
+
+
+class LeftOutError(Exception):
+    """Nobody wrote this message, such as a notice, or it has no text; the argument is its kind."""
+
+
+@dataclass
+class ChatLog:
+    """A file to read, and the counts of what is left out while it is read.
+
+    Attributes:
+        path: a file, or the folder or .zip of an export.
+        name: the source of messages that do not name their source.
+        columns: role -> column, for the roles that the user named.
+        gap: seconds, or None for the format's default.
+        broken: lines that could not be read.
+        left_out: messages that nobody wrote, such as a bot's or a notice, by kind.
+        encoding: of a text file, if the user stated it.
+        date_order: of day and month in dates of numbers (`dates.ORDERS`), if the user stated it.
+        detected: what was detected of the file and is not as expected, such as its delimiter; for the report.
+        sample: the beginning of the file, while it is read.
+    """
+
+    path: Path
+    name: str
+    columns: dict[str, str] = field(default_factory=dict)
+    gap: float | None = None
+    broken: BrokenLines = field(default_factory=BrokenLines)
+    left_out: Counter[str] = field(default_factory=Counter)
+    encoding: str | None = None
+    date_order: str | None = None
+    detected: dict[str, str] = field(default_factory=dict)
+    sample: Sample | None = None
+
+    @property
+    def text(self) -> TextFile:
+        """The text file, whose encoding is noted as detected if it is not the usual one."""
+        assert self.sample
+        if self.sample.text.encoding != UTF8:
+            self.detected["encoding"] = self.sample.text.encoding
+        return self.sample.text
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """The lines of the text file with their locations; those in another encoding are counted."""
+        for location, line in self.text.lines():
+            text = self.attempt(location, decode, line)
+            if text is not None:
+                yield location, text.rstrip("\r").removeprefix("\ufeff")
+
+    @property
+    def records(self) -> Records:
+        """The records of a table or of JSON."""
+        assert self.sample
+        return self.sample.records
+
+    @property
+    def channel_gap(self) -> float:
+        """The pause that ends a conversation in a channel."""
+        return CHANNEL_GAP if self.gap is None else self.gap
+
+    def describe(self) -> str:
+        """What was detected, in a line."""
+        return "; ".join(f"{name}: {value}" for name, value in self.detected.items())
+
+    def note_dates(self, dates: Dates) -> None:
+        """Note how dates were read, if they are neither seconds nor ISO 8601."""
+        if dates.readings:
+            self.detected["dates"] = ", ".join(sorted(dates.readings))
+
+    def leave_out(self, kind: str) -> None:
+        """Count a message that is left out; names of kinds come from the file, so their number is limited."""
+        kind = one_line(kind, MAX_KIND) or "no name"
+        self.left_out[kind if kind in self.left_out or len(self.left_out) < MAX_KINDS else OTHER_KIND] += 1
+
+    def attempt(self, location: str, parse: Callable[..., Parsed], *arguments: Any) -> Parsed | None:
+        """What a function returns, or None if it raises an error for what is broken or left out, which is counted."""
+        try:
+            return parse(*arguments)
+        except LeftOutError as left_out:
+            self.leave_out(str(left_out))
+        except BrokenLineError as error:
+            self.broken.add(error.args[0], location, error.args[1])
+        return None
+
+    def parse_each(self, located: Iterable[tuple[str, Any]], parse: Callable[[Any], Message]) -> Items:
+        """The messages of values with their locations; see `attempt`."""
+        for location, value in located:
+            if message := self.attempt(location, parse, value):
+                yield location, message

@@ -1,0 +1,224 @@
+"""Finds records within records: the messages of a conversation, and the only list of a file that is one object.
+
+Exports of help desks and of APIs have them: tickets with comments, dialogs with turns, `{"data": {"items": [...]}}`.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from data_scripts.chats.fields import name_of_content
+from data_scripts.chats.messages import ChatLog
+from data_scripts.chats.roles import (
+    are_long_texts,
+    find_notes,
+    flat_columns,
+    guess_roles,
+    has_usual_name,
+    is_date,
+    is_named,
+    look_up,
+    plain_name,
+    shape_of,
+)
+from data_scripts.chats.tables import default_columns, has_columns
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.records import LISTS, SAMPLE_RECORDS, Record, Records, Rows
+
+MESSAGES = (
+    "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "
+    "history; transcript; thread; threads; parts; events"
+)
+DIALOGS = "turns; utterances; dialog; dialogue; conversation; conversations; chat; log; transcript"
+FIELDS = f"{MESSAGES}; posts; replies; notes; users; answers; questions"
+DESCRIPTIONS = "description text; description"  # of tickets: their first message
+ROLES = ("text", "speaker", "time")  # of messages that are in order
+
+
+@dataclass(frozen=True)
+class Messages:
+    """The messages of each record.
+
+    Attributes:
+        column: `b` or `a.b`, the list.
+        roles: role -> the field of a message; empty if the messages are texts.
+        notes: the fields that say which messages are internal notes.
+        opening: role -> the field of the record that is its first message; empty if the list has that, too.
+    """
+
+    column: str
+    roles: dict[str, str]
+    notes: list[str]
+    opening: dict[str, str]
+
+    def describe(self) -> str:
+        """The column and the fields, for people."""
+        fields = ", ".join(f"{role}={name}" for role, name in self.roles.items()) or "texts"
+        first = f", after {self.opening['text']}" if self.opening else ""
+        return f"{self.column} of each record ({fields}){first}"
+
+
+def find_messages(rows: list[Record]) -> Messages | None:
+    """The messages of each record, if there is one column of them.
+
+    Its name is one of `MESSAGES`, or ends with one, or is `data` if it holds texts; or the records are lists. A message
+    is an object with a text, and a speaker or a time unless the list is named like a dialog, or it is a text.
+    """
+    found = []
+    columns = dict.fromkeys(column for row in rows for column in _list_columns(row, (dict, str)))
+    for column in columns:
+        lists = [value for row in rows if isinstance(value := look_up(row, column), list)]
+        messages = [message for value in lists for message in value]
+        objects = [message for message in messages if isinstance(message, dict)][:SAMPLE_RECORDS]
+        if not _is_named(column, MESSAGES):
+            is_list = column == LISTS
+            are_texts = (is_list or is_named(column, "data")) and are_long_texts(messages) and not _are_rows(lists)
+            if not (are_texts or (is_list and objects)):
+                continue
+        if not objects:
+            found.append(Messages(column, {}, [], {}))
+            continue
+        if len(rows) == 1 and find_messages(objects):  # a list of conversations
+            continue
+        fields = flat_columns(dict.fromkeys(name for message in objects for name in message), objects)
+        guessed = guess_roles(fields, objects).columns
+        roles = {role: guessed[role] for role in ROLES if role in guessed}
+        if "text" in roles and (len(roles) > 1 or _is_named(column, DIALOGS)):
+            found.append(Messages(column, roles, find_notes(fields, objects), _find_opening(rows)))
+    return found[0] if len(found) == 1 else None
+
+
+def _are_rows(lists: list[list[Any]]) -> bool:
+    """Whether lists of texts are the rows of a table: equally long, and a name, number or time at the same place."""
+    if len(lists) < 2 or len({len(values) for values in lists}) > 1:
+        return False
+    return any(
+        all(is_date(value) or len(str(value).split()) == 1 for value in values)
+        or (2 * len(set(map(str, values))) <= len(values) and not are_long_texts(values))
+        for values in zip(*lists, strict=True)
+    )
+
+
+def _is_named(column: str, names: str) -> bool:
+    """Whether a column has one of the names, or ends with one."""
+    words = plain_name(column).split()
+    return any(is_named(" ".join(words[-number:]), names) for number in (1, 2) if len(words) >= number)
+
+
+def _find_opening(rows: list[Record]) -> dict[str, str]:
+    """Role -> the field of a record, or of an object in it, that is its first message, such as a ticket's description.
+
+    It has a text and a speaker, by their names. Empty if there is no such message.
+    """
+    candidates = {"": rows}
+    for name in dict.fromkeys(name for row in rows for name in row):
+        candidates[f"{name}."] = [row[name] for row in rows if isinstance(row.get(name), dict)]
+    for prefix, records in candidates.items():
+        fields = flat_columns(dict.fromkeys(name for record in records for name in record), records)
+        roles = guess_roles(fields, records).columns
+        texts = [name for wanted in DESCRIPTIONS.split("; ") for name in fields if is_named(name, wanted)]
+        if "text" in roles and has_usual_name(roles["text"], "text"):
+            texts = [roles["text"]]
+        if texts and "speaker" in roles:
+            chosen = roles | {"text": texts[0]}
+            return {role: prefix + chosen[role] for role in ROLES if role in chosen}
+    return {}
+
+
+def open_inner(log: ChatLog, records: Records) -> Records | None:
+    """The records within records, if these are not a table themselves; messages are noted as detected."""
+    rows = records.sample
+    if log.columns and has_columns(log, records):
+        return None
+    roles = guess_roles(flat_columns(records.columns, rows), rows).columns
+    defaults = default_columns(records.columns)
+    if shape_of(defaults) or {"input", "response"} & (defaults | roles).keys():
+        return None
+    if messages := None if log.columns else find_messages(rows):
+        log.detected["format"] = messages.describe()
+        return message_rows(records, messages)
+    if find_only_mapping(rows):
+        values = [(f"{records.location}, {name}", _conversation(value)) for name, value in rows[0].items()]
+        return _held(records.location, values)
+    if only := None if shape_of(roles) else find_only_list(rows):
+        elements = enumerate(look_up(rows[0], only), start=1)
+        return _held(records.location, [(f"{records.location}, {only} {number}", each) for number, each in elements])
+    return None
+
+
+def _held(location: str, rows: list[tuple[str, Record]]) -> Records:
+    """Records that are in memory."""
+    first = [record for _, record in rows[:SAMPLE_RECORDS]]
+    return Records(location, list(first[0]), False, first, lambda needed, broken: iter(rows))
+
+
+def message_rows(records: Records, messages: Messages) -> Records:
+    """The messages of all records, with the columns `thread`, `id`, those of their roles or `text`, and those of notes.
+
+    A conversation is named after its content, so that its name does not depend on the other records of the file, and
+    the messages of equal conversations have equal ids.
+    """
+    column, roles, opening = messages.column, messages.roles, messages.opening
+    kind, expected = (dict, "objects") if roles else (str, "texts")
+
+    def rows_of(location: str, record: Record, broken: BrokenLines) -> Rows:
+        listed = look_up(record, column)
+        if not isinstance(listed, list) or not all(isinstance(message, kind) for message in listed):
+            broken.add("wrong type", location, f"{column} should be a list of {expected}")
+            return
+        thread = name_of_content(listed)
+        named = [
+            {role: look_up(message, field) for role, field in roles.items()} or {"text": message} for message in listed
+        ]
+        first = {role: look_up(record, field) for role, field in opening.items()}
+        if first.get("text") and not (named and named[0]["text"] == first["text"]):
+            first["time"] = first.get("time") or (named[0].get("time") if named else None)
+            yield f"{location}, {opening['text']}", {"thread": thread, "id": f"{thread}/0", **first}
+        for number, (message, fields) in enumerate(zip(listed, named, strict=True), start=1):
+            marks = {name: look_up(message, name) for name in messages.notes}
+            yield f"{location}, {column} {number}", {"thread": thread, "id": f"{thread}/{number}", **fields, **marks}
+
+    needed = {name.partition(".")[0] for name in (column, *opening.values())}
+    return records.expanded(["thread", "id", *(roles or ["text"]), *messages.notes], needed, rows_of)
+
+
+def find_only_list(rows: list[Record]) -> str | None:
+    """The column of the only list of objects, if there is only one record."""
+    columns = _list_columns(rows[0], dict) if len(rows) == 1 else []
+    return columns[0] if len(columns) == 1 else None
+
+
+def find_only_mapping(rows: list[Record]) -> bool:
+    """Whether the only record maps the names of conversations to them.
+
+    These are objects, as in `{"c1": {"turns": [...]}, "c2": ...}`, or lists of messages, as in Snapchat's
+    chat_history.json. Lists in `{"posts": [...], "comments": [...]}` are none.
+    """
+    values = [_conversation(value) for value in islice(rows[0].values(), SAMPLE_RECORDS)] if len(rows) == 1 else []
+    has_fields = any(_is_named(name, FIELDS) for name in rows[0]) if values else False
+    return (
+        len(values) > 1
+        and not has_fields
+        and all(isinstance(value, dict) and find_messages([value]) for value in values)
+        and find_messages(values) is not None
+    )
+
+
+def _conversation(value: Any) -> Any:
+    """A conversation as an object: a list of messages is one without other fields."""
+    return {"messages": value} if isinstance(value, list) else value
+
+
+def _list_columns(record: Record, kinds: type | tuple[type, ...]) -> list[str]:
+    """The columns of `_lists`, without those that `look_up` does not find: a field may be named `a.b` or `a+b`."""
+    return [column for column in _lists(record, kinds) if isinstance(look_up(record, column), list)]
+
+
+def _lists(record: Record, kinds: type | tuple[type, ...], prefix: str = "") -> Iterator[str]:
+    """The columns of lists whose elements are of some type, at least one."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _lists(value, kinds, f"{prefix}{name}.")
+        elif isinstance(value, list) and value and all(isinstance(each, kinds) for each in value):
+            yield prefix + name

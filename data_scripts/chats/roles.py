@@ -1,0 +1,336 @@
+"""Guesses which column of a table has which role, from the names of the columns and the values of the first rows."""
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from data_scripts.chats.dates import NUMERIC, Dates
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import Record
+
+BOTH = "+"  # between the names of two columns whose values are joined, such as those of dates and of times of day
+SHAPES = {
+    "ready pairs": ("input", "response"),
+    "reply links": ("text", "id", "parent"),
+    "threads in order": ("text", "thread"),
+    "one chat": ("text", "speaker", "time"),
+}
+
+# Columns that say whether a message is one of one's own, or of a customer.
+_SIDE_FLAGS = (
+    "is from me; from me; incoming; is incoming; inbound; is inbound; outgoing; is outgoing; outbound; is outbound; "
+    "from customer; is customer; from agent; is agent"
+)
+# Role -> groups of names. A name in an earlier group is a better match; two columns of a group are ambiguous.
+_NAMES = {
+    "input": (
+        "input; question; query; prompt; question text; customer message; user message; customer question; "
+        "inquiry; request; frage; pregunta; pergunta; domanda; vraag",
+        "customer; user; client; context; instruction; title; q",
+    ),
+    "response": (
+        "response; answer; reply; answer text; best answer; agent message; agent reply; agent response; completion; "
+        "antwort; respuesta; resposta; réponse; risposta; antwoord",
+        "agent; assistant; support; bot; output; a",
+        "chosen",  # beside `rejected`
+    ),
+    "text": (
+        "body text; plain body; plain text",  # help desks have these beside the same text in HTML
+        "text; body; message; message text; message body; message content; content; msg; comment; utterance; "
+        "post; post text; comment text; comment body; full text; nachricht; mensaje; mensagem; messaggio; "
+        "texte; texto; testo; contenu; contenido; inhalt",
+    ),
+    "id": ("id; message id; msg id; post id; comment id; tweet id; utterance id; event id; uuid",),
+    "parent": (
+        "parent; parent id; reply to; reply to id; in reply to; in reply to id; in reply to message id; parent "
+        "post id; in response to; in response to id; in response to tweet id; reply to message id; quoted message "
+        "id; parent message id; in reply to status id; answers",
+    ),
+    "thread": (
+        "thread; thread id; conversation; conversation id; dialog; dialogue; dialog id; dialogue id; root; thread ts",
+        "ticket; ticket id; ticket number; ticket no; ticket nr; case; case id; case number; session; session id; "
+        "call; call id; chat; chat id; chat name; issue; issue id; incident; incident id; n ticket; numéro de ticket; "
+        "número de ticket; ticketnummer; vorgang; dossier; conversación; conversazione; gespräch",
+        "topic; topic id; channel; channel id; channel name; room; room id; group; subject",
+    ),
+    "speaker": (
+        "speaker; sender; author; from; user; username; user name; sender name; from name; author name; speaker "
+        "name; written by; posted by; sent by; absender; remitente; "
+        "expéditeur; auteur; mittente; autor; autore; verfasser",
+        "author username; from id; sender id; author id; user id; user login; login; requester; requester id; "
+        "reporter; participant; nick; nickname; handle; screen name; who; by",
+        "name; nom; nombre; nome; von; de; role; sender type; author type; party; side; direction",
+        _SIDE_FLAGS,
+    ),
+    "time": (
+        "time; timestamp; datetime; date time; created at; sent at; posted at; created; sent; sent on; created "
+        "on; created utc; date sent; time stamp; message date; message time; date created; creation date; posted; "
+        "posted on; ts; at; when; timestamp ms; received at; time sent; sent time; created time; date utc; "
+        "timestamp utc; zeitpunkt; zeitstempel; gesendet; date d envoi; date et heure; fecha y hora; data e ora",
+        "date; datum; fecha; data; day; updated at; modified",
+    ),
+}
+# Fields of an object such as `from` or `u` that name a person, the best first.
+_PERSONS = "author; sender; from; user; u; creator; created by; owner; member; profile; account; commenter"
+_PERSON_FIELDS = "display name; name; n; full name; username; user name; login; email; id"
+MOST_SIDES = 4
+# The values of a column that says of each message which side wrote it, and of a column of authors without names
+ANSWERING = frozenset(
+    "agent assistant bot chatbot gpt model ai support operator staff advisor representative rep seller host me "
+    "outgoing outbound out sent business company brand".split()
+)
+ASKING = frozenset(
+    "customer user client visitor guest contact buyer consumer human them other incoming inbound in received patient "
+    "student".split()
+)
+_CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
+_PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
+
+
+# Columns that say whether a message is an internal note, which its recipient never sees, and what they say of one.
+_TRUE = {"true", "1", "1.0", "yes"}
+_NOTE_FLAGS = {
+    "private": True,
+    "is private": True,
+    "internal": True,
+    "is internal": True,
+    "public": False,
+    "is public": False,
+}
+_NOTE_KINDS = {"note", "internal note", "private note"}
+_KINDS = "part type; message type; comment type; type; kind"
+
+
+@dataclass(frozen=True)
+class Guess:
+    """What the names and values of columns say about their roles.
+
+    Attributes:
+        columns: role -> column.
+        ambiguous: role -> the columns that may have it, of which none is better than the others.
+    """
+
+    columns: dict[str, str]
+    ambiguous: dict[str, list[str]]
+
+
+def shape_of(roles: Iterable[str]) -> str | None:
+    """The first of `SHAPES` whose roles are among these."""
+    given = set(roles)
+    return next((shape for shape, needed in SHAPES.items() if given.issuperset(needed)), None)
+
+
+def answering_roles(values: Iterable[str]) -> list[str]:
+    """The values of those who answer, if the values are the sides of conversations, such as agent, bot and customer."""
+    sides = {value.strip().casefold(): value for value in values}
+    answering = [sides[side] for side in sorted(sides.keys() & ANSWERING)]
+    return answering if sides.keys() & ASKING and len(sides) <= MOST_SIDES else []
+
+
+def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:
+    """Guess the roles of columns.
+
+    Args:
+        columns: the names, in order; `a.b` is the field b of the objects in a.
+        rows: the first rows, column -> value; without any, only names count.
+    """
+    values = {name: [value for row in rows if not _is_missing(value := look_up(row, name))] for name in columns}
+    chosen: dict[str, str] = {}
+    ambiguous: dict[str, list[str]] = {}
+    sparse: list[str] = []  # columns of speakers that may lack most of them
+    for role, groups in _NAMES.items():
+        for group in groups:
+            accepted = group.split("; ")
+            # A column `agent` may hold names, unlike a column `answer`.
+            fits = are_long_texts if role in _PAIR and group is not groups[0] else _FITS[role]
+            fits = _are_labels if group is _SIDE_FLAGS else fits
+            matching = [name for name in columns if plain_name(name) in accepted and name not in chosen.values()]
+            matching = [name for name in matching if not rows or (values[name] and fits(values[name]))]
+            if role == "speaker" and "text" in chosen:
+                sparse += matching
+                matching = [name for name in matching if _covers(rows, name, chosen["text"])]
+            if len(matching) > 1 and role not in _OPTIONAL:
+                ambiguous[role] = matching
+            elif matching:
+                chosen[role] = min(matching, key=lambda name: accepted.index(plain_name(name)))
+            if matching:
+                break
+        if role == _PAIR[1] and len(chosen) == 1:  # a question without answers is no pair
+            chosen.clear()
+    if "time" in chosen and not _most(lambda value: ":" in str(value), values[chosen["time"]]):
+        clocks = [
+            name for name in columns if name not in chosen.values() and values[name] and _are_clocks(values[name])
+        ]
+        if len(clocks) == 1:
+            chosen["time"] += BOTH + clocks[0]
+    if "time" not in chosen:
+        stamps = [name for name in columns if name not in chosen.values() and _are_stamps(name, values[name])]
+        if len(stamps) == 1:
+            chosen["time"] = stamps[0]
+    if chosen.keys() >= set(_PAIR):  # instructions, some of which have an input
+        parts = [name for wanted in ("instruction", "input") for name in columns if plain_name(name) == wanted]
+        if len(parts) == 2:
+            chosen["input"] = BOTH.join(parts)
+    if rows and not {"text", "input"} & {*chosen, *ambiguous} and (text := _only_text(columns, chosen, values)):
+        chosen["text"] = text
+    if "text" in chosen and "speaker" not in chosen:
+        speaker = _person_or_side(columns, chosen, rows, values) or next(iter(sparse), None)
+        if speaker:
+            chosen["speaker"] = speaker
+    return Guess(chosen, ambiguous)
+
+
+def flat_columns(columns: Iterable[str], rows: Sequence[Record]) -> list[str]:
+    """The columns, with `a.b` for each field b of the objects in a, and `a.b.c` if b is named like a person."""
+    flat: dict[str, None] = {}
+    for name in columns:
+        objects = [value for row in rows if isinstance(value := row.get(name), dict)]
+        fields = dict.fromkeys(field for value in objects for field in value)
+        for field in fields:
+            parts = flat_columns([field], objects) if is_named(field, _PERSONS) else [field]
+            flat |= {f"{name}.{part}": None for part in parts}
+        if not fields:
+            flat[name] = None
+    return list(flat)
+
+
+def look_up(record: Record, name: str) -> Any:
+    """The value of a column, of a field of an object in it (`a.b`), or of two columns, joined by a space (`a+b`)."""
+    if name in record:
+        return record[name]
+    if BOTH in name:
+        parts = [look_up(record, part) for part in name.split(BOTH)]
+        return " ".join(str(part).strip() for part in parts).strip() if None not in parts else parts[0]
+    value: Any = record
+    for part in name.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def find_notes(columns: Sequence[str], rows: Sequence[Record]) -> list[str]:
+    """The columns that say which messages are internal notes; none if all of `rows`, the first ones, would be."""
+    found = [name for name in columns if plain_name(name) in _NOTE_FLAGS or is_named(name, _KINDS)]
+    return found if not rows or any(not is_note(row, found) for row in rows) else []
+
+
+def is_note(record: Record, columns: Sequence[str]) -> bool:
+    """Whether one of the columns that `find_notes` found says that a message is an internal note."""
+    for name in columns:
+        value, flag = str(look_up(record, name)).strip().lower(), _NOTE_FLAGS.get(plain_name(name))
+        if value in _NOTE_KINDS if flag is None else value not in ("none", "") and (value in _TRUE) == flag:
+            return True
+    return False
+
+
+def has_usual_name(name: str, role: str) -> bool:
+    """Whether a column is named like those of a role."""
+    return any(is_named(name, group) for group in _NAMES[role])
+
+
+def is_named(name: str, accepted: str) -> bool:
+    """Whether a column has one of the accepted names, which are separated by `; `, in any spelling (`plain_name`)."""
+    return plain_name(name) in accepted.split("; ")
+
+
+def plain_name(name: str) -> str:
+    """A name in lower case, its words separated by a space: `createdAt`, `Created at` and `created_at` are equal.
+
+    So is `createdAt.$date`: in MongoDB's JSON, dates and ids are objects of one field, `$date` or `$oid`.
+    """
+    name = re.sub(r"\.\$(date|oid)$", "", name)
+    return re.sub(r"[\W_]+", " ", re.sub(r"([a-z])([A-Z])", r"\1 \2", name)).strip().lower()
+
+
+def _is_missing(value: Any) -> bool:
+    return value is None or value != value or value == ""
+
+
+def is_date(value: Any) -> bool:
+    """Whether a value can be read as a date; with numbers in any order of day and month."""
+    if isinstance(value, str) and NUMERIC.fullmatch(value.strip()):
+        return True
+    try:
+        Dates().seconds(value)
+        return True
+    except BrokenLineError:
+        return False
+
+
+def _most(test: Callable[[Any], bool], values: Sequence[Any]) -> bool:
+    return sum(map(test, values)) * 10 >= len(values) * 9
+
+
+def _are_texts(values: Sequence[Any]) -> bool:
+    return _most(lambda value: isinstance(value, str), values) and not _most(is_date, values)
+
+
+def are_long_texts(values: Sequence[Any]) -> bool:
+    """Whether most of the values are texts, of three words or more on average."""
+    return _are_texts(values) and sum(len(value.split()) for value in values if isinstance(value, str)) >= 3 * len(
+        values
+    )
+
+
+def _are_labels(values: Sequence[Any]) -> bool:
+    def is_label(value: Any) -> bool:
+        return not isinstance(value, dict | list) and len(str(value)) <= 100
+
+    return _most(is_label, values)
+
+
+def _are_ids(values: Sequence[Any]) -> bool:
+    return _are_labels(values) and len(set(map(str, values))) * 10 >= len(values) * 9
+
+
+def _are_clocks(values: Sequence[Any]) -> bool:
+    return _most(lambda value: _CLOCK.fullmatch(str(value).strip()) is not None, values)
+
+
+def _are_stamps(name: str, values: Sequence[Any]) -> bool:
+    """Whether a name such as `originalarrivaltime` and its values are those of times; durations are numbers."""
+    named = plain_name(name).endswith(("time", "timestamp"))
+    return named and bool(values) and _most(lambda value: ":" in str(value) and is_date(value), values)
+
+
+def _are_names(values: Sequence[Any]) -> bool:
+    return _are_labels(values) and not (are_long_texts(values) or _most(lambda value: isinstance(value, bool), values))
+
+
+_FITS: dict[str, Callable[[Sequence[Any]], bool]] = {
+    "input": _are_texts,
+    "response": _are_texts,
+    "text": _are_texts,
+    "id": _are_ids,
+    "parent": _are_labels,
+    "thread": _are_labels,
+    "speaker": _are_names,
+    "time": lambda values: _most(is_date, values),
+}
+
+
+def _covers(rows: Sequence[Record], name: str, text: str) -> bool:
+    """Whether at least half of the rows that have a text have a value in another column."""
+    said = [row for row in rows if not _is_missing(look_up(row, text))]
+    return 2 * sum(not _is_missing(look_up(row, name)) for row in said) >= len(said)
+
+
+def _person_or_side(
+    columns: Sequence[str], chosen: dict[str, str], rows: Sequence[Record], values: dict[str, list[Any]]
+) -> str | None:
+    """The field of a person, such as `u.username`, or the only column of the sides of conversations, such as agent."""
+    free = [name for name in columns if name not in chosen.values() and values[name]]
+    free = [name for name in free if _are_names(values[name]) and _covers(rows, name, chosen["text"])]
+    for field in _PERSON_FIELDS.split("; "):
+        for name in free:
+            *parents, last = name.split(".")
+            if plain_name(last) == field and any(is_named(parent, _PERSONS) for parent in parents):
+                return name
+    sides = [name for name in free if answering_roles(set(map(str, values[name])))]
+    return sides[0] if len(sides) == 1 else None
+
+
+def _only_text(columns: Sequence[str], chosen: dict[str, str], values: dict[str, list[Any]]) -> str | None:
+    """The column of long texts, if there is exactly one."""
+    long = [name for name in columns if name not in chosen.values() and values[name] and are_long_texts(values[name])]
+    return long[0] if len(long) == 1 else None

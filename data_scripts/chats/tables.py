@@ -1,0 +1,227 @@
+"""Reads tables of messages or ready pairs: reply links, threads in order, pairs."""
+
+import shlex
+from collections.abc import Callable
+
+from data_scripts.chats.dates import with_dates
+from data_scripts.chats.fields import label, required_label, required_text
+from data_scripts.chats.messages import ChatLog, Items, Message, Pair
+from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
+from data_scripts.clean.filters import is_placeholder
+from data_scripts.clean.html_text import are_html, html_to_text
+from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.records import DELIMITED, Record, Records, form_of
+
+# Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
+# utterances.jsonl, which is a table of reply links.
+COLUMN_NAMES = {
+    "input": ("input",),
+    "response": ("response",),
+    "text": ("text",),
+    "id": ("id",),
+    "parent": ("parent", "reply-to", "reply_to"),
+    "thread": ("thread", "conversation_id", "root"),
+    "speaker": ("speaker", "user"),
+    "time": ("time", "timestamp"),
+    "source": ("source",),
+}
+
+RowConverter = Callable[[ChatLog, Record, int], Message | Pair]  # (log, role -> value, number of the row)
+
+
+def read_table(log: ChatLog) -> Items:
+    """The messages or pairs of a table, with their locations; its columns determine which of the shapes it has.
+
+    Raises:
+        InputError: the columns have none of the shapes, a column that the user named does not exist, or the order of
+            day and month in dates is not clear.
+    """
+    records = log.records
+    names = find_columns(log, records)
+    convert, dates = _row_converter(log, records, names), None
+    notes = find_notes(records.columns, records.sample)
+    rows = records.rows({part for name in (*names.values(), *notes) for part in _paths(name)}, log.broken)
+    if "time" in names and convert in (_to_turn, _to_message):  # the other shapes have no order in time
+        rows, dates = with_dates(rows, lambda row: look_up(row[1], names["time"]), log.date_order, str(log.path))
+    unseen = set(log.columns)
+    html = _html_roles(names, records.sample)
+    if html:
+        log.detected["texts"] = "HTML"
+
+    def parse(values: Record, number: int) -> Message | Pair:
+        values |= {role: html_to_text(values[role]) for role in html if isinstance(values[role], str)}
+        if dates:
+            values["time"] = dates.seconds(values["time"])
+        return convert(log, values, number)
+
+    try:
+        for number, (location, record) in enumerate(rows, start=1):
+            values = {role: look_up(record, name) for role, name in names.items()}
+            unseen -= {role for role in unseen if values[role] is not None}
+            if is_note(record, notes):
+                log.leave_out("internal note")
+            elif item := log.attempt(location, parse, values, number):
+                yield location, item
+    finally:  # also if only the first messages are read
+        if dates:
+            log.note_dates(dates)
+    if unseen:
+        raise _unknown_columns(log, records, unseen)
+
+
+def find_columns(log: ChatLog, records: Records) -> dict[str, str]:
+    """Role -> column, of the roles that the table has; `SHAPES` lists which roles belong together.
+
+    Columns that are named after their roles are used. If the user named none, the roles of others are guessed, and
+    noted as detected.
+
+    Raises:
+        InputError: a column that the user named does not exist, or several may have a role that is needed.
+    """
+    if records.complete and not has_columns(log, records):
+        raise _unknown_columns(log, records, {role for role in log.columns if not _is_available(log, records, role)})
+    names = default_columns(records.columns) | log.columns
+    if log.columns or names.keys() >= {"input", "response"}:
+        return names
+    rows = records.sample
+    names = {role: name for role, name in names.items() if not _are_objects(rows, name)}
+    guess = guess_roles(flat_columns(records.columns, rows), rows)
+    if shape_of(names) is None and (ambiguous := guess.ambiguous):
+        role, candidates = next(iter(ambiguous.items()))
+        raise InputError(
+            f"{log.path}: more than one column may be the {role} ({', '.join(candidates)}); state it with --columns, "
+            f"as in {shlex.quote(f'{role}={candidates[0]}')}; {_inspect(log)}"
+        )
+    # What the names of columns say is not changed by a guess, but messages also need their speakers and times.
+    roles = guess.columns if shape_of(names) is None else {"speaker", "time"} & guess.columns.keys()
+    for role in ("time", "input"):  # the column that is named time has only times of day
+        if BOTH in guess.columns.get(role, ""):
+            names.pop(role, None)
+    guessed = {role: guess.columns[role] for role in guess.columns if role in roles and role not in names}
+    guessed = {role: name for role, name in guessed.items() if name not in names.values()}
+    if shape_of(names | guessed):
+        if guessed:
+            log.detected["columns"] = " ".join(shlex.quote(f"{role}={name}") for role, name in guessed.items())
+        names |= guessed
+    return names
+
+
+def default_columns(columns: list[str]) -> dict[str, str]:
+    """Role -> column, of the columns that are named after their roles."""
+    found = {role: next((name for name in names if name in columns), "") for role, names in COLUMN_NAMES.items()}
+    return {role: name for role, name in found.items() if name}
+
+
+def has_columns(log: ChatLog, records: Records) -> bool:
+    """Whether the records have all columns that the user named."""
+    return all(_is_available(log, records, role) for role in log.columns)
+
+
+def _html_roles(names: dict[str, str], rows: list[Record]) -> list[str]:
+    """The roles whose texts are HTML."""
+    texts = {
+        role: [look_up(row, names[role]) for row in rows] for role in ("text", "input", "response") if role in names
+    }
+    return [
+        role for role, values in texts.items() if are_html([each for each in values if each and isinstance(each, str)])
+    ]
+
+
+def _are_objects(rows: list[Record], name: str) -> bool:
+    """Whether all values of a column are objects, as those of `user` may be, whose fields are columns (`user.name`)."""
+    values = [row[name] for row in rows if row.get(name) is not None]
+    return bool(values) and all(isinstance(value, dict) for value in values)
+
+
+def _inspect(log: ChatLog) -> str:
+    return f"`python -m data_scripts inspect {shlex.quote(str(log.path))}` shows what is in them"
+
+
+def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputError:
+    named = " ".join(f"{role}={log.columns[role]}" for role in sorted(roles))
+    return InputError(
+        f"--columns {named}: no such column in {log.path}; {records.location} has {', '.join(records.columns)}"
+    )
+
+
+def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> RowConverter:
+    if names.keys() >= {"input", "response"} and "text" not in log.columns:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} holds ready pairs, which have no pauses; leave it out"
+        )
+        return _to_pair
+    if names.keys() >= {"text", "id", "parent"}:
+        refuse_options(
+            {"--gap": log.gap is not None}, f"{log.path} has reply links, which pauses do not interrupt; leave it out"
+        )
+        return _to_reply
+    if names.keys() >= {"text", "thread"}:
+        if log.gap is not None and "time" not in names:
+            raise InputError(
+                f"--gap: {log.path} has no times; name their column (--columns time=NAME), or leave it out"
+            )
+        return _to_turn
+    if names.keys() >= {"text", "speaker", "time"}:
+        return _to_message
+    chat = "neither a chat, with lines such as '31/03/2026, 18:05 - Ann: Hi', 'Ann: Hi' or '<ann> hi', nor a table: "
+    header = "; if the first line is a message, add a line with the names of the columns before it"
+    raise InputError(
+        f"{records.location}: {chat if form_of(log.path) == '.txt' else ''}the columns are "
+        f"{', '.join(records.columns)}; expected input and response (ready pairs), text, id and parent (reply links), "
+        "text and thread (threads in order) or text, speaker and time (one chat); name columns with other names with "
+        f"--columns, as in text=body; {_inspect(log)}{header if form_of(log.path) in DELIMITED else ''}"
+    )
+
+
+def _is_available(log: ChatLog, records: Records, role: str) -> bool:
+    name, columns = log.columns[role], set(records.columns)
+    parts = [name] if name in columns else name.split(BOTH)
+    return all(columns & {part, part.partition(".")[0]} for part in parts)
+
+
+def _paths(name: str) -> set[str]:
+    """The columns that a name may refer to: the one with this name, or those with the first parts of dotted paths."""
+    return {name, *(part.partition(".")[0] for part in (name, *name.split(BOTH)))}
+
+
+def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
+    if not all(isinstance(values[role], str) for role in ("input", "response")):
+        raise BrokenLineError("wrong type", "input and response should be texts")
+    source = label(values, "source") or log.name
+    return Pair(values["input"], values["response"], label(values, "thread") or None, source)
+
+
+def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
+    return Message(
+        id=required_label(values, "id").removesuffix(".0"),  # pandas writes 12 as 12.0 if other values are missing
+        parent=label(values, "parent").removesuffix(".0"),
+        thread=label(values, "thread") or None,
+        speaker=_speaker(values),
+        time=None,
+        text=required_text(values, "text"),
+        source=label(values, "source") or log.name,
+        gap=None,
+    )
+
+
+def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
+    return Message(
+        id=label(values, "id") or f"row {number}",
+        parent=None,
+        thread=required_label(values, "thread"),
+        speaker=_speaker(values),
+        time=values.get("time"),
+        text=required_text(values, "text"),
+        source=label(values, "source") or log.name,
+        gap=log.gap,
+    )
+
+
+def _to_message(log: ChatLog, values: Record, number: int) -> Message:
+    return _to_turn(log, values | {"thread": log.name}, number)._replace(gap=log.channel_gap)
+
+
+def _speaker(values: Record) -> str | None:
+    name = label(values, "speaker")
+    return None if is_placeholder(name) else name  # different deleted users have the same name

@@ -1,0 +1,107 @@
+"""Joins messages to turns, finds the turn that each turn answers, and names the threads that turns form."""
+
+from pathlib import Path
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from data_scripts.pairs.engines import materialize, read_parquet
+
+
+def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
+    """Join consecutive messages of a speaker to turns, and find the turn that each turn answers.
+
+    Within a source and thread, messages are ordered by time, then by row. A message without a parent joins the message
+    before it if both have the same known speaker. A pause longer than the gap of a message ends the conversation before
+    it. A turn answers the turn that contains its parent or, without a parent, the previous turn of the conversation.
+
+    Args:
+        messages: the columns of `schemas.MESSAGE_SCHEMA`, explained in `messages.Message`; `row` numbers the
+            messages from 0. Of the messages with the same id in a source only the first is used.
+        scratch: a folder for temporary files.
+
+    Returns:
+        `turn` (its lowest row), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its parent is
+        missing), `thread, speaker, source, gap, text, characters, alphabetic, language`, and `messages` (their number).
+        Texts are joined by a space; the language is that of the longest text.
+    """
+    first = messages.group_by("source", "id").agg(row=ibis._.row.min())
+    messages = messages.semi_join(first, "row")
+    ordered = materialize(_in_order(messages), scratch, "order")
+    holders = ordered.select("source", parent="id", holder="turn")
+    heads = ordered.filter(ordered.starts)
+    heads = heads.left_join(holders, ["source", "parent"]).mutate(
+        answers=ibis.ifelse(
+            heads.parent.notnull(), ibis._.holder, ibis.ifelse(heads.ends, ibis.null("int64"), ibis._.previous)
+        ),
+        lost=(heads.parent != "").fill_null(False) & ibis._.holder.isnull(),
+    )
+    heads = heads.select("turn", "id", "answers", "lost", "thread", "speaker", "source", "gap", messages="size")
+    return heads.inner_join(_texts(messages, ordered), "turn")
+
+
+def _in_order(messages: ir.Table) -> ir.Table:
+    """Messages without their texts, each with its turn and the turn before that in its thread."""
+    lane = ibis.coalesce(messages.thread, messages.id)
+    table = messages.select("row", "id", "parent", "thread", "speaker", "time", "source", "gap", lane=lane)
+    order = {"group_by": ["source", "lane"], "order_by": ["time", "row"]}
+    window = ibis.window(**order)
+    table = table.mutate(
+        before=table.speaker.lag().over(window),
+        pause=table.time - table.time.lag().over(window),
+        first=table.row.lag().over(window).isnull(),
+    )
+    table = table.mutate(ends=table.first | (table.pause > table.gap).fill_null(False))
+    table = table.mutate(starts=table.parent.notnull() | table.ends | (table.speaker != table.before).fill_null(True))
+    table = table.mutate(number=table.starts.cast("int64").sum().over(ibis.cumulative_window(**order)))
+    same_turn = ibis.window(group_by=["source", "lane", "number"])
+    table = table.mutate(turn=table.row.min().over(same_turn), size=ibis._.count().over(same_turn))
+    table = table.mutate(previous=table.turn.lag().over(window))
+    return table.drop("before", "pause", "first", "number", "lane")
+
+
+def _texts(messages: ir.Table, ordered: ir.Table) -> ir.Table:
+    """`turn, text, characters, alphabetic, language` of each turn."""
+    measured = ["text", "characters", "alphabetic", "language"]
+    members = messages.select("row", *measured).inner_join(ordered.select("row", "turn", "time", "size"), "row")
+    # Joining texts keeps them in memory; most turns have one message, whose text need not be joined.
+    single = members.filter(members.size == 1).select("turn", *measured)
+    parts = members.filter(members.size > 1)
+    said = parts.text != ""
+    joined = parts.group_by("turn").agg(
+        text=parts.text.group_concat(" ", where=said, order_by=[parts.time, parts.row]).fill_null(""),
+        characters=(parts.characters.sum() + ibis.greatest(said.sum() - 1, 0)).cast("int32"),
+        alphabetic=parts.alphabetic.sum().cast("int32"),
+        language=parts.language.argmax(parts.characters),
+    )
+    return single.union(joined)
+
+
+def thread_names(turns: ir.Table, scratch: Path) -> ir.Table:
+    """`turn, thread` of each turn: its named thread, unless it has none or pauses end conversations within the thread.
+
+    In that case each conversation is a thread: the turns that answers connect, named after the first turn. Memory grows
+    by about 60 bytes per message.
+
+    Args:
+        turns: the table of `make_turns`.
+        scratch: a folder for temporary files.
+    """
+    named = turns.thread.notnull() & turns.gap.isnull()
+    links = turns.filter(~named).select("turn", answers=ibis.coalesce(turns.answers, turns.turn)).to_pyarrow()
+    ends = [links[name].to_numpy() for name in ("turn", "answers")]
+    size = max((int(end.max()) for end in ends if len(end)), default=0) + 1
+    graph = coo_array((np.ones(len(links), bool), tuple(ends)), shape=(size, size))
+    number, component = connected_components(graph, directed=False)
+    roots = np.full(number, size)
+    np.minimum.at(roots, component[ends[0]], np.minimum(*ends))
+    file = scratch / "roots.parquet"
+    pq.write_table(pa.table({"turn": ends[0], "root": roots[component[ends[0]]]}), file)
+    heads = turns.select(root="turn", name=ibis.coalesce(turns.thread, turns.source) + "/" + turns.id)
+    roots = read_parquet(turns.get_backend(), [file]).inner_join(heads, "root")
+    return turns.filter(named).select("turn", "thread").union(roots.select("turn", thread="name"))

@@ -1,0 +1,195 @@
+"""Download public datasets by name, and build their folders.
+
+NAME is a dataset of the catalog, which is printed without NAME; or a preset (.yaml), whose datasets are all built.
+Each dataset becomes the folder OUTPUT/NAME, as the command in the catalog writes it. Folders that exist are left.
+Datasets on the Hub are read by their ids; other files are downloaded to OUTPUT/downloads, which may be deleted
+afterwards. An interrupted run continues with the same command.
+
+Examples: python -m data_scripts download
+          python -m data_scripts download snli captions/multi30k
+          python -m data_scripts download trainer/presets/best_dan.yaml
+"""
+
+import argparse
+import re
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from data_scripts.command_line import suggest
+from data_scripts.commands import Command, command_parser, find_commands
+from data_scripts.errors import InputError
+from data_scripts.files.downloads import download_file, unpack_members
+from data_scripts.files.hub_names import local_path
+from data_scripts.files.new_files import lock_beside, locked, make_folder
+from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
+
+DOWNLOADS = "downloads"
+REDDIT = "reddit"  # the command that keeps the comments that it has read, so that it can continue
+READ_FILES = ("conversations", REDDIT)  # commands whose sources are files; the others read a folder
+_FOLDER = re.compile(rf"(?<![\w./-]){DATA}/[\w./-]+")  # of a dataset, in a preset
+_COMMENT = re.compile(r"(?:^|(?<=\s))#.*", re.MULTILINE)  # of YAML
+_EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets (.yaml)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        type=local_path,
+        default=Path(DATA),
+        metavar="FOLDER",
+        help="folder of the datasets' folders (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--originals",
+        type=local_path,
+        metavar="FOLDER",
+        help="folder with local copies: a dataset whose original files are in FOLDER/NAME is read from there",
+    )
+
+
+def run(args: argparse.Namespace) -> None:
+    """Build the datasets that do not exist yet; without names, print the catalog."""
+    if not args.names:
+        print(_table(public_datasets().values()))
+        return
+    if args.originals and not args.originals.is_dir():
+        raise InputError(f"--originals {args.originals}: no such folder")
+    names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
+    missing = [public_datasets()[name] for name in names if not _exists(args.output / name)]
+    print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
+    local = {each.name for each in missing if args.originals and (args.originals / each.name).is_dir()}
+    remote = [each for each in missing if each.name not in local]
+    if remote:
+        _check_space(remote, args.output)
+    commands = find_commands()
+    for number, dataset in enumerate(missing, start=1):
+        downloads, copies = (folder / dataset.name for folder in (args.output / DOWNLOADS, args.originals or Path()))
+        origin = copies if dataset.name in local else _origin(dataset)
+        print(f"\n[{number}/{len(missing)}] {dataset.name}: {origin}", flush=True)
+        if dataset.name in local:
+            words = _as_sources(dataset, copies)
+        elif dataset.hub:
+            words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
+        else:
+            words = _download(dataset, downloads)
+        _build(dataset, words, args.output / dataset.name, commands[dataset.command])
+
+
+def _names(given: str) -> list[str]:
+    """The datasets that an argument names."""
+    if given.endswith((".yaml", ".yml")):
+        return names_in_preset(Path(given))
+    name = public_name(given) or given.rstrip("/")  # data/snli is snli
+    if name not in public_datasets():
+        hint = suggest(name, public_datasets())
+        raise InputError(f"'{given}': no such public dataset{hint}; python -m data_scripts download lists them")
+    return [name]
+
+
+def names_in_preset(path: Path) -> list[str]:
+    """The public datasets whose folders in data/ a preset, or one that it extends, names.
+
+    Raises:
+        InputError: a preset cannot be read.
+    """
+    names: list[str] = []
+    read: list[Path] = []
+    while path not in read:
+        read.append(path)
+        try:
+            text = _COMMENT.sub("", path.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"{path}: cannot be read ({getattr(error, 'strerror', '') or error})") from error
+        names += [name for folder in _FOLDER.findall(text) if (name := public_name(folder))]
+        if base := _EXTENDS.search(text):
+            path = path.with_name(f"{base[1]}.yaml")
+    return list(dict.fromkeys(names))
+
+
+def _exists(folder: Path) -> bool:
+    return folder.is_dir() and any(folder.iterdir())
+
+
+def _check_space(datasets: list[PublicDataset], output: Path) -> None:
+    """Print the sizes of the downloads, and check that they fit on the disk."""
+    megabytes = sum(each.megabytes or 0 for each in datasets)
+    sizes = ", ".join(f"{each.name} {_size(each)}" for each in datasets)
+    print(f"to download: {sizes}; together about {megabytes:,.0f} MB, without unknown sizes (?)", flush=True)
+    make_folder(output)
+    if (free := shutil.disk_usage(output).free / 1e6) < megabytes:
+        raise InputError(f"{output}: {free:,.0f} MB of disk space are free, and the downloads take {megabytes:,.0f} MB")
+
+
+def _download(dataset: PublicDataset, folder: Path) -> list[str]:
+    """Download the files of a dataset to a folder; returns the sources of its command."""
+    make_folder(folder)
+    with locked(folder, lock_beside(folder)):
+        for file in dataset.files:
+            subfolder = folder / file.folder
+            path = subfolder / file.local_name
+            _download_file(file, path)
+            if file.members:
+                unpack_members(path, file.members, subfolder, file.name)
+    return _as_sources(dataset, folder)
+
+
+def _download_file(file: PublicFile, path: Path) -> None:
+    """Download a file from the first of its addresses that has it."""
+    failures: list[str] = []
+    for address in (file.address, *file.mirrors):
+        try:
+            return download_file(address, path, file.sha256)
+        except InputError as error:
+            failures.append(str(error))
+    raise InputError("; ".join(failures))
+
+
+def _as_sources(dataset: PublicDataset, folder: Path) -> list[str]:
+    """What the command reads: the folder, or the files in it."""
+    if dataset.command not in READ_FILES:
+        return [str(folder)]
+    visible = sorted(file for file in folder.iterdir() if file.is_file() and not file.name.startswith("."))
+    files = [str(file) for file in visible if file.suffix not in (".zip", ".part")]
+    if not files:
+        raise InputError(f"{folder}: contains no file")
+    return files
+
+
+def _build(dataset: PublicDataset, words: list[str], output: Path, command: Command) -> None:
+    parser = command_parser(command.load(), dataset.command)
+    license_option = ["--license", dataset.license] if dataset.license else []
+    args = parser.parse_args([*words, "--output", str(output), *dataset.options, *license_option])
+    args.run(args)
+
+
+def _table(datasets: Iterable[PublicDataset]) -> str:
+    rows = [("name", "command", "MB", "license", "source")]
+    for each in datasets:
+        rows.append((each.name, each.command, _size(each), each.license or "not stated", _origin(each)))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return "\n".join(_line(row, widths) for row in rows)
+
+
+def _size(dataset: PublicDataset) -> str:
+    return "?" if dataset.megabytes is None else f"{dataset.megabytes:.0f}"
+
+
+def _line(row: tuple[str, ...], widths: list[int]) -> str:
+    name, command, size, license, source = row
+    return f"{name:{widths[0]}}  {command:{widths[1]}}  {size:>{widths[2]}}  {license:{widths[3]}}  {source}"
+
+
+def _origin(dataset: PublicDataset) -> str:
+    """Where a dataset comes from, in a few words: Hub ids, repositories or hosts."""
+    origins = []
+    for address in dataset.addresses:
+        host, _, path = address.rpartition("://")[2].partition("/")
+        if host == "raw.githubusercontent.com":
+            origins.append("github.com/" + "/".join(path.split("/")[:2]))
+        else:
+            origins.append(host if "://" in address else re.sub(":.*/.*", "", address))
+    return ", ".join(dict.fromkeys(origins))

@@ -1,0 +1,203 @@
+"""Show what a chat log contains: its format, columns and guessed roles, sample pairs, who answers, the next commands.
+
+  python -m data_scripts inspect support.csv
+
+FILE is anything that the command conversations reads, and the options are the same: with --columns, you see the pairs
+that other roles give. Only the first messages are read, and nothing is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import shlex
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from data_scripts.chats.conversations import MESSAGES_FILE, join_logs, store_logs
+from data_scripts.chats.logs import add_log_arguments, open_logs, recognize
+from data_scripts.chats.messages import ChatLog
+from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_up
+from data_scripts.chats.tables import find_columns
+from data_scripts.clean.filters import Filters
+from data_scripts.commands import PROGRAM
+from data_scripts.errors import InputError, one_line
+from data_scripts.files.records import Record
+from data_scripts.files.report import Report, format_table
+
+MESSAGES = 2_000  # that are read of each log
+LONG_PAUSE = 12 * 3600  # seconds; the pause that is proposed
+PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
+NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """A column that says of each message which side wrote it, and its values for the side that answers."""
+
+    column: str
+    answering: list[str]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_log_arguments(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print what each log contains, and the next commands."""
+    for log in open_logs(args.files, args.columns, args.gap, args.encoding, args.date_order):
+        print(log.path)
+        try:
+            sides = _show_columns(log)
+            repliers = _show_pairs(log, args.repliers)
+        except InputError:
+            if log.detected:
+                print(f"  {log.describe()}")
+            raise
+        columns = args.columns or shlex.split(log.detected.get("columns", ""))
+        if sides and not args.repliers and not repliers:
+            repliers = sides.answering
+            columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={sides.column}"]
+            print(f"the column {sides.column} says who answers, so the next command reads it as the speaker")
+        print(f"\nnext: {_next_command(log, args, columns, repliers)}")
+
+
+def _show_columns(log: ChatLog) -> _Sides | None:
+    """Show the columns of a table with examples and roles; nothing for an export. Returns the column of the sides."""
+    if recognize(log):
+        return None
+    rows = log.records.sample
+    columns = flat_columns(log.records.columns, rows)
+    problem, names = None, dict(log.columns)
+    try:
+        names = find_columns(log, log.records)
+    except InputError as error:
+        problem = error
+    roles: dict[str, str] = {}
+    for role, given in names.items():
+        for name in [given] if given in columns else given.split(BOTH):
+            roles[name] = f"{roles[name]}, {role}" if name in roles else role
+    print(f"  {'column':{NAME_WIDTH}}  {'role':12}  examples")
+    for name in columns:
+        print(
+            f"  {_truncate(name, NAME_WIDTH):{NAME_WIDTH}}  {roles.get(name, ''):12}  {_examples(rows, name)}".rstrip()
+        )
+    if problem:
+        raise problem
+    return _find_sides([name for name in columns if "text" in names and name not in roles], rows)
+
+
+def _find_sides(columns: list[str], rows: list[Record]) -> _Sides | None:
+    """The first column whose values are the sides of conversations."""
+    for name in columns:
+        values = {str(value) for row in rows if (value := look_up(row, name)) not in (None, "")}
+        if answering := answering_roles(values):
+            return _Sides(name, answering)
+    return None
+
+
+def _examples(rows: list[Record], name: str) -> str:
+    """The first different values of a column, as many as fit into a line."""
+    values = dict.fromkeys(str(value) for row in rows if (value := look_up(row, name)) not in (None, ""))
+    line = ""
+    for value in islice(values, EXAMPLES):
+        longer = f"{line} | {_truncate(value, EXAMPLE_WIDTH)}" if line else _truncate(value, EXAMPLE_WIDTH)
+        if len(longer) > EXAMPLE_WIDTH:
+            break
+        line = longer
+    return line
+
+
+def _truncate(text: str, width: int) -> str:
+    text = one_line(text)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
+    """What was detected, the counts, and a few pairs of different threads; returns the repliers, if they are clear."""
+    # Imported here, so that --help does not wait for it.
+    from data_scripts.chats.repliers import find_repliers
+    from data_scripts.pairs.engines import connect
+
+    report: Report = {}
+    filters = Filters("chat")
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        with connect(scratch) as database:
+            stored = store_logs([log], filters, scratch, MESSAGES)
+            gaps = pq.read_table(scratch / MESSAGES_FILE, columns=["gap"])["gap"].to_pylist()
+            table = join_logs(stored, database, scratch, filters, report, stated).distinct()
+            pairs = table.order_by("thread", "input", "response").to_pyarrow().to_pylist()
+    if log.detected:
+        print(f"  {log.describe()}")
+    if log.broken.counts:
+        print(f"  lines left out: {log.broken.counts.total():,}, such as {log.broken.examples[0]}")
+    first = "the first " if sum(stored) == MESSAGES else ""
+    read = _number(stored[0], "message") if stored[0] else _number(stored[1], "ready pair")
+    print(
+        f"\n{first}{read} gave {_number(len(pairs), 'pair')}"
+        + (", such as" if pairs else "; their texts are left out:")
+    )
+    if not pairs:
+        print(format_table(report))
+    for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
+        print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
+    _show_pauses(report, {gap for gap in gaps if gap and gap < math.inf})
+    repliers = [] if stated else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
+    replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
+    if len(replies) > 1 and not stated:
+        _show_authors(replies, repliers)
+    return repliers
+
+
+def _show_pauses(report: Report, gaps: set[float]) -> None:
+    """Name the option that allows longer pauses, if more than half of the turns start a conversation."""
+    turns = report.get("kept turns", {})
+    starts, total = turns.get("answer to nothing", 0), sum(turns.values())
+    if 2 * starts > total and 0 < max(gaps, default=0) < LONG_PAUSE:
+        print(
+            f"{starts:,} of {total:,} turns answer nothing, because a pause of more than "
+            f"{max(gaps) / 60:g} minutes ends a conversation: if replies take longer, add --gap 12h"
+        )
+
+
+def _show_authors(replies: Counter[str], repliers: list[str]) -> None:
+    """Whose replies the pairs have, and the option that selects some of them."""
+    ranked = sorted(replies.items(), key=lambda item: (-item[1], item[0]))
+    shown = [f"{_truncate(name, NAME_WIDTH)} {count:,}" for name, count in ranked[:AUTHORS]]
+    more = f" and {len(replies) - AUTHORS:,} more" if len(replies) > AUTHORS else ""
+    remedy = (
+        "the next command keeps only those of the authors who answer"
+        if repliers
+        else "--repliers NAME keeps only those of an author"
+    )
+    print(f"replies by {', '.join(shown)}{more}; {remedy}")
+
+
+def _number(count: int, name: str) -> str:
+    return f"{count:,} {name}{'' if count == 1 else 's'}"
+
+
+def _next_command(log: ChatLog, args: argparse.Namespace, columns: list[str], repliers: list[str]) -> str:
+    options = {
+        "--columns": columns,
+        "--gap": args.gap,
+        "--repliers": args.repliers or repliers,
+        "--encoding": args.encoding,
+        "--date_order": args.date_order,
+    }
+    words = [str(log.path)]
+    for option, value in options.items():
+        if value:
+            words += [option, *([value] if isinstance(value, str) else value)]
+    folder = re.sub(r"\W+", "_", log.path.stem).strip("_") or "chats"
+    train = shlex.join(["python", "-m", "trainer.adapt", *words, "-o", f"runs/{folder}"])
+    pairs = shlex.join([*PROGRAM.split(), "conversations", *words, "-o", f"data/{folder}"])
+    return f"{train}\nor, without training: {pairs}"

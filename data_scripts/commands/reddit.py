@@ -1,0 +1,312 @@
+"""Turn dumps of Reddit comments into pairs of a comment and a reply, with the paper's filters.
+
+Each reply is joined to the comment that it answers, across all files. Both must pass the rules of Yang et al. (2018):
+fewer than 350 characters, more than 70 % letters, no https, /r/ or @ at the start, no author with "bot" in the name,
+not deleted. The comments that each rule removes are counted; the counts are printed and written to OUTPUT/report.json.
+
+Dumps are Pushshift's or arctic-shift's JSON lines (.zst, .bz2, .xz, .gz or plain), named RC_* or *_comments. They are
+converted to Parquet files of comments; --comments keeps these files, so that a later run reads only new dumps. Such
+Parquet files may also be named in place of dumps, and so may a dataset of comments on the Hub, or some of its files; it
+is streamed, and needs the columns id, parent_id, link_id, author, body, subreddit and created_utc.
+
+Examples:
+  python -m data_scripts reddit RC_2015-01.zst RC_2015-02.zst --output data/reddit
+  python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
+  python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
+  python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
+  python -m data_scripts reddit dumps/ --engine spark --explain                        (only prints the SQL)
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from concurrent.futures import Executor
+from contextlib import ExitStack
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
+from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.folders import new_folder
+from data_scripts.files.hub_names import is_hub_name
+from data_scripts.files.lines import UNPACK, BrokenLines, check_file
+from data_scripts.files.new_files import make_folder
+from data_scripts.files.parquet_files import UNREADABLE
+from data_scripts.files.records import HUB_HELP
+from data_scripts.files.report import start_report
+from data_scripts.files.storage import readable, storage_argument, storage_path
+from data_scripts.pairs.engine_options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
+from data_scripts.pairs.options import SPLIT, add_output_arguments, check_output
+from data_scripts.reddit.comments import convert_datasets, convert_dumps
+from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
+from data_scripts.schemas import COMMENT_SCHEMA
+
+CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
+WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
+MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    group = parser.add_argument_group("input")
+    group.add_argument(
+        "sources",
+        nargs="+",
+        metavar="FILE_OR_FOLDER",
+        help="dumps of comments, or .parquet of comments; in a folder, the files named RC_* or *_comments are read; "
+        f"or {HUB_HELP}; files and folders may be URLs (s3://, gs://, hdfs://)",
+    )
+    group.add_argument(
+        "--comments",
+        type=storage_argument,
+        metavar="FOLDER",
+        help="keep the comments in this folder, as a Parquet file for each dump; dumps that an earlier run converted "
+        "are not read again, and a file of the same name from another dump is replaced; without --output, only read "
+        "the dumps (default: do not keep the comments)",
+    )
+    group.add_argument(
+        "--submissions",
+        action="store_true",
+        help="use titles of submissions as inputs too: also read dumps of submissions (RS_*, *_submissions, *_posts)",
+    )
+    group.add_argument(
+        "--workers",
+        type=int,
+        default=CORES,
+        metavar="N",
+        help="number of dumps read at a time, each in its own process; fewer if the windows of large .zst dumps, up to "
+        "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
+    )
+    add_filter_arguments(parser, default="paper")
+    engine = add_engine_arguments(parser)
+    engine.add_argument("--explain", action="store_true", help="print the SQL that computes the pairs, and exit")
+    add_output_arguments(parser, required=False)
+
+
+def is_on_hub(source: str) -> bool:
+    """Whether a source is a dataset on the Hub, and not a file or a folder."""
+    return is_hub_name(source, (*DUMP_FORMS[1:], ".parquet", *UNPACK))
+
+
+def find_files(sources: list[str], submissions: bool) -> list[Path]:
+    """The files of comments among the sources, which are files and folders; prints which files are skipped.
+
+    Raises:
+        InputError: there is nothing to read, a file is not a dump, or two files have the same name.
+    """
+    files: list[Path] = []
+    for path in map(storage_path, sources):
+        candidates = sorted(file for file in path.iterdir() if file.is_file()) if path.is_dir() else [path]
+        for file in candidates:
+            if file.suffix != ".parquet" and holds_submissions(file) and not submissions:
+                print(f"skipped {file}: submissions, not comments; --submissions reads them")
+            elif path.is_dir() and not _is_dump(file):
+                print(f"skipped {file}: not named RC_* or *_comments; name the file itself to read it")
+            else:
+                files.append(file)
+    if not files:
+        raise InputError(f"no dump of comments in {', '.join(sources)}; expected files named like RC_2015-01.zst")
+    names: dict[str, Path] = {}
+    for file in files:
+        if file.suffix == ".parquet":
+            _check_comments(file)
+        else:
+            check_file(file, DUMP_FORMS)
+        other = names.setdefault(comments_name(file), file)
+        if other is not file:
+            raise InputError(f"{other} and {file}: two files with the same name; leave one out, or rename it")
+    return files
+
+
+def _is_dump(file: Path) -> bool:
+    plain = file.name.partition(".")[0]
+    return file.name.startswith("RC_") or plain.endswith("_comments") or holds_submissions(file)
+
+
+def _check_comments(file: Path) -> None:
+    try:
+        columns = pq.read_schema(readable(file)).names
+    except UNREADABLE as error:
+        raise InputError(f"{file}: not a readable Parquet file ({error})") from error
+    missing = [name for name in COMMENT_SCHEMA.names if name not in columns]
+    if missing:
+        raise InputError(
+            f"{file}: no column {', '.join(missing)}; expected comments that this command kept with --comments "
+            f"(ready pairs: python -m data_scripts conversations {file})"
+        )
+
+
+def comments_name(dump: Path | str) -> str:
+    """The name of the Parquet file that a dump, or a dataset on the Hub, is converted to."""
+    if isinstance(dump, str):
+        return (
+            re.sub(r"[^\w.-]+", "--", dump.removesuffix("*.parquet").removesuffix(".parquet")).strip("-") + ".parquet"
+        )
+    plain = dump.with_suffix("") if dump.suffix in UNPACK else dump
+    return (plain.stem if plain.suffix in (*DUMP_FORMS, ".parquet") else plain.name) + ".parquet"
+
+
+def run(args: argparse.Namespace) -> None:
+    """Read the dumps, join, split and write."""
+    filters = read_filters(args)
+    _refuse_ignored_options(args)
+    if args.explain:
+        print(_sql(args, filters))
+        return
+    check_output(args)
+    if args.workers < 1:
+        raise InputError(f"--workers {args.workers}: expected 1 or more")
+    datasets = [source for source in args.sources if is_on_hub(source)]
+    others = [source for source in args.sources if source not in datasets]
+    files = find_files(others, args.submissions) if others else []
+    _check_conversion(files, filters)
+    if files and not datasets and all(file.suffix == ".parquet" for file in files):
+        refuse_options(
+            {"--comments": args.comments, "--workers": args.workers != CORES},
+            "only for dumps, but all sources are Parquet files of comments; leave it out",
+        )
+    broken = BrokenLines()
+    if args.output is None:
+        _read(files, datasets, args, args.comments, broken, filters)
+        count = len(files) + len(datasets)
+        print(f"comments of {count} {'file is' if count == 1 else 'files are'} in {args.comments}")
+        for name, number in broken.counts.items():
+            print(f"  left out: {name:<30} {number:>12,}")
+    else:
+        _write(files, datasets, args, broken, filters)
+
+
+def _refuse_ignored_options(args: argparse.Namespace) -> None:
+    """Refuse options that another option makes useless.
+
+    Raises:
+        InputError: such an option was given, or there is nothing to do.
+    """
+    reading = {"--comments": args.comments, "--workers": args.workers != CORES}
+    resources = {"--memory_limit": args.memory_limit != MEMORY_LIMIT, "--spark_master": args.spark_master}
+    writing = {
+        "--mask": args.mask,
+        "--split": args.split != SPLIT,
+        "--overwrite": args.overwrite,
+        "--license": args.license is not None,
+        "--push_to_hub": args.push_to_hub,
+    }
+    if args.engine != "spark":
+        refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
+    if args.explain:
+        refuse_options(
+            {"--output": args.output} | reading | resources | writing,
+            "not with --explain, which only prints the SQL; leave one of them out",
+        )
+    elif args.output is None and args.comments is None:
+        raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
+    elif args.output is None:
+        joining = {
+            "--filters": args.filters != "paper",
+            "--min_characters": args.min_characters,
+            "--bots": args.bots,
+            "--max_repeats": args.max_repeats,
+            "--engine": args.engine != "duckdb",
+        }
+        refuse_options(joining | writing, "needs --output, because without it the dumps are only read, not joined")
+
+
+def _write(
+    files: list[Path], datasets: list[str], args: argparse.Namespace, broken: BrokenLines, filters: Filters
+) -> None:
+    """Join the comments to pairs, write them, and publish them if the user asks for it."""
+    # Imported here, so that --help does not wait for them.
+    from data_scripts.pairs.dataset import push, write_pairs
+    from data_scripts.pairs.engines import connect, materialize, read_parquet
+    from data_scripts.pairs.spark import SparkTasks, check_rows, check_shared, size_shuffles
+    from data_scripts.reddit.replies import join_replies
+
+    with ExitStack() as stack:
+        on_spark = args.engine == "spark"
+        folder, scratch = stack.enter_context(new_folder(args.output, args.overwrite, shared=on_spark))
+        database = stack.enter_context(connect(scratch, args.memory_limit, args.engine, args.spark_master))
+        tasks = stack.enter_context(SparkTasks(database._session)) if on_spark else None
+        if on_spark:
+            given = [args.output, *files, *([args.comments] if args.comments else [])]
+            check_shared(database._session, given)
+        paths = _read(files, datasets, args, args.comments or scratch, broken, filters, tasks)
+        if on_spark:
+            size_shuffles(database._session, paths)
+        comments = read_parquet(database, paths)
+        settings = {"split": args.split, "engine": args.engine, **filter_settings(filters)}
+        if args.submissions:
+            settings["submissions"] = "inputs too"
+        names = [*(file.name for file in files), *datasets]
+        report = start_report("reddit", names, settings, broken)
+        replies = join_replies(
+            comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
+        )
+        report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
+        check_rows(paths, sum(report["comments"].values()), paths[0].parent)
+        report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
+        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True, tasks=tasks)
+    push(args)
+
+
+def _read(
+    files: list[Path],
+    datasets: list[str],
+    args: argparse.Namespace,
+    folder: Path,
+    broken: BrokenLines,
+    filters: Filters,
+    tasks: Executor | None = None,
+) -> list[Path]:
+    """The Parquet files of comments: those among `files`, and those that dumps and datasets are converted to."""
+    make_folder(folder)
+    dumps = [file for file in files if file.suffix != ".parquet"]
+    workers = _count_workers(dumps, args.workers, memory_bytes(args.memory_limit))
+    converted = [folder / comments_name(dump) for dump in dumps]
+    streamed = [folder / comments_name(dataset) for dataset in datasets]
+    reused = convert_dumps(dumps, converted, broken, workers, filters, tasks)
+    reused += convert_datasets(datasets, streamed, broken, filters, args.submissions)
+    if reused:
+        total = len(dumps) + len(datasets)
+        print(f"{reused} of {total} dumps were read by an earlier run: their files in {folder} are used")
+    return [*(file for file in files if file.suffix == ".parquet"), *converted, *streamed]
+
+
+def _count_workers(dumps: list[Path], workers: int, memory: int) -> int:
+    """How many dumps can be read at a time within `memory` bytes; a .zst window is no longer than the dump's text."""
+    windows = sorted(
+        min(WINDOW_BYTES, MAX_COMPRESSION * dump.stat().st_size) for dump in dumps if dump.suffix == ".zst"
+    )
+    while workers > 1 and sum(windows[-workers:]) > memory:
+        workers -= 1
+    return workers
+
+
+def _check_conversion(files: list[Path], filters: Filters) -> None:
+    """Reject files of comments that were converted without what the filters need now."""
+    for file in files:
+        if file.suffix != ".parquet":
+            continue
+        if filters.markdown:
+            raise InputError(f"--markdown: {file} was converted already; name the dump that it was converted from")
+        if set(comment_schema(filters).names) - set(pq.read_schema(readable(file)).names):
+            raise InputError(
+                f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
+                "converted from"
+            )
+
+
+def _sql(args: argparse.Namespace, filters: Filters) -> str:
+    """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
+    import ibis
+
+    from data_scripts.pairs.dataset import cap_repeats
+    from data_scripts.reddit.replies import join_replies
+
+    comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
+    pairs = join_replies(comments, filters, args.submissions).pairs.distinct()
+    if args.max_repeats:
+        pairs = cap_repeats(pairs, args.max_repeats)
+    return ibis.to_sql(pairs, dialect={"spark": "pyspark"}.get(args.engine, args.engine))

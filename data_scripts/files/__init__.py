@@ -1,0 +1,1 @@
+"""Reads and writes files, folders and datasets, on a disk, at URLs and on the Hub; shared by all packages."""

@@ -1,0 +1,242 @@
+"""Writes the output folder of a command, which appears only when it is complete.
+
+A record in the folder says that this project has written it, and which files; without it, nothing is ever deleted.
+"""
+
+import json
+import shutil
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+from data_scripts.errors import InputError
+from data_scripts.files.checksums import CHECKSUMS, read_checksums, write_checksums
+from data_scripts.files.new_files import (
+    TEMPORARY,
+    cannot_write,
+    is_temporary_of,
+    lock_beside,
+    locked,
+    make_folder,
+    report_write_errors,
+    temporary_path,
+)
+from data_scripts.files.storage import is_url, move, upload
+
+RECORD = ".written-by-convsim"
+CARD = "README.md"  # has no checksum, because people complete it
+TEMPORARY_KIND = "temporary folder"
+UNFINISHED = "unfinished output"  # of a run that was interrupted while it wrote to a URL
+
+
+@contextmanager
+def new_folder(
+    output: Path, overwrite: bool, kind: str = "dataset", shared: bool = False
+) -> Iterator[tuple[Path, Path]]:
+    """Yield an empty folder that becomes `output` if the block succeeds, and a folder for temporary files.
+
+    Both are inside a temporary folder beside the output. What killed runs left of theirs is removed first. The output
+    is locked until the end.
+
+    Args:
+        output: the folder.
+        overwrite: replace an earlier output of the same kind, in which all files are recorded as written by a command.
+        kind: what the folder holds; part of its record. A dataset also gets checksums of its files.
+        shared: whether other machines must see the two folders; if the output is a URL, they are beside it then.
+
+    Raises:
+        InputError: `output` exists and `overwrite` is not given, or it is not what a command wrote, or another process
+            writes it, or it cannot be written.
+    """
+    output = output.resolve()
+    check_replaceable(output, overwrite, kind)
+    with staged_folder(output, shared) as (folder, scratch):
+        yield folder, scratch
+        if kind == "dataset":
+            names = [name for name in list_files(folder) if Path(name).name != CARD]
+            write_checksums(folder, names, read_checksums(folder))
+        write_record(folder, kind, list_files(folder))
+        # The output may have changed since the command was started.
+        check_replaceable(output, overwrite, kind)
+
+
+@contextmanager
+def staged_folder(output: Path, shared: bool = False) -> Iterator[tuple[Path, Path]]:
+    """`new_folder` without a check of what the output holds and without a record: the caller knows that it is ours.
+
+    For a URL, both folders are in the system's folder for temporary files, and the files are uploaded at the end; with
+    `shared`, they are beside the output.
+    """
+    if is_url(output):
+        with _staged_for_storage(output, shared) as staged:
+            yield staged
+        return
+    output = output.resolve()
+    make_folder(output.parent)
+    with locked(output, lock_beside(output)):
+        for left in output.parent.iterdir():
+            if is_temporary_of(output, left) and left.is_dir() and _is_ours(left):
+                _remove(left, output)
+        partial = temporary_path(output)
+        folder, scratch = partial / "new", partial / "scratch"
+        try:
+            with report_write_errors(output, partial):
+                partial.mkdir()
+                write_record(partial, TEMPORARY_KIND)
+                folder.mkdir()
+                scratch.mkdir()
+                yield folder, scratch
+            try:
+                replace_folder(folder, output, partial / "replaced")
+            except OSError as error:
+                raise cannot_write(output, error) from error
+        finally:
+            _remove(partial, output)
+
+
+def replace_folder(new: Path, output: Path, replaced: Path) -> None:
+    """Rename `new` to `output`, and an old folder there to `replaced`. An error leaves both as they were.
+
+    A process that is killed between the two renames leaves no `output`, but `replaced`.
+
+    Raises:
+        OSError: the folders cannot be renamed.
+    """
+    if output.exists():
+        output.rename(replaced)
+    try:
+        new.rename(output)
+    except BaseException:
+        if replaced.exists():
+            replaced.rename(output)
+        raise
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a temporary folder has our record, or was left by a kill before the record was complete."""
+    return has_record(folder, TEMPORARY_KIND) or not {path.name for path in folder.iterdir()} - {RECORD}
+
+
+def _remove(partial: Path, output: Path) -> None:
+    """Remove a temporary folder, but not the old output, if the process was killed between two renames."""
+    if (partial / "replaced").exists() and not output.exists():
+        (partial / "replaced").rename(output)
+    for name in ("new", "scratch", "replaced"):  # the record last, so that what a kill leaves can still be removed
+        shutil.rmtree(partial / name, ignore_errors=True)
+    shutil.rmtree(partial, ignore_errors=True)
+
+
+@contextmanager
+def _staged_for_storage(output: Path, shared: bool) -> Iterator[tuple[Path, Path]]:
+    _clean_up_storage(output)
+    with ExitStack() as stack:
+        if shared:
+            temporary = temporary_path(output)
+            stack.callback(_remove_from_storage, temporary)
+            make_folder(temporary)
+            write_record(temporary, TEMPORARY_KIND)
+        else:
+            temporary = Path(stack.enter_context(TemporaryDirectory(prefix="convsim-")))
+        folder, scratch = temporary / "new", temporary / "scratch"
+        make_folder(folder)
+        make_folder(scratch)
+        with report_write_errors(output, temporary):
+            yield folder, scratch
+        _publish(folder, output)
+
+
+def _clean_up_storage(output: Path) -> None:
+    """Remove the temporary folders that killed processes left beside a URL, to which only one process may write."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for folder in list(output.parent.iterdir()):
+            if is_temporary_of(output, folder) and has_record(folder, TEMPORARY_KIND):
+                print(f"removing {folder}, which an interrupted run left")
+                _remove_from_storage(folder)
+
+
+def _remove_from_storage(folder: Path) -> None:
+    """Remove a temporary folder, its record last, so that what a kill leaves can still be removed."""
+    for part in (folder / "new", folder / "scratch", folder):
+        with suppress(FileNotFoundError):
+            cast(Any, part).fs.rm(cast(Any, part).path, recursive=True)
+
+
+def _publish(folder: Path, output: Path) -> None:
+    """Copy the files of a folder to a URL, the list of them last, without which they are no complete output.
+
+    A record of what is being written comes first, so that the next run may replace what an interruption leaves.
+    """
+    names, old = list_files(folder), recorded_files(output)
+    make_folder(output)
+    write_record(output, UNFINISHED, {*names, *old})
+    left = (path for path in output.rglob("*") if TEMPORARY.fullmatch(path.name))  # of uploads
+    for file in [*left, *(output / name for name in {*old} - {*names})]:
+        file.unlink(missing_ok=True)
+    for name in [*sorted(names, key=lambda name: (name == CHECKSUMS, name)), RECORD]:
+        make_folder((output / name).parent)
+        (move if is_url(folder) else upload)(folder / name, output / name)
+
+
+def check_replaceable(output: Path, overwrite: bool, kind: str = "dataset") -> None:
+    """Check that an output may be written.
+
+    Raises:
+        InputError: it exists, and `overwrite` is not given, or it is not what a command wrote, or more than that.
+    """
+    if not output.exists() or (output.is_dir() and not any(output.iterdir())):
+        return
+    if not output.is_dir():
+        raise InputError(f"--output {output}: is a file, expected a folder; name another one")
+    others = unrecorded_files(output)
+    if is_url(output) and has_record(output, UNFINISHED) and not others:
+        return
+    if not has_record(output, kind):
+        raise InputError(
+            f"--output {output}: exists and is not a {kind} that a command wrote (no {RECORD} there); name another "
+            "folder, or delete this one yourself"
+        )
+    if not overwrite:
+        raise InputError(f"--output {output}: exists already; name another folder, or replace it with --overwrite")
+    if others:
+        raise InputError(
+            f"--output {output}: holds {others[0]}, which the command did not write there; move it away, or name "
+            "another folder"
+        )
+
+
+def write_record(folder: Path, kind: str, files: Iterable[str] = ()) -> None:
+    """Record what was written: `kind`, such as "run", and the files, relative to the folder."""
+    text = json.dumps({"kind": kind, "files": sorted(files)}, indent=1)
+    (folder / RECORD).write_text(text + "\n", encoding="utf-8")
+
+
+def has_record(folder: Path, kind: str) -> bool:
+    """Whether the folder was recorded as one of this kind."""
+    return _read_record(folder).get("kind") == kind
+
+
+def list_files(folder: Path) -> list[str]:
+    """All files below a folder (and what is neither a file nor a folder), relative to it, without its record."""
+    paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return sorted(name for path in paths if (name := path.relative_to(folder).as_posix()) != RECORD)
+
+
+def recorded_files(folder: Path) -> list[str]:
+    """The files that the record of a folder names, relative to it."""
+    return list(_read_record(folder).get("files", []))
+
+
+def unrecorded_files(folder: Path) -> list[str]:
+    """The files of a folder, relative to it, that its record does not name, without temporary ones."""
+    recorded = set(recorded_files(folder))
+    return [name for name in list_files(folder) if name not in recorded and not TEMPORARY.fullmatch(Path(name).name)]
+
+
+def _read_record(folder: Path) -> dict[str, Any]:
+    try:
+        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}

@@ -1,0 +1,186 @@
+"""Reads a JSON document value by value, so that memory holds one record and a chunk of text.
+
+The values are parsed by Python's `json`, as those of JSON lines are: a record is the same in both forms.
+"""
+
+import codecs
+import json
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from data_scripts.errors import InputError
+from data_scripts.files.lines import MAX_LINE_BYTES
+
+CHUNK_BYTES = 1 << 18
+LOOKAHEAD = 12  # characters that must follow a value, unless the document ends: a number may continue
+_SPACE = re.compile(r"[ \t\r\n]*")
+_DECODER = json.JSONDecoder()
+
+
+class NotJsonError(ValueError):
+    """The document is not JSON; the message says why."""
+
+
+def array_elements(stream: Any, location: str, key: str | None = None) -> Iterator[Any]:
+    """Yield the elements of an array; none if there is no such array.
+
+    Args:
+        stream: a binary stream of UTF-8, without a byte order mark.
+        location: begins the message if a limit is exceeded.
+        key: the field of the document, an object, that holds the array (`a.b`: the field b of the object in a); by
+            default, the document is the array.
+
+    Raises:
+        NotJsonError: the document is not JSON in UTF-8.
+        InputError: an element exceeds a limit.
+    """
+    reader = _Reader(stream, location)
+    if key is None:
+        yield from reader.elements()
+    else:
+        yield from _field_elements(reader, key)
+    reader.check_end()
+
+
+def _field_elements(reader: "_Reader", key: str) -> Iterator[Any]:
+    field, _, inner = key.partition(".")
+    for name in reader.names():
+        if name == field and inner:
+            yield from _field_elements(reader, inner)
+            continue
+        elements = reader.elements()
+        if name == field:
+            yield from elements
+        for _ in elements:  # skipped one by one, because an array may be too long for memory
+            pass
+
+
+def read_document(
+    stream: Any, location: str, list_of: Callable[[str, dict[str, Any]], str]
+) -> tuple[dict[str, Any], str, Iterator[Any]]:
+    """Read an object, up to a list whose elements are then read one by one.
+
+    Args:
+        stream, location: those of `array_elements`, whose errors this and the iterator raise, too.
+        list_of: the key of such a list (`b` or `b.c`) in the field with this name, given the fields before it, or "".
+
+    Returns:
+        The fields before the list, its key, and its elements; all fields and "" if there is no such list. Any other
+        value than an object has no fields.
+    """
+    reader, record = _Reader(stream, location), dict[str, Any]()
+    names = reader.names()
+    for name in names:
+        if key := list_of(name, record):
+            return record, key, _rest(reader, names, key.partition(".")[2])
+        record[name] = reader.value()
+    reader.check_end()
+    return record, "", iter(())
+
+
+def _rest(reader: "_Reader", names: Iterator[str], inner: str) -> Iterator[Any]:
+    """The elements of the next value, or of the array in a field of it; then the document is read to its end."""
+    yield from _field_elements(reader, inner) if inner else reader.elements()
+    for _ in names:
+        for _ in reader.elements():  # skipped one by one, because an array may be too long for memory
+            pass
+    reader.check_end()
+
+
+class _Reader:
+    def __init__(self, stream: Any, location: str) -> None:
+        self.stream, self.location = stream, location
+        self.decoder = codecs.getincrementaldecoder("utf-8")()
+        self.text, self.position, self.at_end = "", 0, False
+
+    def names(self) -> Iterator[str]:
+        """Yield the name of each field of the next value; the caller reads the field's value before the next name."""
+        if self._peek() != "{":
+            self.value()
+            return
+        self.position += 1
+        if self._peek() == "}":
+            self.position += 1
+            return
+        separator = ","
+        while separator == ",":
+            if self._peek() != '"':
+                raise NotJsonError("expected the name of a field in double quotes")
+            name = self.value()
+            self._expect(":")
+            yield name
+            separator = self._expect(",}")
+
+    def elements(self) -> Iterator[Any]:
+        """Yield the elements of the next value; none if it is not an array."""
+        if self._peek() != "[":
+            self.value()
+            return
+        self.position += 1
+        if self._peek() == "]":
+            self.position += 1
+            return
+        separator = ","
+        while separator == ",":
+            yield self.value()
+            separator = self._expect(",]")
+
+    def value(self) -> Any:
+        """Read the next value completely."""
+        self._peek()
+        while True:
+            try:
+                value, end = _DECODER.raw_decode(self.text, self.position)
+                if self.at_end or end + LOOKAHEAD <= len(self.text):
+                    self.position = end
+                    return value
+            except json.JSONDecodeError as error:
+                may_go_on = error.msg.startswith("Unterminated string") or error.pos + LOOKAHEAD > len(self.text)
+                if self.at_end or not may_go_on:
+                    raise NotJsonError(error.msg) from error
+            except RecursionError as error:
+                raise self._limit_error("too many arrays and objects within each other") from error
+            except ValueError as error:
+                raise self._limit_error("too many digits in a number") from error
+            size = len(self.text) - self.position
+            if size > MAX_LINE_BYTES:
+                raise self._limit_error(f"more than {MAX_LINE_BYTES >> 20} MiB in a record")
+            self._read(max(size, CHUNK_BYTES))  # as much again: reading a long value takes time in proportion to it
+
+    def check_end(self) -> None:
+        if self._peek():
+            raise NotJsonError("something follows the end of the document")
+
+    def _peek(self) -> str:
+        """The first character of the next token, which is not consumed; "" at the end."""
+        while True:
+            space = _SPACE.match(self.text, self.position)
+            assert space
+            self.position = space.end()
+            if self.position < len(self.text) or self.at_end:
+                return self.text[self.position : self.position + 1]
+            self._read(CHUNK_BYTES)
+
+    def _expect(self, characters: str) -> str:
+        character = self._peek()
+        if not character or character not in characters:
+            found = repr(character) if character else "the end"
+            raise NotJsonError(f"expected {' or '.join(characters)}, found {found}")
+        self.position += 1
+        return character
+
+    def _read(self, size: int) -> None:
+        chunk = self.stream.read(size)
+        self.at_end = not chunk
+        try:
+            self.text = self.text[self.position :] + self.decoder.decode(chunk, final=self.at_end)
+        except UnicodeDecodeError as error:
+            raise NotJsonError(f"not UTF-8: byte 0x{error.object[error.start]:02x}") from error
+        self.position = 0
+
+    def _limit_error(self, limit: str) -> InputError:
+        return InputError(
+            f"{self.location}: {limit}; the limit protects the memory; leave this record out, or write the "
+            "records as JSON lines (.jsonl), of which those that cannot be read are counted"
+        )

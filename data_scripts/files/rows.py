@@ -1,0 +1,212 @@
+"""Reads the rows of any table with the columns that a command looks for: of files, folders and datasets on the Hub."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tqdm import tqdm
+
+from data_scripts.errors import InputError
+from data_scripts.files.datasets import load_columns
+from data_scripts.files.hub import HubDataset
+from data_scripts.files.hub_errors import hub_errors
+from data_scripts.files.hub_names import is_path
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.records import HUB_HELP, TABS, Rows, check_records, form_of, read_records
+from data_scripts.files.text_files import names_split, split_from_name
+
+if TYPE_CHECKING:
+    from datasets import Dataset, IterableDataset
+
+TEXT_TABLES = (".jsonl", ".ndjson", ".csv", ".tsv")
+SOURCE_HELP = (
+    "a folder of .parquet, .jsonl, .csv, .tsv or .txt, or one such file (text compressed or not); or " + HUB_HELP
+)
+_README = re.compile("readme", re.IGNORECASE)
+ColumnNames = dict[str, tuple[str, ...]]
+
+
+def read_rows(
+    source: str,
+    names: ColumnNames,
+    broken: BrokenLines,
+    *,
+    optional: tuple[str, ...] = (),
+    label_names: bool = False,
+    cached: bool = False,
+) -> dict[str, Rows]:
+    """The rows of each split of a file, of the files in a folder, or of a dataset on the Hub; each can be read once.
+
+    Memory holds a few thousand rows. Lines that cannot be read are counted in `broken`.
+
+    Args:
+        source: as in `SOURCE_HELP`. The name of a text file contains its split (`split_from_name`).
+        names: role -> possible columns, of which the first that exists is used. A name with spaces that no column
+            has stands for several columns whose texts are joined.
+        broken: counts the lines that cannot be read.
+        optional: roles that need no column; their value is then None.
+        label_names: return the values of a ClassLabel column by name; -1 stays.
+        cached: whether to keep a copy of a dataset on the Hub in the cache of `datasets`, for datasets that are read
+            often; otherwise, only the columns that are needed are downloaded.
+
+    Returns:
+        Split -> rows: (location, role -> value).
+
+    Raises:
+        InputError: there is nothing to read or a column is missing; at once, or when the row is read.
+    """
+    files = text_tables(source)
+    if not files:
+        splits: Mapping[str, Dataset | IterableDataset]
+        features = None
+        if is_path(source):
+            splits = load_columns(source, ())
+        elif cached:
+            splits = HubDataset(source).load()
+        else:
+            dataset = HubDataset(source)
+            features = dataset.features
+            chosen = _choose_columns(features, source, names, optional)
+            splits = dataset.stream(name for columns in chosen.values() for name in columns)
+        return {
+            name: _dataset_rows(source, name, split, split.features or features, names, optional, label_names)
+            for name, split in splits.items()
+        }
+    rows: dict[str, Rows] = {}
+    for file in files:
+        split = split_from_name(file.name)
+        rows[split] = chain(rows.get(split, ()), _record_rows(file, names, broken, optional))
+    return rows
+
+
+def text_tables(source: str) -> list[Path]:
+    """The text file that a source is, or those of the folder that it is; none if it is Parquet, or on the Hub."""
+    path = Path(source)
+    if path.is_file():
+        if form_of(path) == ".parquet":
+            return []
+        if form_of(path) != ".txt":
+            check_records(path)
+        return [path]
+    files = sorted(file for file in path.glob("*") if form_of(file) in TEXT_TABLES) if path.is_dir() else []
+    if path.is_dir() and not files and not any(path.rglob("*.parquet")):
+        texts = [file for file in sorted(path.glob("*")) if form_of(file) == ".txt" and not _README.match(file.name)]
+        files = [file for file in texts if names_split(file.name)] or (texts if len(texts) == 1 else [])
+    complete = any(file.name.startswith("snli_1.0_train.") for file in files)
+    return [file for file in files if not (complete and file.name.startswith("snli_train_partial."))]
+
+
+def _choose_columns(
+    names_found: Iterable[str], location: str, names: ColumnNames, optional: tuple[str, ...]
+) -> dict[str, list[str]]:
+    """Role -> its columns."""
+    available = list(names_found)
+    chosen = {}
+    for role, accepted in names.items():
+        candidates = ([name] if name in available else name.split() for name in accepted)
+        matching = next((columns for columns in candidates if set(columns) <= set(available)), None)
+        if matching:
+            chosen[role] = matching
+    missing = [role for role in names if role not in chosen and role not in optional]
+    if missing:
+        expected = "; ".join(
+            accepted[0] + (f" (or {', '.join(accepted[1:])})" if accepted[1:] else "")
+            for role, accepted in names.items()
+            if role not in optional
+        )
+        raise InputError(
+            f"{location}: no column {', '.join(missing)}; expected {expected}; found {', '.join(available)}"
+        )
+    return chosen
+
+
+def _role_value(fields: dict[str, Any], columns: list[str] | None) -> Any:
+    if not columns:
+        return None
+    values = [fields.get(name) for name in columns]
+    return values[0] if len(values) == 1 else " ".join(map(str, values))
+
+
+def _texts(values: Iterable[Any]) -> Iterator[str]:
+    for value in values:
+        if isinstance(value, str):
+            yield value
+        elif isinstance(value, list):
+            yield from _texts(value)
+
+
+def _record_rows(path: Path, names: ColumnNames, broken: BrokenLines, optional: tuple[str, ...]) -> Rows:
+    # SNLI and Multi-Premise Entailment have tab-separated values in .txt files.
+    records = read_records(path, separated=TABS if form_of(path) == ".txt" else None)
+    chosen = _choose_columns(records.columns, records.location, names, optional)
+    keys: Any = records.columns
+    for location, fields in records.rows({name for columns in chosen.values() for name in columns}, broken):
+        if not records.complete and fields.keys() != keys:
+            keys = fields.keys()
+            chosen = _choose_columns(keys, location, names, optional)
+        values = {role: _role_value(fields, chosen.get(role)) for role in names}
+        try:
+            if not records.complete:  # half of a surrogate pair is valid JSON but not valid Unicode
+                "".join(_texts(values.values())).encode()
+        except RecursionError:
+            broken.add("not JSON", location, "too many arrays within each other")
+        except UnicodeEncodeError:
+            broken.add("not UTF-8", location, "half of a surrogate pair")
+        else:
+            yield location, values
+
+
+def _dataset_rows(
+    source: str,
+    split: str,
+    rows: Dataset | IterableDataset,
+    features: Any,
+    names: ColumnNames,
+    optional: tuple[str, ...],
+    label_names: bool,
+) -> Rows:
+    from datasets import ClassLabel, Dataset
+
+    location = f"{source}, split {split}"
+    chosen = _choose_columns(features, location, names, optional)
+    columns = list(dict.fromkeys(name for columns in chosen.values() for name in columns))
+    labels = {name: features[name] for name in columns if isinstance(features[name], ClassLabel)}
+    number, size = 0, len(rows) if isinstance(rows, Dataset) else None
+    reading = hub_errors(source) if size is None else nullcontext()  # a stream may end with an error of the Hub
+    with reading, tqdm(total=size, delay=1, unit="row", unit_scale=True, desc=split) as bar:
+        for batch in _batches(rows.select_columns(columns), location):
+            for values in zip(*(batch[name] for name in columns), strict=True):
+                number += 1
+                fields = dict(zip(columns, values, strict=True))
+                if label_names:
+                    for name, label in labels.items():
+                        if fields[name] is not None and fields[name] >= 0:
+                            fields[name] = label.int2str(fields[name])
+                yield f"{location}, row {number}", {role: _role_value(fields, chosen.get(role)) for role in names}
+            bar.update(len(batch[columns[0]]))
+
+
+def _batches(rows: Dataset | IterableDataset, location: str) -> Iterator[dict[str, list[Any]]]:
+    """The rows in batches.
+
+    Raises:
+        InputError: Python cannot represent a value: a text is not UTF-8, or a time is after the year 9999.
+    """
+    batches, number = rows.iter(1000), 0
+    while True:
+        try:
+            batch = next(batches, None)
+        except (ValueError, OverflowError) as error:
+            raise InputError(
+                f"{location}: one of the rows after row {number:,} cannot be read ({error}); expected texts in UTF-8 "
+                "and times until the year 9999: correct the row, or leave it out"
+            ) from error
+        if batch is None:
+            return
+        number += len(next(iter(batch.values())))
+        yield batch

@@ -1,0 +1,1 @@
+"""Computes, filters, splits and writes datasets of pairs, with DuckDB or Spark."""

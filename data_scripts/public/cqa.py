@@ -1,0 +1,300 @@
+"""Read subtask B of SemEval 2016 and 2017 Task 3 (related questions of a community forum), and write Parquet.
+
+SOURCE is a folder with the official English XML, plain or compressed, and the official gold (X.xml.subtaskB.relevancy)
+if the XML has no labels, or with the same rows as JSON lines (subtaskB-dev.jsonl and so on). Or it is any file, folder
+or Hub id with the columns query or question, candidate or related, and relevant (true, false) or label (PerfectMatch,
+Relevant, Irrelevant); the columns query_id, candidate_id and rank are optional.
+
+Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from data_scripts.errors import InputError
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.records import Rows
+from data_scripts.files.report import Report
+from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.files.text_files import find_file, text_lines
+from data_scripts.files.xml_files import xml_events
+
+if TYPE_CHECKING:
+    from datasets import DatasetDict
+
+
+COLUMN_NAMES: ColumnNames = {
+    "query": ("query", "question"),
+    "candidate": ("candidate", "related"),
+    "relevant": ("relevant", "label"),
+    "label": ("label",),
+    "query_id": ("query_id",),
+    "candidate_id": ("candidate_id",),
+    "rank": ("rank",),
+}
+
+
+class _Part(NamedTuple):
+    """File names: the official XML; the same rows as JSON lines, read if there is no XML; the official gold."""
+
+    xml: tuple[str, ...]
+    lines: str
+    gold: str
+
+
+def _part(xml: str, lines: str, *others: str, gold: str = "") -> _Part:
+    return _Part((xml, *others), f"subtaskB-{lines}.jsonl", f"{gold or xml}.subtaskB.relevancy")
+
+
+FILES = {
+    "train": [
+        _part("SemEval2016-Task3-CQA-QL-train-part1.xml", "train-part1"),
+        _part("SemEval2016-Task3-CQA-QL-train-part2.xml", "train-part2"),
+    ],
+    "validation": [_part("SemEval2016-Task3-CQA-QL-dev.xml", "dev")],
+    "test2016": [_part("SemEval2016-Task3-CQA-QL-test.xml", "test2016", "SemEval2016-Task3-CQA-QL-test-input.xml")],
+    "test2017": [
+        _part(
+            "SemEval2017-task3-English-test.xml",
+            "test2017",
+            "SemEval2017-task3-English-test-input.xml",
+            "SemEval2017-Task3-CQA-QL-test.xml",
+            gold="SemEval2017-Task3-CQA-QL-test.xml",
+        )
+    ],
+}
+# The official scorer treats the first two as one; the gold of 2017 does not distinguish them.
+LABELS = {"PerfectMatch": True, "Relevant": True, "PerfectMatch/Relevant": True, "Irrelevant": False}
+GOLD_LABELS = {"true": "PerfectMatch/Relevant", "false": "Irrelevant"}
+NO_LABEL = (None, "?", "")
+
+Gold = dict[str, str]  # related question -> label
+
+logger = logging.getLogger(__name__)
+
+
+def load_cqa(source: str) -> DatasetDict:
+    """Load subtask B in English (Nakov et al., 2016, 2017): a row for each related question from the search engine.
+
+    Args:
+        source: a folder with the official `SemEval2016-Task3-CQA-QL-{train-part1,train-part2,dev,test}.xml` and
+            `SemEval2017-task3-English-test.xml`, or JSON lines
+            `subtaskB-{train-part1,train-part2,dev,test2016,test2017}.jsonl`; plain or compressed. If a row has no
+            label, it is read from `X.xml.subtaskB.relevancy` in the same folder. Or the output of the command; or a
+            file, a folder or a Hub id with columns of `COLUMN_NAMES`.
+
+    Returns:
+        `train`, `validation` (dev of 2016), `test2016` and `test2017` (for other sources, their own splits) with
+        `query_id`, `query` (subject and body), `candidate_id`, `candidate`, `relevant`, `label` (PerfectMatch,
+        Relevant, Irrelevant; in 2017 also PerfectMatch/Relevant) and `rank` (the search engine's, from 1, with gaps).
+        Missing files are logged.
+
+    Raises:
+        InputError: there is no file, a file is damaged, a field is missing, a label or rank is invalid, or a label
+            differs from the gold.
+    """
+    return _load(source, BrokenLines())[0]
+
+
+load_evaluation = load_cqa  # for `leakage --against cqa=SOURCE`
+
+
+def _load(source: str, broken: BrokenLines) -> tuple[DatasetDict, Report]:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
+    folder = Path(source)
+    parts = [part for parts in FILES.values() for part in parts]
+    if folder.is_dir() and any(find_file(folder, *part.xml, part.lines) for part in parts):
+        splits = _official_splits(folder)
+    else:
+        optional = ("label", "query_id", "candidate_id", "rank")
+        try:
+            rows = read_rows(source, COLUMN_NAMES, broken, optional=optional, label_names=True, cached=True)
+        except InputError as error:
+            if not folder.is_dir():
+                raise
+            example = FILES["validation"][0].xml[0]
+            raise InputError(f"{error}; there is no file of subtask B either, such as {example}") from error
+        splits = DatasetDict(
+            {split: Dataset.from_list(list(_column_rows(rows[split])), features=CQA_FEATURES) for split in rows}
+        )
+    report: Report = {}
+    for split, dataset in splits.items():
+        if not len(dataset):
+            raise InputError(f"{source}, split {split}: contains no related question")
+        report[split] = {"from": source, "rows": len(dataset), "questions": len(set(dataset["query_id"]))}
+        report[split] |= dict(sorted(Counter(dataset["label"]).items()))
+    return splits, report
+
+
+def _official_splits(folder: Path) -> DatasetDict:
+    from datasets import Dataset, DatasetDict
+
+    from data_scripts.features import CQA_FEATURES
+
+    splits = DatasetDict()
+    for split, parts in FILES.items():
+        rows: list[dict[str, Any]] = []
+        for part in parts:
+            path = find_file(folder, *part.xml, part.lines)
+            if path is None:
+                names = f"{part.xml[0]} nor {part.lines}"
+                logger.warning("%s: has neither %s; left out of split %s", folder, names, split)
+                continue
+            gold_path = find_file(folder, part.gold)
+            gold = _gold(gold_path) if gold_path else {}
+            read = list(_xml_rows(path, gold) if ".xml" in path.suffixes else _json_rows(path, gold))
+            if not read:
+                raise InputError(
+                    f"{path}: contains no related question; expected a file of subtask B with RelQuestion elements"
+                )
+            if missing := gold.keys() - {row["candidate_id"] for row in read}:
+                raise InputError(
+                    f"{gold_path}: {len(missing)} of its related questions, such as {min(missing)}, are not in "
+                    f"{path.name}: download both files again"
+                )
+            rows += read
+        if rows:
+            splits[split] = Dataset.from_list(rows, features=CQA_FEATURES)
+    return splits
+
+
+def _gold(path: Path) -> Gold:
+    """The labels of an official .relevancy file: question, related question, rank, score, true or false."""
+    gold = {}
+    for location, line in text_lines(path):
+        fields = line.split("\t")
+        if len(fields) != 5 or fields[4] not in GOLD_LABELS:
+            raise InputError(
+                f"{location}: expected question, related question, rank, score and true or false, separated by tabs"
+            )
+        gold[fields[1]] = GOLD_LABELS[fields[4]]
+    return gold
+
+
+def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
+    """Rows of an official file, which repeats the original question for each of its related questions."""
+    for _, event, question in xml_events(path, "download the file again"):
+        if event != "end" or question.tag != "OrgQuestion":
+            continue
+        for related in question.iter("RelQuestion"):
+            fields = {
+                "orgq_id": question.get("ORGQ_ID"),
+                "orgq_subject": question.findtext("OrgQSubject"),
+                "orgq_body": question.findtext("OrgQBody"),
+                "relq_id": related.get("RELQ_ID"),
+                "relq_subject": related.findtext("RelQSubject"),
+                "relq_body": related.findtext("RelQBody"),
+                "label": related.get("RELQ_RELEVANCE2ORGQ"),
+                "ir_rank": related.get("RELQ_RANKING_ORDER"),
+            }
+            yield _row(fields, f"{path}, RelQuestion {related.get('RELQ_ID')}", gold)
+        question.clear()  # frees its memory
+
+
+def _json_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
+    for location, line in text_lines(path):
+        try:
+            fields = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"{location}: not JSON ({error}); expected one object per line") from error
+        if not isinstance(fields, dict):
+            raise InputError(
+                f"{location}: not an object; expected one with orgq_id, relq_id, ir_rank, label and the texts"
+            )
+        yield _row(fields, location, gold)
+
+
+def _row(fields: dict[str, Any], location: str, gold: Gold) -> dict[str, Any]:
+    texts = {name: fields.get(name) for name in ("orgq_id", "relq_id")}
+    label, rank = fields.get("label"), str(fields.get("ir_rank"))
+    official = gold.get(str(texts["relq_id"]))
+    label = official if label in NO_LABEL and official else label
+    if not isinstance(label, str) or label not in LABELS:
+        raise InputError(
+            f"{location}: label {label!r}; expected one of {', '.join(LABELS)} (if a test file has none, its gold, "
+            "X.xml.subtaskB.relevancy, must be in the same folder)"
+        )
+    if official and LABELS[official] != LABELS[label]:
+        raise InputError(f"{location}: label {label!r}, but {official!r} in the .relevancy file: download both again")
+    if not rank.isdecimal():
+        raise InputError(f"{location}: the search engine's rank is {rank}; expected a number from 1")
+    for question in ("orgq", "relq"):
+        subject, body = fields.get(f"{question}_subject"), fields.get(f"{question}_body")
+        # Joined as in copies with a single text for both, so that all splits have the same form.
+        joined = ". ".join(part for part in (subject, body) if part) if subject is not None else None
+        texts[question] = fields.get(f"{question}_text", joined)
+    for name, text in texts.items():
+        if not isinstance(text, str) or not text.strip():
+            raise InputError(f"{location}: {name} is {text!r}; expected a text")
+    return {
+        "query_id": texts["orgq_id"],
+        "query": texts["orgq"],
+        "candidate_id": texts["relq_id"],
+        "candidate": texts["relq"],
+        "relevant": LABELS[label],
+        "label": label,
+        "rank": int(rank),
+    }
+
+
+def _column_rows(rows: Rows) -> Iterator[dict[str, Any]]:
+    """Rows of a table; a question without an id is identified by its text, candidates without ranks by their order."""
+    ids: dict[str, str] = {}
+    ranks: Counter[str] = Counter()
+    for location, row in rows:
+        for name in ("query", "candidate"):
+            if not isinstance(row[name], str) or not row[name].strip():
+                raise InputError(f"{location}: {name} is {row[name]!r}; expected a text")
+        query_id = row["query_id"] or ids.setdefault(row["query"], f"Q{len(ids) + 1}")
+        ranks[query_id] += 1
+        rank = ranks[query_id] if row["rank"] is None else row["rank"]
+        if not str(rank).isdecimal():
+            raise InputError(f"{location}: rank {rank!r}; expected a number from 1")
+        relevant, label = _relevance(row["relevant"], row["label"], location)
+        yield {
+            "query_id": str(query_id),
+            "query": row["query"],
+            "candidate_id": str(row["candidate_id"] or f"{query_id}_R{rank}"),
+            "candidate": row["candidate"],
+            "relevant": relevant,
+            "label": label,
+            "rank": int(rank),
+        }
+
+
+def _relevance(relevant: Any, label: Any, location: str) -> tuple[bool, str]:
+    """Relevance and label, derived from either column: a label of the task, or a truth value (true, false, 1, 0)."""
+    for value in (label, relevant):
+        if isinstance(value, str) and value in LABELS:
+            return LABELS[value], value
+    truth = str(relevant).lower()
+    if truth in ("true", "1", "false", "0"):
+        return truth in ("true", "1"), GOLD_LABELS["true" if truth in ("true", "1") else "false"]
+    raise InputError(f"{location}: {relevant!r}; expected true or false, or one of {', '.join(LABELS)}")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the command's options."""
+    add_dataset_arguments(parser, f"folder with the official files; or {SOURCE_HELP}")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Write the splits as Parquet with report.json, and print the counts by label."""
+
+    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
+        splits, report = _load(args.source, broken)
+        write_splits(splits, folder)
+        return report
+
+    write_dataset(args, write)

@@ -1,0 +1,117 @@
+"""Joins comments to the comments that they reply to."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ibis
+import ibis.expr.types as ir
+
+from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, first_rule, removal_rules
+
+
+@dataclass(frozen=True)
+class Replies:
+    """Comments filtered by the rules and joined to the comments that they answer."""
+
+    filtered: ir.Table  # `key, parent, rule` of each comment; `rule` is `KEPT` or the first rule that removes it
+    rules: list[str]  # the rules' names, in order
+    joined: ir.Table  # `key, parent, outcome` of each kept comment; `outcome` is `PAIR` or why there is no pair
+    outcomes: list[str]  # the outcomes' names, in order
+    pairs: ir.Table  # `input, response, thread, source`
+
+
+def join_replies(
+    comments: ir.Table,
+    filters: Filters,
+    submissions: bool = False,
+    materialize: Callable[[ir.Table, str], ir.Table] = lambda table, name: table,
+) -> Replies:
+    """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
+
+    Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the
+    order of the files.
+
+    Args:
+        comments: the columns of `dumps.comment_schema`; a submission is a comment without a parent.
+        filters: which rules apply.
+        submissions: whether `comments` contains submissions, so that replies to them become pairs too.
+        materialize: computes a table that is used more than once, given the table and a name for it. Such tables
+            contain no texts, which are joined at the end to the rows that need them.
+    """
+    key, parent = _keys(comments, submissions)
+    keyed = comments.mutate(key=key, parent=parent)
+    rules: list[str] = []
+
+    def apply_rules(texts: ir.Table) -> ir.Table:
+        language = texts.language if filters.language else None
+        removed = {REPEATED: texts.repeat}
+        removed |= removal_rules(texts.body, texts.characters, texts.alphabetic, texts.author, language, filters)
+        rules[:] = removed
+        return texts.select("key", "parent", rule=first_rule(removed))
+
+    first_pass = materialize(apply_rules(keyed.mutate(repeat=ibis.literal(False))), "first_pass")
+    twice = first_pass.group_by("key").agg(rows=ibis._.count()).filter(ibis._.rows > 1).select("key")
+    twice = materialize(twice, "twice")
+    # A window over all comments would sort them with their texts: only comments that share an id are ranked.
+    same_key = ibis.window(group_by="key", order_by=["created_utc", "body", "author", "parent_id"])
+    ranked = keyed.semi_join(twice, "key").mutate(repeat=ibis.row_number().over(same_key) > 0)
+    ranked = materialize(ranked, "ranked")
+    filtered = first_pass.anti_join(twice, "key").union(apply_rules(ranked))
+
+    with_parents = _join_parents(filtered)
+    losses = _losses(with_parents, submissions)
+    outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
+    joined = materialize(with_parents.select("key", "parent", outcome=outcome), "joined")
+
+    def texts(**columns: ir.Value) -> ir.Table:
+        # Each use starts from the files: engines keep in memory what two parts of a query share.
+        single = comments.select(key=key, **columns).anti_join(twice, "key")
+        return single.union(ranked.filter(~ranked.repeat).select(single.columns))
+
+    links = joined.filter(joined.outcome == PAIR)
+    responses = texts(parent=parent, body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
+    responses = responses.semi_join(links, "key")
+    inputs = texts(body=comments.body).semi_join(links.select(key=links.parent).distinct(), "key")
+    return Replies(filtered, [*rules, KEPT], joined, [*losses, PAIR], _pair_columns(inputs, responses))
+
+
+def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:
+    """The key of each comment and the key of the comment or submission that it replies to."""
+    if submissions:  # a submission and a comment may have the same id
+        return ibis.ifelse(comments.parent_id == "", "t3_", "t1_") + comments.id, comments.parent_id
+    # The key is a column of the file: engines read its values first, and the texts only of the rows that they need.
+    is_reply = comments.parent_id.startswith("t1_")
+    return comments.id, ibis.ifelse(is_reply, comments.parent_id.substr(3), ibis.null("string"))
+
+
+def _join_parents(filtered: ir.Table) -> ir.Table:
+    """The kept comments, each with the key and rule of the comment that it replies to, or nulls."""
+    parents = filtered.filter(filtered.rule != REPEATED).select(parent_key=filtered.key, parent_rule=filtered.rule)
+    kept = filtered.filter(filtered.rule == KEPT)
+    return kept.left_join(parents, kept.parent == parents.parent_key)
+
+
+def _losses(joined: ir.Table, submissions: bool) -> dict[str, ir.BooleanValue]:
+    """Name -> condition under which a kept comment is in no pair, in the order in which they are counted."""
+    if submissions:
+        losses = {"submissions": joined.parent == ""}
+        parent = "what is replied to"
+    else:
+        losses = {"replies to a submission": joined.parent.isnull()}
+        parent = "comment replied to"
+    return losses | {
+        "replies to themselves": joined.parent == joined.key,
+        f"{parent} is not in the dumps": joined.parent_rule.isnull(),
+        f"{parent} was removed": joined.parent_rule != KEPT,
+    }
+
+
+def _pair_columns(inputs: ir.Table, responses: ir.Table) -> ir.Table:
+    inputs = inputs.select(input_key=inputs.key, input=inputs.body)
+    both = responses.inner_join(inputs, responses.parent == inputs.input_key)
+    return both.select(
+        input=both.input,
+        response=both.body,
+        thread=both.link_id,
+        source=ibis.literal("reddit/") + both.subreddit,
+    )

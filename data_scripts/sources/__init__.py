@@ -1,1 +1,0 @@
-"""The commands that write datasets: each module reads one kind of source."""

@@ -1,1 +1,0 @@
-"""Commands that read the datasets of the other commands."""

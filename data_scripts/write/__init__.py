@@ -1,1 +1,0 @@
-"""Writes pairs and other datasets as Parquet: splits, shards, report, card, Hub."""

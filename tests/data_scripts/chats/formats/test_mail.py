@@ -1,0 +1,214 @@
+import gzip
+import mailbox
+import time
+from datetime import UTC, datetime
+from email.message import EmailMessage
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.chats.formats.mail import MAX_BYTES, written_text
+from data_scripts.chats.logs import check_log, is_on_hub
+from data_scripts.chats.messages import ChatLog
+from data_scripts.errors import InputError
+from tests.data_scripts.chats.reading import read_items
+
+START = "From ann@example.org Mon Mar  4 10:00:00 2024\n"
+MARCH_4 = datetime(2024, 3, 4, 10, tzinfo=UTC).timestamp()
+
+
+def read(path: Path) -> tuple[list, ChatLog]:
+    return read_items(path, "c")
+
+
+def written(path: Path, text: str | bytes) -> Path:
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return path
+
+
+def mail(
+    number: int, answers: int | None = None, sender: str = "Ann <Ann@example.org>", **headers: str
+) -> EmailMessage:
+    message = EmailMessage()
+    message["From"], message["Message-ID"] = sender, f"<{number}@example.org>"
+    message["Date"] = f"Mon, 4 Mar 2024 1{number}:00:00 +0000"
+    if answers is not None:
+        message["In-Reply-To"] = f"<{answers}@example.org>"
+    for name, value in headers.items():
+        message[name.replace("_", "-")] = value
+    return message
+
+
+def test_a_mailbox_that_the_library_wrote(tmp_path):
+    first, second, third = mail(0), mail(1, 0, "Benoît Ô <ben@example.org>"), mail(2, 1)
+    first.set_content("Where is the café?\n\nFrom here, is it far?\n")
+    second.set_content("On Mon, 4 Mar 2024, Ann wrote:\n> Where is the café?\n\nOn the left.\n-- \nBen\n", cte="base64")
+    second.add_attachment("a,b\n", subtype="csv", filename="a.csv")
+    third.set_content("<p>Thank <b>you</b>!</p><blockquote>On the left.</blockquote>", subtype="html")
+    box = mailbox.mbox(tmp_path / "in.mbox")
+    for message in (first, second, third):
+        box.add(message)
+    box.close()
+    items, log = read(tmp_path / "in.mbox")
+    assert [(item.id, item.parent, item.speaker, item.text) for item in items] == [
+        ("0@example.org", "", "ann@example.org", "Where is the café?\nFrom here, is it far?"),
+        ("1@example.org", "0@example.org", "ben@example.org", "On the left."),
+        ("2@example.org", "1@example.org", "ann@example.org", "Thank you!"),
+    ]
+    assert [item.time - MARCH_4 for item in items] == [0, 3600, 7200] and {item.thread for item in items} == {None}
+    assert log.detected == {"format": "mailbox"} and not log.broken.counts and not log.left_out
+
+
+@pytest.mark.parametrize(
+    ("html", "expected"),
+    [
+        ("<div>Yes.<br>Good.</div><div>On Mon, Ann wrote:<br></div><BLOCKQUOTE>Is it?</BLOCKQUOTE>", "Yes.\nGood."),
+        ("<p>Yes.</p><blockquote>Is it?</blockquote><p>Or no.</p>", "Yes.\nOr no."),
+        ("<p>Yes.</p><hr><b>From:</b> Ben<br><b>Sent:</b> Monday<br><p>Is it?</p>", "Yes."),
+    ],
+)
+def test_html_without_what_it_quotes(tmp_path, html, expected):
+    message = mail(0)
+    message.set_content(html, subtype="html")
+    assert read(written(tmp_path / "a.mbox", f"{START}{message}\n"))[0][0].text == expected
+
+
+def test_mails_that_nobody_wrote_are_counted(tmp_path):
+    away, empty, human = mail(0, Auto_Submitted="auto-replied"), mail(1), mail(2, Auto_Submitted="No")
+    away.set_content("I am away.")
+    empty.set_content("> only a quotation\n-- \nAnn")
+    human.set_content("Here I am.")
+    text = "".join(f"{START}{message}\n\n" for message in (away, empty, human))
+    items, log = read(written(tmp_path / "a.mbox", text))
+    assert [item.text for item in items] == ["Here I am."]
+    assert log.left_out == {"automatic mail": 1, "mail without text": 1}
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ("In-Reply-To: <a@x> (Ann's message)\nReferences: <b@x> <c@x>", "a@x"),
+        ("References: <a@x>\n <b@x> <c@x>", "c@x"),
+        ("In-Reply-To: your mail of Monday", ""),
+    ],
+)
+def test_the_mail_that_is_answered(tmp_path, headers, expected):
+    (item,), _ = read(written(tmp_path / "a.mbox", f"{START}From: a@x\n{headers}\n\nHello\n"))
+    assert item.parent == expected and item.id == "c/1"
+
+
+@pytest.mark.parametrize(
+    ("name", "sender", "expected"),
+    [
+        ("2024-March.txt", "ann at example.org (Ann Lee)", "ann at example.org (Ann Lee)"),
+        ("2024-March.txt.gz", "=?utf-8?q?Ann_L=C3=A9e?= <ann@example.org>", "ann@example.org"),
+        ("a.mbox.gz", "=?no-such-encoding?q?Ann?=", "=?no-such-encoding?q?Ann?="),
+        ("a.mbox", "=?utf-8?b?A?=", "=?utf-8?b?A?="),
+    ],
+)
+def test_names_of_files_and_senders(tmp_path, name, sender, expected):
+    text = f"{START}From: {sender}\nDate: never\n\nHello\n\n{START}Subject: a\n\nYes\n"
+    content = text.replace("\n", "\r\n").encode()
+    items, log = read(written(tmp_path / name, gzip.compress(content) if name.endswith(".gz") else content))
+    assert [(item.speaker, item.time, item.text) for item in items] == [(expected, None, "Hello"), (None, None, "Yes")]
+    assert not log.broken.counts
+
+
+def test_mails_of_thunderbird_begin_with_an_empty_line_of_from(tmp_path):
+    text = "From - Mon Mar  4 10:00:00 2024\r\nFrom: a@x\r\n\r\nHello\r\n\r\nFrom \r\nFrom: b@x\r\n\r\nFrom me, yes\r\n"
+    items, _ = read(written(tmp_path / "a.mbox", text))
+    assert [(item.speaker, item.text) for item in items] == [("a@x", "Hello"), ("b@x", "From me, yes")]
+
+
+def test_a_folder_of_apple_mail(tmp_path):
+    folder = tmp_path / "In.mbox"
+    folder.mkdir()
+    (folder / "table_of_contents").write_bytes(b"\0")
+    written(folder / "mbox", f"{START}From: a@x\n\nHello\n")
+    assert [item.text for item in read(folder)[0]] == ["Hello"]
+
+
+def test_an_answer_in_the_mailbox_of_sent_mails_is_paired(tmp_path):
+    question = "How can I get my old password back?"
+    written(tmp_path / "in.mbox", f"{START}From: a@x\nMessage-ID: <1@x>\n\n{question}\n")
+    written(tmp_path / "sent.mbox", f"{START}From: b@x\nIn-Reply-To: <1@x>\n\nPlease choose a new one.\n")
+    boxes = [str(tmp_path / name) for name in ("in.mbox", "sent.mbox")]
+    assert main(["conversations", *boxes, "-o", str(tmp_path / "out")]) == 0
+    pairs = [pair for file in tmp_path.glob("out/*.parquet") for pair in pq.read_table(file).to_pylist()]
+    assert [(pair["input"], pair["response"]) for pair in pairs] == [(question, "Please choose a new one.")]
+
+
+def test_lines_outside_of_mails_and_long_attachments(tmp_path):
+    attachment = ("QUJD" * 18 + "\n") * (MAX_BYTES // 73 + 10)
+    body = f'Content-Type: multipart/mixed; boundary="b"\n\n--b\n\nHello\n--b\nContent-Type: image/png\n\n{attachment}'
+    text = f"What is this?\n\n{START}From: a@x\n{body}--b--\n\nFrom here on, all is text\n\n{START}From: b@x\n\nYes\n"
+    items, log = read(written(tmp_path / "a.mbox", text))
+    assert [item.text for item in items] == ["Hello", "Yes"]
+    assert log.broken.counts == {"line before the first mail": 1}
+    assert log.broken.examples == [f"{tmp_path / 'a.mbox'}:1: line before the first mail"]
+
+
+def test_parts_within_parts_are_counted_if_they_are_too_deep(tmp_path):
+    deep = "".join(f'Content-Type: multipart/mixed; boundary="{n}"\n\n--{n}\n' for n in range(2_000))
+    items, log = read(written(tmp_path / "a.mbox", f"{START}{deep}\nHello\n\n{START}From: b@x\n\nYes\n"))
+    assert [item.text for item in items] == ["Yes"]
+    assert log.broken.counts == {"mail with too many parts within parts": 1}
+
+
+def test_unknown_character_sets_are_read_as_utf_8(tmp_path):
+    text = (
+        f"{START}From: a@x\nContent-Type: text/plain; charset=nothing\nContent-Transfer-Encoding: 8bit\n\nna\u00efve\n"
+    )
+    assert read(written(tmp_path / "a.mbox", text))[0][0].text == "naïve"
+
+
+def test_refusals(tmp_path):
+    with pytest.raises(InputError, match="expected one before each mail"):
+        read(written(tmp_path / "a.mbox", "Hello\n"))
+    with pytest.raises(InputError, match="the file is empty"):
+        read(written(tmp_path / "b.mbox", ""))
+    with pytest.raises(InputError, match="cannot be read"):
+        check_log(ChatLog(tmp_path / "missing.mbox", "c"))
+    with pytest.raises(InputError, match=r"expected a name that ends in .*\.mbox"):
+        check_log(ChatLog(written(tmp_path / "a.doc", "x"), "c"))
+    assert not is_on_hub(Path("no_such_folder/in.mbox")) and is_on_hub(Path("no_such_folder/in"))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\n> b\nc", "a\nc"),
+        ("Ann wrote:\n\n> b\n> c\n\nd\n> e\nf", "d\nf"),
+        ("On Mon, 4 Mar 2024 at 10:00,\nAnn <ann@example.org>\nwrote:\n>b\nc", "c"),
+        ("Am 4.3.2024 schrieb Ann:\n> b\n\nc", "c"),
+        ("> b\nOn 1 May, Ben wrote:\n> c\na", "a"),
+        ("a\n\nAnn wrote:\n> b\n\nOn 1 May, Ben wrote:\n> c", "a"),
+        ("Run this command:\n> ls\nc", "Run this command:\nc"),
+        ("Done at 10.\n\n> b\nc", "Done at 10.\nc"),
+        ("1\n2\n3\n4\n5:\n> b", "1\n2\n3\n4\n5:"),
+        ("a\n\n-- \nAnn\nB Inc.", "a"),
+        ("a\n--\nAnn", "a"),
+        ("a -- b\n-- c", "a -- b\n-- c"),
+        ("a\n________\nb", "a"),
+        ("a\nSent from my iPhone", "a"),
+        ("a\n-----Original Message-----\nFrom: b\nc", "a"),
+        ("a\n----- Ursprüngliche Nachricht -----\nc", "a"),
+        ("a\n\nFrom: Ben <b@x>\nSent: Monday\nTo: Ann\n\nc", "a"),
+        ("a\n\n*Von:* Ben\n*Gesendet:* Montag\n\nc", "a"),
+        ("From: here to there\nis far", "From: here to there\nis far"),
+        ("| a | b |\n|c|", "|c|"),
+        ("-----BEGIN PGP SIGNED MESSAGE-----\nHash: SHA1\n\na\n-----BEGIN PGP SIGNATURE-----\niQ", "a"),
+        ("  a\t \n\n\n b ", "a\nb"),
+        ("", ""),
+    ],
+)
+def test_what_the_sender_wrote(text, expected):
+    assert written_text(text) == expected
+
+
+def test_many_quotations_take_linear_time():
+    start = time.perf_counter()
+    assert written_text("> a\n\n" * 100_000 + "b") == "b"
+    assert time.perf_counter() - start < 20  # it takes .3 s

@@ -1,0 +1,100 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_scripts.chats.conversations import store_logs
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.clean.filters import Filters
+from data_scripts.errors import InputError
+from tests.data_scripts.chats.reading import read_items
+
+START = 1772359200
+
+
+def in_bytes(text: str) -> str:
+    """Each byte of the text as a character, which is how Facebook writes it."""
+    return text.encode("utf-8").decode("latin-1")
+
+
+def plain(*messages: Any) -> dict[str, Any]:
+    chat = {"participants": [{"name": "Ann"}], "messages": list(messages), "title": "Ann"}
+    return chat | {"is_still_participant": True, "thread_path": "inbox/ann_1", "magic_words": []}
+
+
+def sent(seconds: int, text: str, speaker: str = "Ann", **fields: Any) -> dict[str, Any]:
+    return {"sender_name": speaker, "timestamp_ms": (START + seconds) * 1000, "content": in_bytes(text)} | fields
+
+
+def read(path: Path, content: Any, indent: int | None = 2) -> tuple[list, ChatLog]:
+    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+    return read_items(path, "message_1")
+
+
+@pytest.mark.parametrize("indent", [2, None])
+def test_a_chat_is_read_from_its_oldest_message_with_its_characters_restored(tmp_path, indent):
+    messages = (sent(20, "Schön 😊", in_bytes("Jürgen")), sent(10, "¿Qué tal?"), sent(10, "first"))
+    items, log = read(tmp_path / "message_1.json", plain(*messages), indent)
+    assert items == [
+        Message("1/3", None, "message_1/1", "Ann", START + 10, "first", "message_1", CHANNEL_GAP),
+        Message("1/2", None, "message_1/1", "Ann", START + 10, "¿Qué tal?", "message_1", CHANNEL_GAP),
+        Message("1/1", None, "message_1/1", "Jürgen", START + 20, "Schön 😊", "message_1", CHANNEL_GAP),
+    ]
+    assert log.detected == {"format": "Messenger or Instagram"} and not log.broken.counts
+
+
+def test_a_text_whose_characters_are_right_stays(tmp_path):
+    items, _ = read(tmp_path / "m.json", plain(sent(1, "") | {"content": "Café – ok"}, sent(2, "") | {"content": "é"}))
+    assert [item.text for item in items] == ["é", "Café – ok"]
+
+
+def test_what_nobody_wrote_is_left_out(tmp_path):
+    messages = (
+        sent(1, "", photos=[{"uri": "a.jpg"}]),
+        sent(2, "gone", is_unsent=True),
+        sent(3, "Ann called you.", type="Call"),
+        sent(4, "Liked a message"),
+        sent(5, "Reacted 😂 to your message "),
+        sent(6, "Ann Lee sent an attachment."),
+        sent(7, "I sent an attachment. Did you get it?"),
+    )
+    items, log = read(tmp_path / "m.json", plain(*messages))
+    assert [item.text for item in items] == ["I sent an attachment. Did you get it?"]
+    assert log.left_out == {"no text": 1, "deleted": 1, "notice": 4}
+
+
+def test_the_file_of_an_encrypted_chat_is_read_in_its_order_as_it_is(tmp_path):
+    message = {"isUnsent": False, "media": [], "reactions": [], "senderName": "Jürgen", "type": "text"}
+    messages = [
+        message | {"text": in_bytes("ü"), "timestamp": START * 1000},
+        message | {"text": "b", "timestamp": START * 1000},
+    ]
+    messages += [message | {"text": "x", "isUnsent": True, "timestamp": START * 1000, "type": "placeholder"}]
+    chat = {"participants": ["Ann", "Jürgen"], "threadName": "Ann_1", "messages": messages}
+    items, log = read(tmp_path / "m.json", chat)
+    assert [item.text for item in items] == [in_bytes("ü"), "b"] and log.left_out == {"deleted": 1}
+    assert items[0].speaker == "Jürgen" and items[0].time == START
+    assert log.detected == {"format": "Messenger, encrypted chat"}
+
+
+def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
+    messages = (sent(1, "a", timestamp_ms="soon"), sent(2, "b", content=["b"]), sent(3, "c"))
+    items, log = read(tmp_path / "m.json", plain(*messages))
+    assert [item.text for item in items] == ["c"]
+    assert log.broken.counts == {"wrong time": 1, "wrong type": 1}
+
+
+def test_a_broken_chat_is_refused_with_its_first_fault(tmp_path):
+    (tmp_path / "m.json").write_text(json.dumps(plain() | {"messages": "none"}, indent=1))
+    log = ChatLog(tmp_path / "m.json", "m")
+    with pytest.raises(
+        InputError, match=r"contains no message .*wrong type \(messages should be a list of objects\); it was read as "
+    ):
+        store_logs([log], Filters("chat"), tmp_path)
+
+
+def test_other_lists_of_messages_with_participants_are_messages_with_roles(tmp_path):
+    chat = {"participants": ["a"], "messages": [{"role": "user", "content": "hi"}]}
+    items, log = read(tmp_path / "m.json", chat)
+    assert [item.text for item in items] == ["hi"] and log.detected == {"format": "messages with roles"}

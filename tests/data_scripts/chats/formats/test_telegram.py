@@ -1,0 +1,81 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from tests.data_scripts.chats.reading import read_items
+
+
+def message(number: int, text: Any, speaker: str | None = "Ann", **fields: Any) -> dict[str, Any]:
+    default = {
+        "id": number,
+        "type": "message",
+        "date": "2026-03-01T10:00:00",
+        "date_unixtime": str(1772359200 + number),
+    }
+    return default | {"from": speaker, "from_id": "user7", "text": text} | fields
+
+
+def chat(number: int, *messages: Any) -> dict[str, Any]:
+    return {"name": "Ann", "type": "personal_chat", "id": number, "messages": list(messages)}
+
+
+def read(path: Path, content: Any, indent: int | None = 1, gap: float | None = None) -> tuple[list, ChatLog]:
+    path.write_text(json.dumps(content, indent=indent), encoding="utf-8")
+    return read_items(path, "result", gap=gap)
+
+
+MESSAGES = (
+    {"id": 1, "type": "service", "action": "phone_call", "date": "2026-03-01T10:00:00", "text": ""},
+    message(2, "Hello"),
+    message(3, ["see ", {"type": "link", "text": "https://a.b"}, "\nsoon"], "Ben", reply_to_message_id=2),
+    message(4, "", photo="(File not included)"),
+    message(5, "[gif]", via_bot="@gif"),
+    message(6, "ok", None, date_unixtime=None),
+)
+
+
+@pytest.mark.parametrize("indent", [1, None])
+def test_a_chat_is_read_with_its_replies(tmp_path, indent):
+    items, log = read(tmp_path / "result.json", chat(12, *MESSAGES), indent)
+    assert items == [
+        Message("12/2", None, "result/12", "Ann", 1772359202, "Hello", "result", CHANNEL_GAP),
+        Message("12/3", "12/2", "result/12", "Ben", 1772359203, "see https://a.b\nsoon", "result", CHANNEL_GAP),
+        Message("12/6", None, "result/12", "user7", 1772359200, "ok", "result", CHANNEL_GAP),
+    ]
+    assert log.left_out == {"type service": 1, "no text": 1, "bot": 1}
+    assert log.detected == {"format": "Telegram"} and not log.broken.counts
+
+
+@pytest.mark.parametrize("indent", [1, None])
+@pytest.mark.parametrize("before", [{}, {"personal_information": {"user_id": 7}, "contacts": {"list": []}}])
+def test_all_chats_of_a_user_are_read(tmp_path, indent, before):
+    chats = {"about": "…", "list": [chat(12, message(2, "a")), chat(13, message(2, "b"))]}
+    items, _ = read(tmp_path / "result.json", {"about": "…", **before, "chats": chats, "left_chats": {}}, indent)
+    assert [(item.id, item.thread, item.text) for item in items] == [
+        ("12/2", "result/12", "a"),
+        ("13/2", "result/13", "b"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["result.json", "result.jsonl"])
+@pytest.mark.parametrize("wrap", [dict, lambda one: {"about": "…", "chats": {"about": "…", "list": [one]}}])
+def test_a_stated_pause_ends_a_conversation(tmp_path, name, wrap):
+    items, _ = read(tmp_path / name, wrap(chat(12, message(2, "a"))), None, gap=60.0)
+    assert [(item.text, item.gap) for item in items] == [("a", 60.0)]
+
+
+def test_broken_messages_are_counted_and_the_others_are_read(tmp_path):
+    broken = (3, message(2, 5), message(3, "a", date_unixtime="soon"), message(0, "a") | {"id": None})
+    items, log = read(tmp_path / "result.json", chat(12, *broken, message(4, "b")))
+    assert [item.text for item in items] == ["b"]
+    assert log.broken.counts == {"wrong type": 2, "wrong time": 1, "missing field": 1}
+    assert log.broken.examples[0].endswith("result.json: message 1: wrong type (a message should be an object)")
+
+
+@pytest.mark.parametrize("content", [{"name": "a", "type": "b", "id": 1, "messages": "x"}, {"about": "", "chats": {}}])
+def test_what_holds_no_messages_is_counted(tmp_path, content):
+    items, log = read(tmp_path / "result.json", content, None)
+    assert not items and log.broken.counts == {"wrong type": 1}

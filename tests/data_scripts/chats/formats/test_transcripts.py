@@ -1,0 +1,318 @@
+import gzip
+from pathlib import Path
+
+import pytest
+
+from data_scripts.chats.logs import read_log
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog
+from data_scripts.errors import InputError
+from tests.data_scripts.chats.reading import read_items
+
+MINUTE, HOUR, DAY = 60, 3600, 24 * 3600
+MARCH_13 = 1773360000  # 2026-03-13, 0:00, in seconds since 1970
+
+
+def read(path: Path, text: str, **options) -> tuple[list, ChatLog]:
+    path.write_bytes(text.encode())
+    return read_items(path, "c", **options)
+
+
+IRC = """\
+--- Log opened Fri Mar 13 10:00:00 2026
+{0}<@ann> hello: who
+{1}-!- ben has joined
+{1}<ben> me <3
+{2}* ben waves
+{2}< ann>  and: you
+"""
+
+
+@pytest.mark.parametrize(
+    ("times", "expected"),
+    [
+        (["", "", ""], [None] * 3),
+        (["10:00 ", "10:01 ", "11:00 "], [0, MINUTE, HOUR]),
+        (["[22:00] ", "[23:59] ", "[00:01] "], [0, HOUR + 59 * MINUTE, 2 * HOUR + MINUTE]),
+        (["[13/03/2026 10:00:00] ", "[13/03/2026 10:01:00] ", "[13/03/2026 11:00:00] "], [0, MINUTE, HOUR]),
+        (["2026-03-13T10:00:00 ", "2026-03-13T10:01:00 ", "2026-03-13T11:00:00 "], [0, MINUTE, HOUR]),
+    ],
+)
+def test_irc_with_and_without_times(tmp_path, times, expected):
+    items, log = read(tmp_path / "c.log", IRC.format(*times))
+    assert [(item.speaker, item.text) for item in items] == [
+        ("ann", "hello: who"), ("ben", "me <3"), ("ann", "and: you"),
+    ]  # fmt: skip
+    seconds = [item.time for item in items]
+    assert (seconds if None in seconds else [each - seconds[0] for each in seconds]) == expected
+    assert {item.gap for item in items} == {None if None in expected else CHANNEL_GAP}
+    assert log.detected["format"] == "IRC" and log.left_out == {"notice": 2} and not log.broken.counts
+    if "/" in times[0]:
+        assert seconds[0] == MARCH_13 + 10 * HOUR and log.detected["dates"] == "DMY"
+
+
+def test_a_day_that_the_log_names_begins_a_day(tmp_path):
+    lines = ["10:00 <ann> a", "09:30 <ben> b", "--- Day changed Sat Mar 14 2026", "10:30 <ann> c", "09:00 <ben> d"]
+    items, _ = read(tmp_path / "c.log", "\n".join(lines))
+    first = items[0].time
+    assert [item.time - first for item in items] == [
+        0, -30 * MINUTE, DAY + 30 * MINUTE, 2 * DAY - HOUR,
+    ]  # fmt: skip
+
+
+LINE = """\
+\ufeff[LINE] Chat history with Ben
+Saved on: 2026/03/15 10:00
+
+Fri, 03/13/2026
+10:00 AM\tAnn\thow are you?
+it has been long
+
+and more
+10:01 AM\tBen joined
+10:01 AM\tBen\tfine
+10:02 AM\tBen\t[Sticker]
+Sat, 03/14/2026
+11:00 AM\tAnn\tand today?
+"""
+
+
+def test_columns_of_line_and_weechat(tmp_path):
+    assert read(tmp_path / "c.txt", LINE.replace("\n", "\r\n"))[0] == read(tmp_path / "c.txt", LINE)[0]
+    items, log = read(tmp_path / "c.txt", LINE)
+    assert [(item.speaker, item.text, item.time - items[0].time) for item in items] == [
+        ("Ann", "how are you?\nit has been long\nand more", 0), ("Ben", "fine", MINUTE),
+        ("Ann", "and today?", DAY + HOUR),
+    ]  # fmt: skip
+    assert log.left_out == {"notice": 1, "no text": 1}
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
+    marks = {
+        "-->": "cid (a@b) has joined",
+        "--": "Mode #c",
+        "@ann": "hello",
+        " *": "ann waves",
+        "ben": "hi",
+        "ann": "so",
+    }
+    lines = [f"2026-03-13 10:00:0{number}\t{mark}\t{text}" for number, (mark, text) in enumerate(marks.items())]
+    items, log = read(tmp_path / "c.log", "\n".join(lines))
+    assert [(item.speaker, item.text) for item in items] == [("ann", "hello"), ("ben", "hi"), ("ann", "so")]
+    assert log.left_out == {"notice": 3} and items[0].time == MARCH_13 + 10 * HOUR + 2
+
+
+KAKAOTALK = """\
+Ben 님과 카카오톡 대화
+저장한 날짜 : 2026-03-15 10:00:00
+
+--------------- 2026년 3월 13일 금요일 ---------------
+[Ann] [오전 10:00] how are you?
+it has been long
+[Ben Ro] [오후 5:29] fine
+[Ben Ro] [오후 5:30] [1] of them
+--------------- 2026년 3월 14일 토요일 ---------------
+[Ann] [오전 11:00] and today?
+"""
+
+
+def test_messages_after_names_and_times_in_brackets(tmp_path):
+    items, log = read(tmp_path / "c.txt", KAKAOTALK)
+    assert [(item.speaker, item.text, item.time - items[0].time) for item in items] == [
+        ("Ann", "how are you?\nit has been long", 0), ("Ben Ro", "fine", 7 * HOUR + 29 * MINUTE),
+        ("Ben Ro", "[1] of them", 7 * HOUR + 30 * MINUTE), ("Ann", "and today?", DAY + HOUR),
+    ]  # fmt: skip
+    assert log.detected["format"] == "KakaoTalk"
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
+    english = KAKAOTALK.replace("오전 10:00", "10:00 AM").replace("오전 11:00", "11:00 AM")
+    english = english.replace("오후 5:29", "5:29 PM").replace("오후 5:30", "5:30 PM")
+    english = english.replace("2026년 3월 14일 토요일", "Saturday, March 14, 2026")
+    assert read(tmp_path / "c.txt", english)[0] == items
+
+
+SPOKEN = """\
+Dario Ito: where is it?
+It was due: today
+Agent: on its way
+
+Dario Ito: thanks
+Agent: welcome
+ really
+
+ more: of it
+----
+a heading
+Kira: hello?
+Agent: hello
+"""
+
+
+def test_blank_lines_and_rules_end_conversations(tmp_path):
+    items, log = read(tmp_path / "c.txt", SPOKEN)
+    assert [(item.thread, item.speaker, item.text) for item in items] == [
+        ("c/1", "Dario Ito", "where is it?"), ("c/1", "It was due", "today"), ("c/1", "Agent", "on its way"),
+        ("c/2", "Dario Ito", "thanks"), ("c/2", "Agent", "welcome\nreally\nmore: of it"),
+        ("c/3", "Kira", "hello?"), ("c/3", "Agent", "hello"),
+    ]  # fmt: skip
+    assert {(item.time, item.gap, item.parent) for item in items} == {(None, None, None)}
+    assert len({item.id for item in items}) == 7 and log.detected == {"format": "transcript"}
+    assert log.broken.counts == {"line before the first message of a conversation": 1}
+    assert "c.txt:11" in log.broken.examples[0]
+
+
+def test_blank_lines_between_all_messages_end_no_conversation(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "Ann: a\n\nBen: b\n\nAnn: c\nmore\n\nBen: d\n")
+    assert [(item.thread, item.text) for item in items] == [("c/1", text) for text in ("a", "b", "c\nmore", "d")]
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"),
+    [
+        ("Transcript of a call\nAnn: a, b\nBen: b\nAnn: c\n", "111"),
+        ("---\nAnn: a\nBen: b\n***\nAnn: c\n", "112"),
+        ("Ann: a\nBen: b\n\nAnn: c\n\nBen: d\n", "1123"),  # half of the messages are after blank lines
+        ("Ann: a\r\nBen: b\r\n\r\nAnn: c\r\n====\r\nBen: d\r\n", "1123"),
+    ],
+)
+def test_where_conversations_end(tmp_path, text, threads):
+    items, _ = read(tmp_path / "c.txt", text)
+    assert [item.thread for item in items] == [f"c/{number}" for number in threads]
+    assert [item.text[0] for item in items] == list("abcd")[: len(items)] and all(
+        "\r" not in item.text for item in items
+    )
+
+
+def test_times_count_if_more_than_half_of_the_messages_have_one(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\nBen: d\n")
+    assert [item.time for item in items] == [None] * 4
+    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\n10:02 Ben: d\n")
+    assert [item.time - items[0].time for item in items] == [0, MINUTE, MINUTE, 2 * MINUTE]
+
+
+def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
+    lines = ["Ann: a", "Ben: b"] * 10
+    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", "", "Cid: d"]))
+    assert [(item.speaker, item.text) for item in items[18:]] == [
+        ("Ann", "a"), ("Ben", "b"), ("Note", "c"), ("Cid", "d"),
+    ]  # fmt: skip
+    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", *lines, "---", "Cid: d"]))
+    assert [(item.speaker, item.text) for item in items[19:21]] == [("Ben", "b\nNote: c"), ("Ann", "a")]
+    assert (items[-1].speaker, items[-1].text, items[-1].thread) == ("Cid", "d", "c/2")
+    items, _ = read(tmp_path / "c.txt", "\n".join([*(f"10:00 {line}" for line in lines), "10:01 Cid: c"]))
+    assert items[-1].speaker == "Cid"
+    items, _ = read(tmp_path / "c.log", "\n".join(["<ann> a", "<ben> b", *["<ann> a"] * 50, "<cid> c"]))
+    assert len(items) == 53 and items[-1].speaker == "cid"
+
+
+def test_times_before_names(tmp_path):
+    items, _ = read(
+        tmp_path / "c.txt", "09:59:00\t Ann Lee:\ta\n10:01:00\t Ben:\tb\n\n10:02:00\t Ann Lee:\tc\n", gap=60.0
+    )
+    assert [(item.thread, item.speaker, item.time, item.gap) for item in items] == [
+        ("c", "Ann Lee", 35940, 60), ("c", "Ben", 36060, 60), ("c", "Ann Lee", 36120, 60),
+    ]  # fmt: skip
+    items, log = read(tmp_path / "c.txt", "25:10 Ann: a\n12:10 pm Ben: b\n12:11 pm Ann: c\nBen: d\n")
+    assert [(item.text, item.time) for item in items] == [("b", 43800), ("c", 43860), ("d", 43860)]
+    assert log.broken.counts == {"wrong time": 1}
+    assert "c.txt:1: wrong time (expected a number or a date" in log.broken.examples[0]
+
+
+ABOVE = """\
+{0}
+Hello, Ben: how
+are you?
+
+{1}
+Fine.
+
+{2}
+
+{3}
+10:05
+Good.
+"""
+
+
+@pytest.mark.parametrize(
+    ("headings", "speakers", "times"),
+    [
+        (["[13/03/2026 10:00] Ann Lee", "[13/03/2026 10:01] Ben", "[13/03/2026 10:02] Ben", "[14/3/26 10:00] Ann Lee"],
+         ["Ann Lee", "Ben", "Ann Lee"], [0, MINUTE, DAY]),
+        (["10:00:05 From Ann to Everyone:", "10:01:05 From Ben to Ann(Directly):", "10:02:05 Ben", "10:03:05 Ann"],
+         ["Ann", "Ben", "Ann"], [0, MINUTE, 3 * MINUTE]),
+        (["Ann 0:00", "Ben  0:05  ", "Ben 1:00:05", "Ann (0:59):"], ["Ann", "Ben", "Ann"], None),
+    ],
+)  # fmt: skip
+def test_names_above_texts(tmp_path, headings, speakers, times):
+    items, log = read(tmp_path / "c.txt", ABOVE.format(*headings))
+    assert [item.speaker for item in items] == speakers and {item.thread for item in items} <= {"c", "c/1"}
+    assert [item.text for item in items] == ["Hello, Ben: how\nare you?", "Fine.", "Good."]
+    seconds = [item.time for item in items]
+    assert [each - seconds[0] for each in seconds] == times if times else seconds == [None] * 3
+    assert log.left_out == {"no text": 1, "line with only a time": 1} and not log.broken.counts
+
+
+def test_headings_of_an_export_of_discord_are_counted(tmp_path):
+    rule = "=" * 60
+    messages = ABOVE.format(*(f"[3/14/26 10:0{minute}] {name}" for minute, name in enumerate("ABBA")))
+    text = f"{rule}\nGuild: A\n{rule}\n\n{messages}\n{rule}\nExported 4 message(s)\n{rule}\n"
+    items, log = read(tmp_path / "c.txt", text)
+    assert [item.text for item in items] == ["Hello, Ben: how\nare you?", "Fine.", "Good."]
+    assert log.broken.counts == {"line before the first message of a conversation": 2}
+    assert log.detected == {"format": "transcript, names above texts", "dates": "MDY"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "speakers"),
+    [
+        (["( 5s ) Ann: a", "(1m 20s) Ben: b", "( 1h 2m 3s ) Ann: c"], ["Ann", "Ben", "Ann"]),
+        (["10:00:05\t From  Ann Lee  to  Everyone : a", "10:01:05\t From  Ben  To  Ann Lee(privately) : b",
+          "10:02:05\t From  Ann Lee  to  Everyone : c"], ["Ann Lee", "Ben", "Ann Lee"]),
+        (["Ann from Rome: a", "From: b", "Ann from Rome: c"], ["Ann from Rome", "From", "Ann from Rome"]),
+    ],
+)  # fmt: skip
+def test_what_may_be_around_names(tmp_path, lines, speakers):
+    items, log = read(tmp_path / "c.txt", "\n".join(lines))
+    assert [(item.speaker, item.text) for item in items] == list(zip(speakers, "abc", strict=True))
+    assert not log.broken.counts and not log.left_out
+
+
+def test_names_above_texts_need_texts(tmp_path):
+    headings = ["10:00 Ann", "10:01 Ben", "10:02 Ann"] * 4
+    with pytest.raises(InputError, match="neither a chat"):
+        read(tmp_path / "c.txt", "\n".join(headings))
+    lines = [line for heading in headings for line in (heading, "a")]
+    assert len(read(tmp_path / "c.txt", "\n".join(lines))[0]) == 12
+    assert len(read(tmp_path / "c.txt", "\n".join(lines[:-1]))[0]) == 11  # the last was cut off
+    with pytest.raises(InputError, match="neither a chat"):
+        read(tmp_path / "c.txt", "\n".join(lines[:-6] + headings[-3:]))  # 9 of 12 have a text
+
+
+def test_compressed_and_utf16_transcripts(tmp_path):
+    expected, _ = read(tmp_path / "c.txt", SPOKEN)
+    for name, content in {"d.txt.gz": gzip.compress(SPOKEN.encode()), "d.txt": SPOKEN.encode("utf-16")}.items():
+        (tmp_path / name).write_bytes(content)
+        log = ChatLog(tmp_path / name, "c")
+        assert [item for _, item in read_log(log)] == expected
+
+
+def test_a_pause_needs_times(tmp_path):
+    with pytest.raises(InputError, match=r"--gap: .*has no times"):
+        read(tmp_path / "c.txt", SPOKEN, gap=60.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("c.txt", "Ann: a\nBen: b\n", "neither a chat, with lines such as"),  # each has only one line
+        ("c.txt", "Ann: a\nAnn: b\n", "neither a chat"),
+        ("c.txt", "Dear Ann\nsee below: it\nthis: that\nand\nso\non\n", "neither a chat"),
+        ("c.log", "10:00 Opened\n10:01 Closed\n10:02 Opened\n10:03 Closed\n", "c.log: not a chat"),
+        ("c.log", "GET /a 200\nGET /b 404\n", "c.log: not a chat, of which most lines"),
+    ],
+)
+def test_other_texts_are_refused(tmp_path, name, text, message):
+    with pytest.raises(InputError, match=message):
+        read(tmp_path / name, text)
+
+
+def test_tables_stay_tables(tmp_path):
+    items, _ = read(tmp_path / "c.txt", "input\tresponse\nAnn: a\tb\nAnn: c\td\nBen: e\tf\n")
+    assert [(item.input, item.response) for item in items] == [("Ann: a", "b"), ("Ann: c", "d"), ("Ben: e", "f")]

@@ -1,0 +1,168 @@
+import zipfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
+from data_scripts.errors import InputError
+from tests.data_scripts.chats.reading import read_items
+
+ANDROID = """\
+13/03/2026, 18:05 - Messages and calls are end-to-end encrypted. Tap to learn more.
+13/03/2026, 18:05 - Ann: Hello: who
+is there?
+
+13/03/2026, 18:06 - +49 151 1234567: Me
+13/03/2026, 18:07 - Ann added Cid
+13/03/2026, 18:07 - Ann: <Media omitted>
+13/03/2026, 18:08 - Ann: IMG-20260313-WA0001.jpg (file attached)
+our garden
+13/03/2026, 18:08 - Ann: \u200eIMG-20260313-WA0002.jpg (Datei angehängt)
+13/03/2026, 18:09 - Ann: You deleted this message
+13/03/2026, 18:09 - Ben: null
+13/03/2026, 18:09 - Ben: so it is \u200e<This message was edited>
+13/03/2026, 18:10 - Ann changed the subject from “A: B” to “C”
+"""
+IPHONE = """\
+\u200e[13.03.26, 18:05:09] Garden: \u200eMessages and calls are end-to-end encrypted.
+[13.03.26, 18:05:10] Ann: Hello
+[13.03.26, 18:06:11] ~\u202fBen Abbot: Hi [all]
+of you
+\u200e[13.03.26, 18:07:12] Ann: \u200eimage omitted
+[13.03.26, 18:07:13] \u202a+49 151 1234567\u202c: our garden \u200e<attached: 00000012-PHOTO.jpg>
+"""
+
+
+def read(path: Path, **options) -> tuple[list, ChatLog]:
+    return read_items(path, "chat", **options)
+
+
+def write(path: Path, text: str, encoding: str = "utf-8") -> Path:
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def at(*parts: int) -> float:
+    return datetime(2026, 3, 13, *parts, tzinfo=UTC).timestamp()
+
+
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_an_export_of_android_is_read_without_what_whatsapp_wrote(tmp_path, ending):
+    items, log = read(write(tmp_path / "WhatsApp Chat with Ben.txt", ANDROID.replace("\n", ending)))
+    assert items == [
+        Message("message 2", None, "chat", "Ann", at(18, 5), "Hello: who\nis there?", "chat", CHANNEL_GAP),
+        Message("message 3", None, "chat", "+49 151 1234567", at(18, 6), "Me", "chat", CHANNEL_GAP),
+        Message("message 6", None, "chat", "Ann", at(18, 8), "our garden", "chat", CHANNEL_GAP),
+        Message("message 10", None, "chat", "Ben", at(18, 9), "so it is", "chat", CHANNEL_GAP),
+    ]
+    assert log.left_out == {"notice": 3, "notice or media": 3, "deleted": 1}
+    assert log.detected == {"format": "WhatsApp", "dates": "DMY"} and not log.broken.counts
+
+
+@pytest.mark.parametrize("name", ["_chat.txt", "_chat.txt.gz", "chat.zip"])
+def test_an_export_of_an_iphone_is_read_alone_or_in_its_zip(tmp_path, name):
+    path = tmp_path / name
+    if name.endswith(".zip"):
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("_chat.txt", IPHONE)
+            archive.writestr("00000012-PHOTO.jpg", b"")
+    elif name.endswith(".gz"):
+        import gzip
+
+        path.write_bytes(gzip.compress(IPHONE.encode()))
+    else:
+        write(path, IPHONE)
+    items, log = read(path, gap=60.0)
+    assert items == [
+        Message("message 2", None, "chat", "Ann", at(18, 5, 10), "Hello", "chat", 60),
+        Message("message 3", None, "chat", "Ben Abbot", at(18, 6, 11), "Hi [all]\nof you", "chat", 60),
+        Message("message 5", None, "chat", "+49 151 1234567", at(18, 7, 13), "our garden", "chat", 60),
+    ]
+    assert log.left_out == {"notice or media": 2} and not log.broken.counts
+
+
+@pytest.mark.parametrize(
+    ("line", "time"),
+    [
+        ("3/13/26, 6:05\u202fPM - ", at(18, 5)),
+        ("[3/13/26, 12:05:09\u202fAM] ", at(0, 5, 9)),
+        ("13/3/26 6:05 p. m. - ", at(18, 5)),
+        ("13-03-2026 18:05 - ", at(18, 5)),
+        ("13.03.26, 18:05 - ", at(18, 5)),
+        ("13/03/2026 à 18:05 - ", at(18, 5)),
+        ("2026-03-13, 18:05 - ", at(18, 5)),
+        ("[2026/3/13 18:05:09] ", at(18, 5, 9)),
+        ("2026. 03. 13. 18:05 - ", at(18, 5)),
+        ("13/03/26 18.05 - ", at(18, 5)),
+        ("13.3.2026 klo 18.05 - ", at(18, 5)),
+        ("2026. 3. 13. 오후 6:05 - ", at(18, 5)),
+        ("\u200e[2026/3/13 上午12:05:09] ", at(0, 5, 9)),
+        ("\u200f١٣\u200f/٣\u200f/٢٠٢٦، ٦:٠٥ م - ", at(18, 5)),
+        ("[١٣\u200f/٣\u200f/٢٠٢٦، ٦:٠٥:٠٩ م] ", at(18, 5, 9)),
+        ("13.03.26 г., 18:05 ч. - ", at(18, 5)),
+        ("13/03/2026, 6:05 CH - ", at(18, 5)),
+    ],
+)
+def test_the_dates_of_other_regions_are_read(tmp_path, line, time):
+    items, _ = read(write(tmp_path / "c.txt", f"{line}Ann: Hello\n"))
+    assert [(item.speaker, item.time, item.text) for item in items] == [("Ann", time, "Hello")]
+
+
+def test_the_order_of_day_and_month_is_asked_for_if_no_message_shows_it(tmp_path):
+    path = write(tmp_path / "c.txt", "01/03/2026, 18:05 - Ann: Hello\n02/03/2026, 18:05 - Ben: Hi\n")
+    with pytest.raises(InputError, match=r"c.txt: no date decides .* 01/03/2026, 18:05; state it with --date_order"):
+        read(path)
+    assert read(path, date_order="MDY")[0][0].time == datetime(2026, 1, 3, 18, 5, tzinfo=UTC).timestamp()
+
+
+def test_broken_lines_are_counted(tmp_path):
+    lines = ["13.03.26, 18:05 - Ann: a", "b", "c", "14.13.26, 18:05 - Ann: d", "13.03.26, 18:06 - Ben: caf\xe9 ü"]
+    content = "\n".join(lines).encode("cp1252") + "\n13.03.26, 18:06 - Ben: süß\nü\n".encode()
+    (tmp_path / "c.txt").write_bytes(content)
+    items, log = read(tmp_path / "c.txt")
+    assert [item.text for item in items] == ["a\nb\nc", "süß\nü"]
+    assert log.broken.counts == {"not UTF-8": 1, "wrong time": 1}
+
+
+def test_a_broken_line_before_the_date_that_shows_the_order_is_passed_over(tmp_path):
+    lines = [b"01/03/2026, 18:05 - Ann: caf\xe9 \xc3\xbc", b"03/13/2026, 18:05 - Ben: Hi", "ü".encode()]
+    (tmp_path / "c.txt").write_bytes(b"\n".join(lines))
+    items, log = read(tmp_path / "c.txt")
+    assert [(item.text, item.time) for item in items] == [("Hi\nü", at(18, 5))]
+    assert log.broken.counts == {"not UTF-8": 1}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("IMG-1.jpg (file attached)\nnotes.txt (a draft)\n", "notes.txt (a draft)"),  # the caption is kept
+        ("\u200fThis message was deleted.\u202c ", None),
+        ("You deleted this message too late", "You deleted this message too late"),
+    ],
+)
+def test_what_whatsapp_wrote_is_told_from_what_was_said(tmp_path, text, expected):
+    items, log = read(write(tmp_path / "c.txt", f"13.03.26, 18:05 - Ann: {text}"))
+    assert [item.text for item in items] == ([expected] if expected else [])
+    assert log.left_out == ({} if expected else {"deleted": 1})
+
+
+def test_an_export_in_utf16_is_read(tmp_path):
+    assert len(read(write(tmp_path / "c.txt", ANDROID, "utf-16"))[0]) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Dear diary, 13/03/2026, 18:05 was a day\n", "neither a chat, .* nor a table"),
+        ("13/03/2026 - Ann: Hello\n", "neither a chat, .* nor a table"),
+        ("13/03/2026, 18:05 - notice\n", "contains no message"),
+    ],
+)
+def test_other_texts_are_no_export(tmp_path, text, message):
+    path = write(tmp_path / "c.txt", text)
+    if message.startswith("contains"):
+        assert read(path)[0] == []
+    else:
+        with pytest.raises(InputError, match=message):
+            read(path)

@@ -1,0 +1,530 @@
+import hashlib
+import json
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.chats.logs import check_log, read_log
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message, Pair
+from data_scripts.errors import InputError
+
+
+def log(path: Path, gap: float | None = None, **columns: str) -> ChatLog:
+    return ChatLog(path, path.stem, columns=columns, gap=gap)
+
+
+def read(a_log: ChatLog) -> list:
+    check_log(a_log)
+    return [item for _, item in read_log(a_log)]
+
+
+def write(path: Path, *records: object) -> Path:
+    """A file with a line of JSON for each record."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("\n".join(json.dumps(record) for record in records), encoding="utf-8")
+    return path
+
+
+def test_a_table_of_reply_links_names_what_each_message_answers(tmp_path):
+    path = tmp_path / "forum.csv"
+    path.write_text('id,parent,text,speaker\n1,,"Who, me?",Ann\n2,1,"Yes ""you""\nand me",\n', encoding="utf-8")
+    assert read(log(path)) == [
+        Message("1", "", None, "Ann", None, "Who, me?", "forum", None),
+        Message("2", "1", None, None, None, 'Yes "you"\nand me', "forum", None),
+    ]
+
+
+def test_threads_of_a_table_are_in_order_of_time(tmp_path):
+    path = write(
+        tmp_path / "calls.jsonl",
+        {"call": {"no": 7}, "said": "hello", "from": "Ann", "at": "2024-01-01T00:00:10Z"},
+        {"call": {"no": 7}, "said": "good day", "from": "Ben", "at": "2024-01-01 01:00:12.5+01:00"},
+        {"call": {"no": 7}, "said": "bye", "from": None, "at": 1704067220},
+    )
+    named = log(path, gap=60, **{"thread": "call.no", "text": "said", "speaker": "from", "time": "at"})
+    assert read(named) == [
+        Message("row 1", None, "7", "Ann", 1704067210, "hello", "calls", 60),
+        Message("row 2", None, "7", "Ben", 1704067212.5, "good day", "calls", 60),
+        Message("row 3", None, "7", None, 1704067220, "bye", "calls", 60),
+    ]
+
+
+def test_ids_stored_as_floats_become_integers(tmp_path):
+    path = tmp_path / "forum.parquet"
+    pq.write_table(pa.table({"id": [1, 2], "parent": [None, 1.0], "text": ["a", "b"]}), path)
+    assert [(message.id, message.parent) for message in read(log(path))] == [("1", ""), ("2", "1")]
+
+
+@pytest.mark.parametrize("ending", [".json", ".jsonl", ".parquet"])
+def test_pairs_in_json_and_parquet(tmp_path, ending):
+    rows = [{"input": "a", "response": "b", "thread": 3}, {"input": "c", "response": "d", "thread": 4}]
+    path = tmp_path / f"pairs{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, rows) if ending == ".json" else write(path, *rows)
+    assert read(log(path)) == [Pair("a", "b", "3", "pairs"), Pair("c", "d", "4", "pairs")]
+
+
+def test_json_lines_named_json_are_read_as_such(tmp_path):
+    path = write(tmp_path / "pairs.json", {"input": "a", "response": "b"}, {"input": "c", "response": "d"})
+    assert len(read(log(path))) == 2
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {"id": "u1", "conversation_id": "u0", "reply-to": "u0", "speaker": "Ann", "timestamp": 5, "text": "so"},
+        {"id": "u1", "root": "u0", "reply_to": "u0", "user": "Ann", "timestamp": "5", "text": "so", "meta": {}},
+    ],
+)
+def test_both_versions_of_convokits_utterances_are_reply_links(tmp_path, record):
+    path = write(tmp_path / "utterances.jsonl", record)
+    assert read(log(path)) == [Message("u1", "u0", "u0", "Ann", None, "so", "utterances", None)]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".parquet"])
+def test_each_list_of_messages_with_roles_is_a_thread(tmp_path, ending):
+    image = {"type": "image_url", "text": None}
+    rows = [
+        {"messages": [{"role": "system", "content": [{"type": "text", "text": "Be kind."}]}]},
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "What is this?"}, image]},
+                {"role": "assistant", "content": None},
+                {"role": "chatbot", "content": [{"type": "text", "text": "A heron."}]},
+            ]
+        },
+    ]
+    path = tmp_path / f"chats{ending}"
+    if ending == ".parquet":
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    else:
+        write(path, rows) if ending == ".json" else write(path, *rows)
+    chats = log(path)
+    content = json.dumps([("user", "What is this?"), ("assistant", None), ("chatbot", "A heron.")])
+    name = hashlib.sha256(content.encode()).hexdigest()[:16]
+    assert read(chats) == [
+        Message(f"{name}/0", None, f"chats/{name}", "user", None, "What is this?", "chats", None),
+        Message(f"{name}/2", None, f"chats/{name}", "assistant", None, "A heron.", "chats", None),
+    ]
+    assert chats.left_out == {"role system": 1, "no content": 1}
+
+
+@pytest.mark.parametrize("kind", ["messages", "conversations", "mapping"])
+def test_the_thread_of_a_conversation_without_an_id_does_not_depend_on_other_records(tmp_path, kind):
+    def record(text: str) -> dict:
+        if kind == "mapping":
+            return {"mapping": {"a": node(None, "user", text), "b": node("a", "assistant", "Yes")}}
+        keys = ("role", "content") if kind == "messages" else ("from", "value")
+        return {kind: [dict(zip(keys, values, strict=True)) for values in (("user", text), ("assistant", "Yes"))]}
+
+    before = read(log(write(tmp_path / "a" / "chats.jsonl", record("One?"), record("Two?"))))
+    after = read(log(write(tmp_path / "b" / "chats.jsonl", record("Zero?"), record("Two?"), record("One?"))))
+    assert len({message.thread for message in before}) == 2
+    assert set(before) == {message for message in after if message.thread in {m.thread for m in before}}
+
+
+def test_sharegpt_conversations(tmp_path):
+    turns = [{"from": "human", "value": "Hi"}, {"from": "gpt", "value": "Hello"}, {"from": "tool", "value": "{}"}]
+    chats = log(write(tmp_path / "share.jsonl", {"id": "x", "conversations": turns}))
+    assert [(message.speaker, message.text) for message in read(chats)] == [("human", "Hi"), ("gpt", "Hello")]
+    assert chats.left_out == {"role tool": 1}
+
+
+def node(parent: str | None, role: str | None, text: str = "", **more: object) -> dict:
+    content = {"content_type": more.pop("content_type", "text"), "parts": [text]}
+    message = {"author": {"role": role}, "content": content, "recipient": "all", "metadata": {}, **more}
+    return {"parent": parent, "message": message if role else None}
+
+
+def test_all_branches_of_a_chatgpt_tree_are_answers(tmp_path):
+    mapping = {
+        "root": node(None, None),
+        "system": node("root", "system", "Be kind."),
+        "again": node("ask", "assistant", "Lima, since 1821."),
+        "ask": node("system", "user", "What is the capital of Peru?"),
+        "search": node("ask", "assistant", "I shall look it up.", recipient="all"),
+        "call": node("search", "assistant", "search(Peru)", recipient="web"),
+        "found": node("call", "tool", "Lima"),
+        "thought": node("found", "assistant", "hm", content_type="thoughts"),
+        "answer": node("thought", "assistant", "It is Lima."),
+        "thanks": node("answer", "user", "Thanks"),
+    }
+    chats = log(write(tmp_path / "conversations.json", [{"id": "1", "title": "Peru", "mapping": mapping}]))
+    assert {(m.id, m.parent, m.speaker, m.text) for m in read(chats)} == {
+        ("1/ask", "", "user", "What is the capital of Peru?"),
+        ("1/again", "1/ask", "assistant", "Lima, since 1821."),
+        ("1/answer", "1/ask", "assistant", "I shall look it up. It is Lima."),
+        ("1/thanks", "1/answer", "user", "Thanks"),
+    }
+    assert chats.left_out == {"role system": 1, "to a tool": 1, "role tool": 1, "hidden or no text": 1}
+
+
+def test_a_cycle_in_a_chatgpt_tree_is_read(tmp_path):
+    mapping = {"a": node("b", "user", "x"), "b": node("a", "assistant", "y"), "c": node("c", "user", "z")}
+    messages = read(log(write(tmp_path / "conversations.json", [{"id": "1", "mapping": mapping}])))
+    assert {(message.id, message.parent) for message in messages} == {("1/a", "1/b"), ("1/b", "1/a"), ("1/c", "")}
+
+
+def discord(number: int, text: str, **more: object) -> dict:
+    author = {"id": "9", "name": "ann", "discriminator": "0000", "isBot": False}
+    time = f"2024-05-01T10:0{number}:00.5+00:00"
+    return {"id": str(number), "type": "Default", "timestamp": time, "content": text, "author": author, **more}
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_a_discord_export_is_a_channel_with_replies(tmp_path, indent):
+    messages = [
+        discord(1, "anyone here?"),
+        discord(2, "", type="GuildMemberJoin"),
+        discord(3, "beep", author={"name": "helper", "isBot": True}),
+        discord(4, "yes", type="Reply", reference={"messageId": "1"}, author={"name": "old", "discriminator": "0042"}),
+        discord(5, "from elsewhere", reference={"messageId": "77", "guildId": "8"}),
+    ]
+    export = {"guild": {"name": "Birds"}, "channel": {"id": "c1", "name": "herons"}, "messages": messages}
+    path = tmp_path / "birds.json"
+    path.write_text(json.dumps(export, indent=indent), encoding="utf-8")
+    channel = log(path)
+    start, source = 1714557600.5, "Birds/herons"
+    assert read(channel) == [
+        Message("1", None, "c1", "ann", start + 60, "anyone here?", source, CHANNEL_GAP),
+        Message("4", "1", "c1", "old#42", start + 240, "yes", source, CHANNEL_GAP),
+        Message("5", None, "c1", "ann", start + 300, "from elsewhere", source, CHANNEL_GAP),
+    ]
+    assert channel.left_out == {"type GuildMemberJoin": 1, "bot": 1}
+
+
+def slack_export(folder: Path) -> Path:
+    write(folder / "users.json", [{"id": "U1", "name": "ann"}, {"id": "U2", "name": "ben"}])
+    write(folder / "channels.json", [{"id": "C1", "name": "birds"}])
+    said = {"type": "message", "user": "U1"}
+    write(
+        folder / "birds" / "2024-01-02.json",
+        [{**said, "user": "U2", "ts": "1704153601.000200", "thread_ts": "1704067200.000100", "text": "in a day"}],
+    )
+    write(
+        folder / "birds" / "2024-01-01.json",
+        [
+            {**said, "ts": "1704067200.000100", "thread_ts": "1704067200.000100", "text": "<@U2|> when?"},
+            {**said, "ts": "1704067300.000000", "subtype": "channel_join", "text": "<@U1> has joined"},
+            {**said, "ts": "1704067400.000000", "bot_id": "B1", "text": "build broken"},
+            {**said, "ts": "1704067450.000000", "subtype": "bot_message", "text": "build repaired"},
+            {
+                **said,
+                "ts": "1704067500.000000",
+                "text": "see <https://x.org/a|this>, <https://y.org>, <#C1>, <#C9|nests>, <@U9>, <!here>, a &amp; b",
+            },
+        ],
+    )
+    return folder
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_slack_export_has_threads_and_other_messages_by_channel(tmp_path, zipped):
+    path = slack_export(tmp_path / "team")
+    if zipped:
+        with zipfile.ZipFile(tmp_path / "team.zip", "w") as archive:
+            for file in sorted(path.rglob("*.json")):
+                archive.write(file, file.relative_to(path))
+        path = tmp_path / "team.zip"
+    team = log(path)
+    thread = "team/birds/1704067200.000100"
+    shown = "see this, https://y.org, #birds, #nests, @U9, @here, a &amp; b"
+    assert read(team) == [
+        Message("1704067200.000100", None, thread, "ann", 1704067200.0001, "@ben when?", "team/birds", None),
+        Message("1704067500.000000", None, "team/birds", "ann", 1704067500, shown, "team/birds", CHANNEL_GAP),
+        Message("1704153601.000200", None, thread, "ben", 1704153601.0002, "in a day", "team/birds", None),
+    ]
+    assert team.left_out == {"subtype channel_join": 1, "bot": 2}
+
+
+def test_a_tar_of_json_lines_is_one_table(tmp_path):
+    rows = [{"name": "t1", "parent_id": "t0", "body": "so"}, {"name": "t2", "parent_id": "t1", "body": "it is"}]
+    for number, row in enumerate(rows):
+        write(tmp_path / f"{number}.json", row)
+    (tmp_path / "notes.txt").write_text("not a log")
+    with tarfile.open(tmp_path / "threads.tar.bz2", "w:bz2") as archive:
+        for name in ("0.json", "notes.txt", "1.json"):
+            archive.add(tmp_path / name, name)
+    threads = log(tmp_path / "threads.tar.bz2", id="name", parent="parent_id", text="body")
+    assert [(message.id, message.parent, message.text) for message in read(threads)] == [
+        ("t1", "t0", "so"),
+        ("t2", "t1", "it is"),
+    ]
+    assert threads.broken.counts == {"file that is not .jsonl or .json": 1}
+
+
+def bytes_of(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("make", "broken"),
+    [
+        (
+            lambda at: bytes_of(at / "c.csv", b'input,response\na,"b"c\nd,\xc3\xa9\nf,caf\xe9\ng\n"open,h\n'),
+            [
+                "c.csv:2: not CSV (',' expected after '\"')",
+                "c.csv:4: not UTF-8 (byte 0xe9)",
+                "c.csv:5: wrong number of fields (expected 2, found 1)",
+                "c.csv:6: not CSV (unexpected end of data)",
+            ],
+        ),
+        (
+            lambda at: bytes_of(at / "c.jsonl", b'{"input": "d", "response": "e"}\n{"input": \n[1]\n{"input": 1}\n'),
+            [
+                "c.jsonl:2: not JSON (Expecting value",
+                "c.jsonl:3: not a JSON object (found list)",
+                "c.jsonl:4: wrong type (input and response should be texts)",
+            ],
+        ),
+        (
+            lambda at: write(at / "c.json", [{"input": "d", "response": "e"}, 7]),
+            ["c.json: record 2: not a JSON object (found int)"],
+        ),
+        (
+            lambda at: write(
+                at / "c.jsonl",
+                {"messages": [{"role": "user", "content": "d"}]},
+                {"messages": "d"},
+                {"messages": [{"content": "d"}]},
+                {"messages": [{"role": "user", "content": 4}]},
+            ),
+            [
+                "c.jsonl:2: wrong type (messages should be a list of objects)",
+                "c.jsonl:3: wrong type (role should be a text, found NoneType)",
+                "c.jsonl:4: wrong type (content should be a text or a list of parts, found int)",
+            ],
+        ),
+        (
+            lambda at: write(
+                at / "c.jsonl",
+                {"thread": 1, "time": 1, "text": "d"},
+                {"thread": None, "time": 1, "text": "d"},
+                {"thread": 1, "time": "noon", "text": "d"},
+                {"thread": 1, "time": float("nan"), "text": "d"},
+                {"thread": [1], "time": 1, "text": "d"},
+                {"thread": 1, "time": 1},
+            ),
+            [
+                "c.jsonl:2: missing field (thread)",
+                "c.jsonl:3: wrong time (expected a number or a date such as 2026-03-31, found str)",
+                "c.jsonl:4: wrong time (expected a number or a date such as 2026-03-31, found float)",
+                "c.jsonl:5: wrong type (thread should be a text or a number, found list)",
+                "c.jsonl:6: wrong type (text should be a text, found NoneType)",
+            ],
+        ),
+        (
+            lambda at: write(at / "c.jsonl", {"id": 1, "parent": 2, "text": "d"}, {"parent": 2, "text": "d"}),
+            ["c.jsonl:2: missing field (id)"],
+        ),
+        (
+            lambda at: write(
+                at / "c.json",
+                [
+                    {"mapping": {"a": node(None, "user", "d")}},
+                    {"mapping": {"a": {"message": 3}}},
+                    {"mapping": {"a": {"parent": ["b"]}}},
+                ],
+            ),
+            [
+                "c.json: record 2: wrong type (message, author, content and metadata should be objects)",
+                "c.json: record 3: wrong type (parent should be a text or a number, found list)",
+            ],
+        ),
+        (
+            lambda at: write(
+                at / "c.json",
+                {
+                    "guild": {},
+                    "channel": {"id": "1"},
+                    "messages": [discord(1, "d"), {"id": "2"}, discord(3, "d", timestamp=None)],
+                },
+            ),
+            [
+                "c.json:1: message 2: wrong type (author should be an object, found NoneType)",
+                "c.json:1: message 3: wrong time (expected a number or a date such as 2026-03-31, found NoneType)",
+            ],
+        ),
+        (
+            lambda at: write(
+                slack_export(at / "c") / "birds" / "2024-01-01.json",
+                [{"type": "message", "user": "U1", "text": "d"}],
+            ).parents[1],
+            ["birds/2024-01-01.json: message 1: missing field (ts)"],
+        ),
+    ],
+)
+def test_broken_records_are_counted_with_their_locations_and_the_others_are_read(tmp_path, make, broken):
+    a_log = log(make(tmp_path))
+    assert len(read(a_log)) == 1
+    examples = sorted(a_log.broken.examples)
+    assert len(examples) == len(broken)
+    for example, expected in zip(examples, broken, strict=True):
+        assert expected in example
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ('"a,b', "a record of more than 1,000 lines"),
+        ('"' + "a" * 200_000, "field larger than field limit (131072)"),
+        ('a,"b', "a record of more than 1,000 lines"),
+    ],
+)
+def test_an_unclosed_csv_quote_loses_only_its_line(tmp_path, line, reason):
+    path = tmp_path / "c.csv"
+    path.write_text(f"input,response\n{line}\n" + "c,d\n" * 5_000, encoding="utf-8")
+    pairs = log(path)
+    assert read(pairs) == [Pair("c", "d", None, "c")] * 5_000
+    assert pairs.broken.examples == [f"{path}:2: not CSV ({reason}; a quote opens here that is not closed)"]
+
+
+def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
+    path = tmp_path / "c.csv"
+    rows = ['"a,b', "c,d", 'e,"f"', "g,h", '"i', 'j,k",l', 'm,"n\no"', '"p', "q,r"]
+    path.write_text("input,response\n" + "\n".join(rows), encoding="utf-8")
+    pairs = log(path)
+    assert [tuple(pair[:2]) for pair in read(pairs)] == [
+        ("c", "d"), ("e", "f"), ("g", "h"), ("i\nj,k", "l"), ("m", "n\no"), ("q", "r")
+    ]  # fmt: skip
+    assert [example.partition(": ")[0] for example in pairs.broken.examples] == [f"{path}:2", f"{path}:10"]
+
+
+def test_an_unclosed_quote_in_the_names_of_the_columns_is_refused(tmp_path):
+    path = tmp_path / "c.csv"
+    path.write_text('input,"response\n' + "c,d\n" * 2_000, encoding="utf-8")
+    with pytest.raises(InputError, match=r"c.csv:1: not CSV \(.*a quote opens here that is not closed\); correct"):
+        read(log(path))
+
+
+def test_links_in_a_tar_are_counted_and_not_read(tmp_path):
+    write(tmp_path / "a.jsonl", {"input": "a", "response": "b"})
+    path = tmp_path / "logs.tar"
+    with tarfile.open(path, "w") as archive:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
+            member = tarfile.TarInfo(f"{kind.decode()}.jsonl")
+            member.type, member.linkname = kind, "/etc/passwd"
+            archive.addfile(member)
+        archive.add(tmp_path / "a.jsonl", "a.jsonl")
+    logs = log(path)
+    assert read(logs) == [Pair("a", "b", None, "logs")]
+    assert logs.broken.counts == {"link or device": 3}
+    assert f"{path}/2.jsonl: link or device (unpack the archive to read it)" in logs.broken.examples
+
+
+@pytest.mark.parametrize(
+    ("make", "columns", "message"),
+    [
+        (lambda at: write(at / "c.jsonl", {"body": "x"}), {}, "c.jsonl:1: the columns are body; expected input and"),
+        (lambda at: write(at / "c.jsonl", {"text": "x"}), {"text": "words"}, "the columns are text; expected input"),
+        (
+            lambda at: write(at / "c.jsonl", {"id": 1, "parent": 2, "text": "x"}),
+            {"speaker": "author.name"},
+            "--columns speaker=author.name: no such column in",
+        ),
+        (
+            lambda at: bytes_of(at / "c.csv", b"id,parent,body\n"),
+            {"text": "bdy"},
+            "--columns text=bdy: no such column in",
+        ),
+        (
+            lambda at: bytes_of(at / "c.json", b'[{"input": "a", "response": "b"}, {'),
+            {},
+            "not JSON, after 1 complete record",
+        ),
+        (lambda at: bytes_of(at / "c.json", b'{"input": \n "a"'), {}, "c.json: neither one JSON value nor JSON lines"),
+        (lambda at: bytes_of(at / "c.json.gz", b"[]"), {}, "c.json.gz: not readable to its end (Not a gzipped file"),
+        (lambda at: bytes_of(at / "c.tar", b"no archive"), {}, "c.tar: not readable to its end as a tar archive"),
+        (lambda at: bytes_of(at / "c.zip", b"no archive"), {}, "c.zip: not a readable .zip"),
+        (lambda at: at, {}, "neither a Slack export, which contains users.json"),
+        (lambda at: bytes_of(at / "c.xz", b"x"), {}, "c.xz: its name has no suffix of a format"),
+        (lambda at: bytes_of(at / "c.jsonl", b"[1]\n"), {}, "c.jsonl: contains no record"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_in_one_message(tmp_path, make, columns, message):
+    with pytest.raises(InputError) as error:
+        read(log(make(tmp_path), **columns))
+    assert message in str(error.value)
+
+
+def test_a_gap_needs_times(tmp_path):
+    with pytest.raises(InputError, match=r"--gap: .*c.jsonl has no times"):
+        read(log(write(tmp_path / "c.jsonl", {"thread": 1, "text": "x"}), gap=60))
+
+
+def test_columns_of_an_export_are_fixed(tmp_path):
+    with pytest.raises(InputError, match=r"--columns: .*team is an export with fixed columns"):
+        read(log(slack_export(tmp_path / "team"), text="body"))
+
+
+def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
+    chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
+    with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
+        read(log(chats, gap=60))
+
+
+USERS = [{"id": ["U1"], "name": "list"}, {"id": "U2", "name": "bob"}]
+SLACK_DAY = [{"type": "message", "user": "U2", "ts": "1", "text": "<@U2>"}]
+
+
+def test_a_broken_entry_of_slacks_users_is_counted(tmp_path):
+    write(tmp_path / "slack" / "users.json", USERS)
+    write(tmp_path / "slack" / "general" / "2020-01-01.json", SLACK_DAY)
+    export = log(tmp_path / "slack")
+    assert [(message.speaker, message.text) for message in read(export)] == [("bob", "@bob")]
+    assert export.broken.examples == [
+        f"{tmp_path}/slack/users.json: entry 1: wrong type (id should be a text or a number, found list)"
+    ]
+
+
+def test_a_zip_of_a_later_version_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "slack.zip", "w") as archive:
+        archive.writestr("users.json", "[]")
+    content = bytearray((tmp_path / "slack.zip").read_bytes())
+    content[content.index(b"PK\x01\x02") + 6] = 190
+    (tmp_path / "slack.zip").write_bytes(content)
+    with pytest.raises(InputError, match=r"slack.zip: not a readable .zip \(zip file version 19.0\)"):
+        read(log(tmp_path / "slack.zip"))
+
+
+def test_kinds_of_messages_left_out_are_printable_and_few(tmp_path):
+    kinds = ["\ud800", "a\nb", "x" * 1_000, {"list": [1]}, *map(str, range(300))]
+    write(tmp_path / "slack" / "users.json", [])
+    write(tmp_path / "slack" / "general" / "2020-01-01.json", [{"type": kind, "ts": "1"} for kind in kinds])
+    export = log(tmp_path / "slack")
+    assert read(export) == []
+    assert export.left_out.total() == len(kinds) and len(export.left_out) == 101
+    assert all(kind.isprintable() and len(kind) < 90 for kind in export.left_out)
+    assert export.left_out["other types"] == 204
+
+
+RECORDS = [
+    {"id": 12.0, "parent": 1e2, "text": "a"},
+    {"id": 10**30, "parent": float("inf"), "text": "\ud83dA"},
+    {"id": "1", "parent": None, "text": "\ud800"},
+]
+
+
+def test_a_json_array_has_the_messages_of_json_lines(tmp_path):
+    lines, array = write(tmp_path / "table.jsonl", *RECORDS), write(tmp_path / "table.json", RECORDS)
+    assert read(log(array)) == read(log(lines))
+    assert read(log(array))[0].id == "12"
+
+
+def test_texts_that_are_html_become_plain_text(tmp_path):
+    path = tmp_path / "c.csv"
+    rows = ["question,answer", "a < b?,<p>yes</p>", 'is <i> a tag,"<p>it is</p><p>still</p>"', "and now,plain"]
+    path.write_text("\n".join(rows), encoding="utf-8")
+    log = ChatLog(path, "c")
+    pairs = [item for _, item in read_log(log)]
+    assert [(pair.input, pair.response) for pair in pairs] == [
+        ("a < b?", "yes"), ("is <i> a tag", "it is\nstill"), ("and now", "plain"),
+    ]  # fmt: skip
+    assert log.detected["texts"] == "HTML"

@@ -1,0 +1,252 @@
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from data_scripts.chats.logs import read_log
+from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message, Pair
+from data_scripts.chats.roles import flat_columns, guess_roles, shape_of
+from data_scripts.errors import InputError
+from tests.data_scripts.chats.reading import read_items
+
+SAID = "where is my parcel please", "it is on its way to you", "thank you very much indeed", "you are welcome my friend"
+
+
+def guess(**columns: list) -> dict[str, str]:
+    names = [name.replace("_0_", " #") for name in columns]
+    rows = [dict(zip(names, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    found = guess_roles(names, rows)
+    assert not found.ambiguous
+    return found.columns
+
+
+@pytest.mark.parametrize(
+    ("columns", "roles"),
+    [
+        ("Ticket #|From|Sent at|Message", "thread|speaker|time|text"),
+        ("Conversation ID|AuthorName|createdAt|Body", "thread|speaker|time|text"),
+        ("msg_id|in_reply_to|user|content", "id|parent|speaker|text"),
+        ("id|thread|Sender Name|sender|timestamp|text", "id|thread||speaker|time|text"),
+        ("Question|Answer|id", "input|response|id"),
+        ("prompt|completion", "input|response"),
+        ("date|name|comment", "time|speaker|text"),
+        ("tweet_id|author_id|created_at|text|in_response_to_tweet_id", "id|speaker|time|text|parent"),
+        ("customer|agent", "input|response"),
+        ("customer|when", "|time"),
+        ("Q|A", "input|response"),
+        ("prompt|chosen|rejected", "input|response|"),
+        ("channel|case_number|text", "|thread|text"),
+        ("a|b|c", "||"),
+    ],
+)
+def test_names_alone_show_the_roles(columns, roles):
+    expected = {role: name for name, role in zip(columns.split("|"), roles.split("|"), strict=True) if role}
+    assert guess_roles(columns.split("|"), []).columns == expected
+
+
+def test_values_decide_which_columns_fit_a_role():
+    times = ["2026-03-01 10:00", "01/03/2026", "1/3/26 9:00 PM", "Mar 3, 2026"]
+    assert guess(message=[1, 2, 3, 4], content=list(SAID)) == {"text": "content"}
+    assert guess(text=list(SAID), date=times, time=["soon"] * 4) == {"text": "text", "time": "date"}
+    assert guess(text=list(SAID), user=[True] * 4, author=["a", "b", "a", None]) == {
+        "text": "text",
+        "speaker": "author",
+    }
+    assert guess(id=[1, 1, 1, 2], message=list(SAID)) == {"text": "message"}  # ids are unique
+    assert guess(customer=["Ann"] * 4, agent=["Ben"] * 4, text=list(SAID)) == {"text": "text"}
+    assert guess(text=list(SAID), thread=[{"a": 1}] * 4) == {"text": "text"}
+
+
+def test_the_speaker_may_be_a_person_or_a_side():
+    said = {"text": list(SAID)}
+    assert guess(**said, **{"u.id": [1, 2, 1, 2], "u.name": list("abab"), "u.x": list("abab")})["speaker"] == "u.name"
+    assert guess(**said, **{"from.user.displayName": list("abab"), "from.user.name": list("cdcd")})["speaker"] == (
+        "from.user.displayName"
+    )
+    assert (
+        guess(**said, **{"createdBy.id": [1, 2, 1, 2], "createdBy.email": list("abab")})["speaker"] == "createdBy.email"
+    )
+    assert guess(**said, **{"sender.t": list("vava"), "sender.n": list("abab")})["speaker"] == "sender.n"
+    assert "speaker" not in guess(**said, **{"room.name": list("abab"), "u.color": list("abab")})
+    assert guess(**said, event=["user", "bot", "user", "bot"], kind=["a", "b", "a", "b"])["speaker"] == "event"
+    assert "speaker" not in guess(**said, event=["user", "bot"] * 2, kind=["agent", "client"] * 2)
+    assert "speaker" not in guess(**said, event=["user"] * 4)
+
+
+def test_a_speaker_is_known_for_half_of_the_texts():
+    actions = {"text": [*SAID, None, None, None], "event": ["user", "bot", "user", "bot", *["action"] * 3]}
+    assert guess(**actions, name=["a", None, None, None, "x", "y", "z"])["speaker"] == "event"
+    assert guess(**actions, name=["a", "b", None, None, "x", "y", "z"])["speaker"] == "name"
+    assert "speaker" not in guess(text=list(SAID), event=["user", None, None, None])
+    assert guess(text=list(SAID), agent_name=list("abcd"), author=["a", None, None, None])["speaker"] == "author"
+
+
+def test_the_speaker_may_be_a_flag():
+    rows = [{"body": f"a text of words {number}", "incoming": number % 2 == 0, "public": True} for number in range(4)]
+    assert guess_roles(["body", "incoming", "public"], rows).columns == {"text": "body", "speaker": "incoming"}
+    named = [{**row, "author": "Ann"} for row in rows]
+    assert guess_roles(["body", "incoming", "author"], named).columns["speaker"] == "author"
+    assert guess_roles(["body", "user"], [{"body": row["body"], "user": True} for row in rows]).columns == {
+        "text": "body"
+    }
+
+
+def test_fields_of_persons_are_columns():
+    rows = [{"a": 1, "from": {"user": {"name": "Ann"}, "bot": {"name": "x"}}}, {"from": {"user": None, "app": 2}}]
+    assert flat_columns(["a", "from"], rows) == ["a", "from.user.name", "from.bot", "from.app"]
+
+
+def test_the_only_column_of_long_texts_is_the_text():
+    assert guess(col1=["a", "b", "a", "b"], col2=list(SAID)) == {"text": "col2"}
+    assert guess(col1=list(SAID), col2=list(SAID)) == {}
+
+
+def test_two_columns_of_the_same_group_are_ambiguous():
+    found = guess_roles(["thread", "body", "message"], [])
+    assert found.ambiguous == {"text": ["body", "message"]} and shape_of(found.columns) is None
+    assert guess_roles(["thread", "body", "sent", "created"], []).columns["time"] == "created"
+
+
+def test_the_only_column_of_times_with_another_name_is_the_time():
+    times = [f"2026-03-01T10:0{minute}:00Z" for minute in range(4)]
+    seconds = [120, 60, 30, 90]
+    assert guess(text=list(SAID), originalarrivaltime=times) == {"text": "text", "time": "originalarrivaltime"}
+    assert guess(text=list(SAID), response_time=seconds) == {"text": "text"}
+    assert guess(text=list(SAID), start_time=times, end_time=times) == {"text": "text"}
+    assert guess(text=list(SAID), sent=times, end_time=times) == {"text": "text", "time": "sent"}
+
+
+def test_the_text_without_html_is_preferred():
+    assert guess(body=[f"<p>{text}</p>" for text in SAID], body_text=list(SAID)) == {"text": "body_text"}
+
+
+def test_an_instruction_and_its_input_are_one_text(tmp_path):
+    rows = [
+        {"instruction": SAID[0], "input": "", "output": SAID[1]},
+        {"instruction": SAID[2], "input": " 1 + 1 ", "output": SAID[3]},
+        {"instruction": SAID[2], "output": SAID[3]},
+    ]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    assert [(item.input, item.response) for item in items] == [
+        (SAID[0], SAID[1]), (f"{SAID[2]} 1 + 1", SAID[3]), (SAID[2], SAID[3]),
+    ]  # fmt: skip
+    assert log.detected == {"columns": "input=instruction+input response=output"}
+    stated, _ = read(tmp_path / "c.jsonl", *rows, input="instruction+input", response="output")
+    assert stated == items
+    empty, _ = read(tmp_path / "c.jsonl", rows[0])
+    assert empty == items[:1]
+
+
+def test_fields_of_objects_are_columns():
+    rows = [{"author": {"name": "Ann", "id": 1}, "text": "a"}, {"author": None, "text": "b"}]
+    assert flat_columns(["author", "text"], rows) == ["author.name", "author.id", "text"]
+    assert guess_roles(["author.name", "author.id", "text"], rows).columns == {"text": "text", "speaker": "author.name"}
+
+
+def read(path: Path, *rows: dict, **columns: str) -> tuple[list, ChatLog]:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return read_items(path, "c", columns=columns)
+
+
+def test_a_table_is_read_by_its_guessed_roles_which_are_noted(tmp_path):
+    rows = [{"Ticket #": 7, "From": name, "Sent at": "13/03/2026", "Message": name} for name in ("Ann", "Ben")]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    assert items[1] == Message("row 2", None, "7", "Ben", 1773360000, "Ben", "c", None)
+    columns = "text=Message 'thread=Ticket #' speaker=From 'time=Sent at'"
+    assert log.detected == {"columns": columns, "dates": "DMY"}
+
+
+def test_roles_are_guessed_beside_columns_that_are_named_after_theirs(tmp_path):
+    items, log = read(tmp_path / "c.jsonl", {"thread": 1, "from": "Ann", "text": "a", "subject": "b"})
+    assert items[0].speaker == "Ann" and log.detected == {"columns": "speaker=from"}
+    items, log = read(tmp_path / "c.jsonl", {"input": "a", "response": "b", "conversation": "c"})
+    assert items == [Pair("a", "b", None, "c")] and not log.detected
+    items, log = read(tmp_path / "c.jsonl", {"thread": 1, "from": "Ann", "text": "a"}, text="from")
+    assert items[0] == Message("row 1", None, "1", None, None, "Ann", "c", None) and not log.detected
+
+
+def test_roles_are_guessed_from_the_fields_of_objects_whose_names_are_those_of_roles(tmp_path):
+    sent = {"$date": "2026-03-13T00:00:00Z"}
+    row = {"_id": {"$oid": "5f"}, "room": "a", "user": {"id": 7, "name": "Ann"}, "text": "b", "createdAt": sent}
+    items, log = read(tmp_path / "c.jsonl", row, row | {"_id": {"$oid": "60"}, "user": None})
+    columns = "id=_id.$oid thread=room speaker=user.name time=createdAt.$date"
+    assert items[0] == Message("5f", None, "a", "Ann", 1773360000, "b", "c", None)
+    assert shlex.split(log.detected["columns"]) == columns.split()
+    named = dict(column.split("=") for column in columns.split())
+    assert read(tmp_path / "c.jsonl", row, **named)[0] == items[:1] and items[1].speaker is None
+    items, log = read(tmp_path / "c.jsonl", row, row | {"text": {"b": "c"}, "user": "Ben"}, row | {"user": "Ben"})
+    assert [item.speaker for item in items] == ["Ben"] and log.broken.counts["wrong type"] == 2
+
+
+def test_a_guess_does_not_change_the_shape_that_names_give_nor_read_times_that_it_does_not_need(tmp_path):
+    row = {"thread": 1, "text": "a", "from": "Ann", "message id": 1, "in reply to": 2, "question": "b", "answer": "c"}
+    items, log = read(tmp_path / "c.jsonl", row)
+    assert items[0] == Message("row 1", None, "1", "Ann", None, "a", "c", None)
+    items, log = read(tmp_path / "c.jsonl", {"id": 1, "parent": 2, "text": "a", "time": "soon"})
+    assert len(items) == 1 and not log.broken.counts
+
+
+def test_a_table_without_threads_is_one_chat_with_pauses(tmp_path):
+    items, _ = read(tmp_path / "c.jsonl", {"date": "2026-03-01", "sender": "Ann", "message": "a"})
+    assert items == [Message("row 1", None, "c", "Ann", 1772323200, "a", "c", CHANNEL_GAP)]
+
+
+def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
+    inspect = r"; `python -m data_scripts inspect .*c.jsonl` shows"
+    with pytest.raises(InputError, match=r"may be the text \(body, message\); .* --columns, as in text=body" + inspect):
+        read(tmp_path / "c.jsonl", {"thread": 1, "body": "a", "message": "b"})
+    with pytest.raises(InputError, match=r"the columns are a, b; expected .* as in text=body" + inspect):
+        read(tmp_path / "c.jsonl", {"a": 1, "b": 2})
+    (tmp_path / "c.csv").write_text("1,Ann,Hello\n1,Ben,Hi\n", encoding="utf-8")
+    with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a line with the"):
+        list(read_log(ChatLog(tmp_path / "c.csv", "c")))
+
+
+def test_dates_whose_order_no_row_shows_are_refused(tmp_path):
+    rows = [{"thread": 1, "text": "a", "time": f"0{day}/03/2026 00:03"} for day in (1, 2)]
+    with pytest.raises(InputError, match=r"c.jsonl: no date decides .* 01/03/2026 00:03; state it with --date_order"):
+        read(tmp_path / "c.jsonl", *rows)
+    items, _ = read(tmp_path / "c.jsonl", *rows, {"thread": 1, "text": "a", "time": "13/03/2026"})
+    assert [item.time for item in items] == [1772323380, 1772409780, 1773360000]
+
+
+@pytest.mark.parametrize("clocks", [["09:05", "21:15"], ["9:05 PM", "10:15 a.m."]])
+@pytest.mark.parametrize("names", [("date", "time"), ("Sent on", "Clock")])
+def test_a_date_and_a_time_of_day_in_two_columns_are_joined(tmp_path, clocks, names):
+    rows = [dict(zip(names, ("13/03/2026", clock), strict=True)) | {"thread": 1, "text": "a"} for clock in clocks]
+    items, log = read(tmp_path / "c.jsonl", *rows)
+    hours = {"09:05": 9, "21:15": 21, "9:05 PM": 21, "10:15 a.m.": 10}
+    assert [(item.time - 1773360000) // 3600 for item in items] == [hours[clock] for clock in clocks]
+    joined = "+".join(names)
+    assert log.detected["columns"] == (f"'time={joined}'" if " " in joined else f"time={joined}")
+    stated, _ = read(tmp_path / "c.jsonl", *rows, text="text", thread="thread", time=joined)
+    assert stated == items and not log.broken.counts
+
+
+def test_times_with_their_dates_need_no_other_column(tmp_path):
+    row = {"thread": 1, "text": "a", "time": "13/03/2026 10:00", "edited": "11:00"}
+    assert read(tmp_path / "c.jsonl", row)[0][0].time == 1773396000
+    two = {"thread": 1, "text": "a", "date": "13/03/2026", "sent": "10:00", "edited": "11:00"}
+    assert read(tmp_path / "c.jsonl", two)[0][0].time == 1773360000  # which of the two?
+
+
+def test_a_joined_column_that_does_not_exist_is_refused(tmp_path):
+    (tmp_path / "c.csv").write_text("thread,text,date\n1,a,13/03/2026\n", encoding="utf-8")
+    log = ChatLog(tmp_path / "c.csv", "c", columns={"time": "date+clock"})
+    with pytest.raises(InputError, match=r"--columns time=date\+clock: no such column"):
+        list(read_log(log))
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("N° ticket", "Date", "Heure", "Expéditeur", "Message"),
+        ("Vorgang", "Datum", "Uhrzeit", "Verfasser", "Nachricht"),
+        ("Número de ticket", "Fecha", "Hora", "Remitente", "Mensaje"),
+    ],
+)
+def test_names_in_other_languages_have_roles(names):
+    columns = zip(names, ([1, 1, 2, 2], ["13/03/2026"] * 4, ["10:00"] * 4, ["Ann", "Ben"] * 2, list(SAID)), strict=True)
+    thread, date, clock, speaker, text = names
+    assert guess(**dict(columns)) == {"thread": thread, "time": f"{date}+{clock}", "speaker": speaker, "text": text}

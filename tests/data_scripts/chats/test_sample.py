@@ -1,0 +1,139 @@
+import codecs
+import gzip
+import sys
+
+import pytest
+
+from data_scripts.chats.messages import Pair
+from data_scripts.chats.sample import Sample
+from data_scripts.errors import InputError
+from data_scripts.files.records import Columns
+from data_scripts.files.transcoding import check_encoding
+from tests.data_scripts.chats.reading import read_items
+
+GERMAN = "input;response\nWo ist mein Päckchen?;Es kommt morgen früh – für 20 €\nSchöne Grüße;Danke, Ihnen auch!\n"
+FRENCH = "input;response\nOù est ma commande ?;Elle arrivera demain à 9 h, désolée\n"
+POLISH = "input;response\nDzień dobry, gdzie jest moja paczka?;Będzie jutro, przepraszamy za opóźnienie\n"
+RUSSIAN = "input;response\nЗдравствуйте, где мой заказ?;Он будет завтра, извините за задержку\n"
+JAPANESE = "input;response\n注文した商品はいつ届きますか;明日届く予定です\n"
+
+
+def pairs_of(text: str) -> list[Pair]:
+    return [Pair(*line.split(";"), None, "c") for line in text.splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("text", "encoding", "detected"),
+    [
+        (GERMAN, "utf-8", None),
+        (GERMAN, "utf-8-sig", None),
+        (GERMAN, "cp1252", "cp1252"),
+        (FRENCH, "cp1252", "cp1252"),
+        (POLISH, "cp1250", "cp1250"),
+        (RUSSIAN, "cp1251", "cp1251"),
+        (JAPANESE, "cp932", "cp932"),
+        (GERMAN, "utf-16", "utf-16"),
+        (GERMAN, "utf-16-be", "utf-16-be"),
+        (FRENCH, "utf-16-le", "utf-16-le"),
+        ("input;response\nhi;ho\n", "utf-16-le", "utf-16-le"),
+    ],
+)
+@pytest.mark.parametrize("name", ["c.csv", "c.txt", "c.csv.gz"])
+def test_texts_in_any_encoding_are_read_and_the_encoding_is_noted(tmp_path, text, encoding, detected, name):
+    content = text.encode(encoding)
+    (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    pairs, log = read_items(tmp_path / name)
+    assert pairs == pairs_of(text)
+    assert log.detected == {"delimiter": "semicolon"} | ({"encoding": detected} if detected else {})
+
+
+def test_json_in_another_encoding_is_read_items(tmp_path):
+    for name in ("c.json", "c.jsonl"):
+        (tmp_path / name).write_bytes('{"input": "Größe?", "response": "für Männer"}\n'.encode("utf-16"))
+        assert read_items(tmp_path / name)[0] == [Pair("Größe?", "für Männer", None, "c")]
+
+
+def test_a_file_of_utf8_with_a_few_broken_lines_stays_utf8(tmp_path):
+    lines = ["input,response", "café,é", "ö,ü"]
+    (tmp_path / "c.csv").write_bytes("\n".join(lines).encode() + b"\ncaf\xe9,yes\n")
+    pairs, log = read_items(tmp_path / "c.csv")
+    assert len(pairs) == 2 and log.broken.counts == {"not UTF-8": 1} and not log.detected
+
+
+def test_a_stated_encoding_is_used_and_bytes_that_it_has_not_are_counted(tmp_path):
+    (tmp_path / "c.csv").write_bytes("input,response\nnerede,çok geç\n".encode("cp1254") + b"a,\x81\n")
+    pairs, log = read_items(tmp_path / "c.csv", encoding="cp1254")
+    assert pairs == [Pair("nerede", "çok geç", None, "c")]
+    assert log.broken.counts == {"not UTF-8": 1} and log.detected == {"encoding": "cp1254"}
+
+
+def test_an_encoding_that_nothing_recognizes_is_refused_with_the_remedy(tmp_path):
+    (tmp_path / "c.csv").write_bytes(b"input,response\n" + bytes([0x81, 0x8D, 0x90, 0xFF, 0x9D, 0x80]) * 50 + b",a\n")
+    with pytest.raises(InputError, match=r"c.csv: neither UTF-8 nor .* state it with --encoding, or convert the file"):
+        read_items(tmp_path / "c.csv")
+
+
+@pytest.mark.parametrize("name", ["latin2000", "rot13", "base64"])
+def test_a_name_that_is_no_encoding_is_refused(name):
+    with pytest.raises(InputError, match=f"--encoding {name}: no such encoding; expected a name such as utf-8"):
+        check_encoding("--encoding", name)
+    assert check_encoding("--encoding", "Windows-1252") == "cp1252"
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_the_delimiter_is_detected_among_others_in_the_texts(tmp_path, delimiter):
+    other = ";" if delimiter == "," else ","
+    rows = ["input{0}response", 'a{1} b{0}"c{0} d"', '"say ""hi""{1}"{0}e']
+    (tmp_path / "c.csv").write_text("\n".join(rows).format(delimiter, other) + "\n", encoding="utf-8")
+    pairs, _ = read_items(tmp_path / "c.csv")
+    assert pairs == [Pair(f"a{other} b", f"c{delimiter} d", None, "c"), Pair(f'say "hi"{other}', "e", None, "c")]
+
+
+def test_a_delimiter_in_the_name_of_a_column_does_not_decide(tmp_path):
+    (tmp_path / "c.csv").write_text("input;response;date, time\n" + "a, b, c;d;1\n" * 5, encoding="utf-8")
+    assert read_items(tmp_path / "c.csv")[0][0] == Pair("a, b, c", "d", None, "c")
+
+
+def test_quotes_may_be_escaped_by_a_backslash(tmp_path):
+    (tmp_path / "c.csv").write_text('input,response\n"a \\"b\\", c","d"\n"e","f"\n' * 3, encoding="utf-8")
+    assert Sample(tmp_path / "c.csv").columns == Columns(",", "\\")
+    assert read_items(tmp_path / "c.csv")[0][0] == Pair('a "b", c', "d", None, "c")
+
+
+def test_a_tsv_without_tabs_is_read_with_its_delimiter_and_one_with_tabs_without_quoting(tmp_path):
+    (tmp_path / "c.tsv").write_text('input;response\n"a; b";c\n', encoding="utf-8")
+    assert read_items(tmp_path / "c.tsv")[0] == [Pair("a; b", "c", None, "c")]
+    (tmp_path / "c.tsv").write_text('input\tresponse\n"a; b\tc\n', encoding="utf-8")
+    pairs, log = read_items(tmp_path / "c.tsv")
+    assert pairs == [Pair('"a; b', "c", None, "c")] and not log.detected
+
+
+def test_utf16_that_is_cut_within_a_character_is_read_to_there(tmp_path):
+    content = codecs.BOM_UTF16_LE + "input,response\nä,b\n".encode("utf-16-le")
+    (tmp_path / "c.csv").write_bytes(content[:-1])
+    assert read_items(tmp_path / "c.csv")[0] == [Pair("ä", "b\ufffd", None, "c")]
+
+
+@pytest.mark.parametrize("long", [False, True])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("c.csv", "ticket,date,sender,message\n1,13/03/2026,Ann,a text\n1,13/03/2026,Ben,b text\n"),
+        ("c.jsonl", '{"dialog": ["is it a?", "it is b"]}\n' * 3),
+        ("c.json", '{"data": {"items": [{"chat": 1, "from": "Ann", "message": "a"}]}}\n'),
+        ("c.json", '{"guild": {}, "channel": {"id": "1"},\n "messages": []}'),
+        ("c.txt", "Ann: hello\nBen: hi\nAnn: bye\n"),
+        ("d.txt", "13/03/2026, 18:05 - Ann: Hello\n"),
+        ("c.vtt", "00:01 --> 00:02\n<v Ann>hi\n"),
+    ],
+)
+def test_a_file_is_opened_once_or_twice_if_it_is_long(tmp_path, monkeypatch, name, content, long):
+    opened = []
+    sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
+    if long:
+        monkeypatch.setattr("data_scripts.files.texts.HEAD_BYTES", len(content) - 1)
+    path = tmp_path / name
+    path.write_text(content)
+    opened.clear()
+    read_items(path)
+    assert opened.count(str(path)) == 1 + long

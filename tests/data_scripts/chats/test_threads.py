@@ -1,0 +1,83 @@
+import hashlib
+import random
+
+import pyarrow as pa
+
+from data_scripts.chats.threads import add_threads
+
+
+def table(*pairs: tuple[str, str, str]) -> pa.Table:
+    return pa.table(dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True)))
+
+
+def long(word: str) -> str:
+    return f"a sentence of more than twenty characters about {word}"
+
+
+def parts(pairs: pa.Table) -> list[pa.Table]:
+    return [pairs.slice(start, 30) for start in range(0, len(pairs), 30)]
+
+
+def threads(*pairs: tuple[str, str, str]) -> list[str]:
+    return [name for part in add_threads(lambda: parts(table(*pairs))) for name in part["thread"].to_pylist()]
+
+
+def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[int]]:
+    """Grow a component from each pair until no other pair shares a long text with it."""
+    texts = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
+    left, components = set(range(len(pairs))), set()
+    while left:
+        component, reached = set(), {left.pop()}
+        while reached:
+            component |= reached
+            held = set().union(*(texts[index] for index in component))
+            reached = {index for index in left if texts[index] & held}
+            left -= reached
+        components.add(frozenset(component))
+    return components
+
+
+def test_components_equal_those_of_a_brute_force_search():
+    draw = random.Random(0)
+    words = [long(str(number)) for number in range(60)] + ["thanks", "no", "exactly twenty chars"]
+    pairs = list({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})
+    members: dict[str, set[int]] = {}
+    for index, name in enumerate(threads(*pairs)):
+        members.setdefault(name, set()).add(index)
+    assert set(map(frozenset, members.values())) == brute_force_components(pairs)
+
+
+def test_a_text_of_20_characters_does_not_connect_and_one_of_21_does():
+    first, second = threads(("a" * 20, "one", "s"), ("a" * 20, "two", "s"))
+    assert first != second
+    first, second = threads(("a" * 21, "one", "s"), ("two", "a" * 21, "s"))
+    assert first == second
+
+
+def test_a_thread_is_named_after_the_smallest_hash_of_its_long_texts():
+    texts = [long("cats"), long("dogs"), "yes"]
+    smallest = min(hashlib.sha256(f"s\t{text}".encode()).hexdigest() for text in texts[:2])[:16]
+    assert threads((texts[0], texts[1], "s"), (texts[1], texts[2], "s")) == [f"s/{smallest}"] * 2
+
+
+def test_a_threads_name_does_not_depend_on_the_order_or_on_other_threads():
+    own = [(long("cats"), long("dogs"), "s"), (long("dogs"), "yes", "s"), ("yes", "no", "s")]
+    others = [(long(str(number)), "yes", "s") for number in range(50)]
+    names = dict(zip(own, threads(*own), strict=True))
+    mixed = [*others, *reversed(own)]
+    later = dict(zip(mixed, threads(*mixed), strict=True))
+    assert {pair: later[pair] for pair in own} == names
+
+
+def test_pairs_without_any_long_text_get_threads_too():
+    pairs = [("yes", "no", "s"), ("no", "yes", "s"), ("yes", "no", "other")]
+    keys = ["\t".join((source, first, second)) for first, second, source in pairs]
+    names = [hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys]
+    assert threads(*pairs) == [f"{source}/{name}" for (*_, source), name in zip(pairs, names, strict=True)]
+
+
+def test_an_empty_part_is_read_too():
+    pairs = table(("so", "it is", "s"), (long("cats"), "no", "s"))
+    found = list(add_threads(lambda: [pairs.slice(0, 0), pairs, pairs.slice(0, 0)]))
+    assert [len(part) for part in found] == [0, 2, 0]
+    assert {part["thread"].type for part in found} == {pa.string()}

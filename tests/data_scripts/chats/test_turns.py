@@ -1,0 +1,129 @@
+import random
+from collections import defaultdict
+
+import ibis
+import pyarrow as pa
+import pytest
+
+from data_scripts.chats.turns import make_turns, thread_names
+from data_scripts.schemas import MESSAGE_SCHEMA
+
+
+def random_messages(seed: int, number: int = 120) -> list[dict]:
+    draw = random.Random(seed)
+    rows = []
+    for row in range(number):
+        thread = draw.choice(["a", "b", "c", None])
+        parents = ["", f"m{draw.randrange(number)}", f"m{draw.randrange(2 * number)}"]
+        text = draw.choice(["", "yes", "hello there", "fünf Wörter", "why not?"])
+        rows.append(
+            {
+                "id": f"m{draw.randrange(number) if draw.random() < 0.1 else row}",
+                "parent": draw.choice(parents) if thread is None else draw.choice([None, None, None, *parents]),
+                "thread": thread,
+                "speaker": draw.choice(["Ann", "Ben", "Ben", None]),
+                "time": draw.choice([None, *range(20)]) if thread == "c" else float(draw.randrange(200)),
+                "text": text,
+                "source": draw.choice(["one", "two"]),
+                "gap": {"b": 5.0, "c": 3.0}.get(thread or ""),
+                "row": row,
+                "characters": len(text),
+                "alphabetic": sum(map(str.isalpha, text)),
+                "language": draw.choice(["", "en"]),
+            }
+        )
+    return rows
+
+
+def brute_force(rows: list[dict]) -> tuple[dict[int, dict], dict[int, str]]:
+    """Turns and the names of their threads, both by lowest row, computed message by message."""
+    lanes, holder = defaultdict(list), {}
+    for row in rows:
+        if (row["source"], row["id"]) not in holder:
+            holder[row["source"], row["id"]] = None
+            lanes[row["source"], row["id"] if row["thread"] is None else row["thread"]].append(row)
+    turns = []
+    for lane in lanes.values():
+        lane.sort(key=lambda row: (row["time"] is None, row["time"] or 0, row["row"]))
+        for at, row in enumerate(lane):
+            before = lane[at - 1] if at else None
+            ends = before is None
+            if before and None not in (row["time"], before["time"], row["gap"]):
+                ends = row["time"] - before["time"] > row["gap"]
+            same_speaker = before and row["speaker"] is not None and row["speaker"] == before["speaker"]
+            if row["parent"] is None and not ends and same_speaker:
+                turns[-1]["rows"].append(row)
+            else:
+                turns.append({"rows": [row], "previous": None if ends else turns[-1]})
+            holder[row["source"], row["id"]] = turns[-1]
+    for turn in turns:
+        turn["key"] = min(row["row"] for row in turn["rows"])
+    found, neighbors = {}, defaultdict(set)
+    for turn in turns:
+        head, texts = turn["rows"][0], [row["text"] for row in turn["rows"] if row["text"]]
+        answered = turn["previous"] if head["parent"] is None else holder.get((head["source"], head["parent"]))
+        if answered:
+            neighbors[turn["key"]].add(answered["key"])
+            neighbors[answered["key"]].add(turn["key"])
+        text = " ".join(texts)
+        found[turn["key"]] = {
+            "id": head["id"],
+            "answers": answered["key"] if answered else None,
+            "lost": bool(head["parent"]) and not answered,
+            "thread": head["thread"],
+            "speaker": head["speaker"],
+            "source": head["source"],
+            "gap": head["gap"],
+            "messages": len(turn["rows"]),
+            "text": text,
+            "characters": len(text),
+            "alphabetic": sum(map(str.isalpha, text)),
+        }
+    return found, {key: thread_name(key, found, neighbors) for key in found}
+
+
+def thread_name(key: int, found: dict[int, dict], neighbors: dict[int, set[int]]) -> str:
+    def divided(turn: int) -> bool:
+        return found[turn]["thread"] is None or found[turn]["gap"] is not None
+
+    if not divided(key):
+        return found[key]["thread"]
+    # A link belongs to the answering turn; links of turns in named threads connect no threads.
+    reached, todo = {key}, [key]
+    while todo:
+        turn = todo.pop()
+        for other in neighbors[turn] - reached:
+            linked = (found[turn]["answers"] == other and divided(turn)) or (
+                found[other]["answers"] == turn and divided(other)
+            )
+            if linked:
+                reached.add(other)
+                todo.append(other)
+    root = found[min(reached)]
+    return f"{root['thread'] or root['source']}/{root['id']}"
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_turns_and_threads_equal_those_of_a_loop_over_the_messages(tmp_path, seed):
+    rows = random_messages(seed)
+    database = ibis.duckdb.connect()
+    messages = database.create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
+    turns = database.create_table("turns", make_turns(messages, tmp_path).to_pyarrow())
+    names = thread_names(turns, tmp_path).to_pyarrow().to_pylist()
+    expected, expected_names = brute_force(rows)
+    found = {row.pop("turn"): row for row in turns.drop("language").to_pyarrow().to_pylist()}
+    assert found == expected
+    assert {row["turn"]: row["thread"] for row in names} == expected_names
+    assert len(names) == len(expected_names)
+
+
+def test_the_language_of_a_turn_is_that_of_its_longest_message(tmp_path):
+    row = dict.fromkeys(MESSAGE_SCHEMA.names) | {"thread": "a", "speaker": "Ann", "source": "one", "alphabetic": 1}
+    said = [("oui", "fr"), ("a longer one", "en"), ("oui", "fr")]
+    rows = [
+        row | {"id": f"{at}", "row": at, "text": text, "characters": len(text), "language": language}
+        for at, (text, language) in enumerate(said)
+    ]
+    messages = ibis.duckdb.connect().create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
+    turns = make_turns(messages, tmp_path).to_pyarrow().to_pylist()
+    assert [(turn["text"], turn["language"]) for turn in turns] == [("oui a longer one oui", "en")]

@@ -1,0 +1,202 @@
+"""`download` builds the folders of public datasets: the catalog of these tests names files of a local server."""
+
+import argparse
+import functools
+import json
+import shutil
+import threading
+import zipfile
+from collections.abc import Iterator
+from dataclasses import replace
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.commands import download
+from data_scripts.files.datasets import load_columns, load_pairs
+from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
+
+NLI = "premise\thypothesis\tlabel\nA cat naps.\tAn animal naps.\tentailment\n"
+UTTERANCES = [
+    {"id": "1", "speaker": "Ann", "conversation_id": "1", "reply-to": None, "text": "Where is the tea in this house?"},
+    {"id": "2", "speaker": "Ben", "conversation_id": "1", "reply-to": "1", "text": "It is in the cupboard over there."},
+]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Path:
+    """The files of the server: a table, and archives."""
+    folder = tmp_path / "served"
+    folder.mkdir()
+    (folder / "train.tsv").write_text(NLI)
+    with zipfile.ZipFile(folder / "films.zip", "w") as archive:
+        archive.writestr("films/utterances.jsonl", "".join(f"{json.dumps(row)}\n" for row in UTTERANCES))
+        archive.writestr("films/speakers.json", "{}")
+    with zipfile.ZipFile(folder / "sts.zip", "w") as archive:
+        archive.writestr("gold/STS.input.MSRpar.txt", "A cat.\tA kitten.\n")
+        archive.writestr("gold/STS.gs.MSRpar.txt", "4.5\n")
+    return folder
+
+
+@pytest.fixture
+def requests(served: Path) -> Iterator[list[str]]:
+    """The paths that the server was asked for; the last is its own address."""
+    paths: list[str] = []
+
+    class Handler(SimpleHTTPRequestHandler):
+        def log_message(self, format: str, *args: object) -> None:
+            paths.append(self.path)
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Handler, directory=str(served)))
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+    paths.append(f"http://127.0.0.1:{server.server_port}")
+    yield paths
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.fixture
+def catalog(requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, PublicDataset]]:
+    """The catalog of a test; the working directory is an empty folder."""
+    (address,) = requests
+    datasets = [
+        PublicDataset(
+            "nli/toy",
+            "nli",
+            files=(PublicFile(f"{address}/train.tsv", "toy-train.tsv"),),
+            license="cc0-1.0",
+            megabytes=2,
+        ),
+        PublicDataset(
+            "talk",
+            "conversations",
+            files=(PublicFile(f"{address}/films.zip", "films.jsonl", members=("*utterances*",)),),
+        ),
+        PublicDataset("sts", "sts", files=(PublicFile(f"{address}/sts.zip", members=("gold/*",), folder="2012-test"),)),
+    ]
+    public_datasets.cache_clear()
+    entries = {dataset.name: dataset for dataset in datasets}
+    for module in (download, "data_scripts.public_datasets"):
+        name = module if isinstance(module, str) else module.__name__
+        monkeypatch.setattr(f"{name}.public_datasets", lambda: entries)
+    monkeypatch.chdir(tmp_path)
+    yield entries
+    public_datasets.cache_clear()
+
+
+def test_datasets_are_downloaded_and_built(catalog: dict, requests: list[str], capsys: pytest.CaptureFixture) -> None:
+    assert main(["download", "nli/toy", "data/talk", "sts"]) == 0
+    printed = capsys.readouterr().out
+    assert "0 of 3 datasets exist in data" in printed
+    assert "to download: nli/toy 2, talk ?, sts ?; together about 2 MB, without unknown sizes (?)" in printed
+    assert load_columns("data/nli/toy", ("premise", "label"))["train"]["premise"] == ["A cat naps."]
+    assert "license: cc0-1.0" in Path("data/nli/toy/README.md").read_text()
+    assert load_pairs("data/talk")["train"]["response"] == [UTTERANCES[1]["text"]]
+    assert load_columns("data/sts", ("year", "set"))["test"]["set"] == ["MSRpar"]
+    assert sorted(requests[1:]) == ["/films.zip", "/sts.zip", "/train.tsv"]
+
+
+def test_what_exists_is_left_and_what_was_downloaded_is_used(
+    catalog: dict, requests: list[str], capsys: pytest.CaptureFixture
+) -> None:
+    assert main(["download", "nli/toy", "-o", "mine"]) == 0
+    assert main(["download", "nli/toy", "nli/toy", "-o", "mine"]) == 0
+    assert "1 of 1 datasets exist in mine" in capsys.readouterr().out
+    shutil.rmtree("mine/nli/toy")
+    assert main(["download", "nli/toy", "-o", "mine"]) == 0
+    assert requests[1:] == ["/train.tsv"]
+
+
+def test_the_catalog_is_printed_without_names(catalog: dict, capsys: pytest.CaptureFixture) -> None:
+    assert main(["download"]) == 0
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split() == ["name", "command", "MB", "license", "source"]
+    assert rows[0].split() == ["nli/toy", "nli", "2", "cc0-1.0", rows[1].split()[-1]]
+    assert rows[1].split()[:5] == ["talk", "conversations", "?", "not", "stated"]
+    assert list(Path().iterdir()) == [Path("served")]
+
+
+def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: list[str]) -> None:
+    copies = Path("copies/nli/toy")
+    copies.mkdir(parents=True)
+    (copies / "own.csv").write_text("premise,hypothesis,label\nA dog.,A pet.,e\n")
+    talk = Path("copies/talk")
+    talk.mkdir()
+    for name in (".DS_Store", "b.tsv", "a.tsv", "a.zip"):
+        (talk / name).touch()
+    assert download._as_sources(catalog["talk"], talk) == ["copies/talk/a.tsv", "copies/talk/b.tsv"]
+    assert main(["download", "nli/toy", "sts", "--originals", "copies"]) == 0
+    assert load_columns("data/nli/toy", ("premise",))["train"]["premise"] == ["A dog."]
+    assert requests[1:] == ["/sts.zip"]
+
+
+def test_a_preset_names_its_datasets_and_those_of_the_presets_it_extends(catalog: dict, tmp_path: Path) -> None:
+    (tmp_path / "base.yaml").write_text("nli: [data/nli/toy]  # data/talk\npairs: [data/own, mydata/talk]\n")
+    (tmp_path / "best.yaml").write_text("# data/talk\nextends: base\nsts: data/sts\nstsb: org/data/talk\n")
+    (tmp_path / "circle.yaml").write_text("extends: circle\nsts: data/sts\n")
+    assert download.names_in_preset(tmp_path / "best.yaml") == ["sts", "nli/toy"]
+    assert download.names_in_preset(tmp_path / "circle.yaml") == ["sts"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (
+            ["nli/tov"],
+            "'nli/tov': no such public dataset; did you mean 'nli/toy'?; python -m data_scripts download lists",
+        ),
+        (["absent.yaml"], "absent.yaml: cannot be read (No such file or directory)"),
+        (["sts", "--originals", "absent"], "--originals absent: no such folder"),
+    ],
+)
+def test_a_mistake_is_one_line(catalog: dict, capsys: pytest.CaptureFixture, words: list[str], message: str) -> None:
+    assert main(["download", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: {message}")
+
+
+def test_a_disk_that_is_too_small_is_named_before_the_download(
+    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(free=1_500_000))
+    assert main(["download", "nli/toy"]) == 2
+    assert "data: 2 MB of disk space are free, and the downloads take 2 MB" in capsys.readouterr().err
+    assert requests[1:] == []
+
+
+def test_a_mirror_is_asked_if_the_first_address_fails(
+    catalog: dict, requests: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+) -> None:
+    (address,) = requests
+    (file,) = catalog["nli/toy"].files
+    moved = PublicFile(f"{address}/moved.tsv", file.name, mirrors=(file.address,))
+    catalog["nli/toy"] = replace(catalog["nli/toy"], files=(moved,))
+    assert main(["download", "nli/toy"]) == 0
+    catalog["gone"] = replace(
+        catalog["nli/toy"], name="gone", files=(replace(moved, mirrors=(f"{address}/gone.tsv",)),)
+    )
+    assert main(["download", "gone"]) == 2
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert f"{moved.address}: cannot be downloaded (404" in line and f"{address}/gone.tsv: cannot be downloaded" in line
+
+
+def test_hub_ids_and_options_are_passed_to_the_command(catalog: dict, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def parser(module: ModuleType, name: str) -> argparse.ArgumentParser:
+        parser = argparse.ArgumentParser()
+        parser.add_argument("words", nargs=argparse.REMAINDER)
+        parser.set_defaults(run=lambda args: given.append([name, *args.words]))
+        return parser
+
+    monkeypatch.setattr(download, "command_parser", parser)
+    catalog["reddit"] = PublicDataset("reddit", "reddit", hub=("me/a:x/*.parquet", "me/b"), license="other")
+    catalog["faq"] = PublicDataset("faq", "conversations", hub=("me/faq",), options=("--columns", "input=question"))
+    download.run(argparse.Namespace(names=["reddit", "faq"], output=Path("data"), originals=None))
+    assert given == [
+        "reddit me/a:x/*.parquet me/b --comments data/downloads/reddit --output data/reddit --license other".split(),
+        ["conversations", "me/faq", "--output", "data/faq", "--columns", "input=question"],
+    ]

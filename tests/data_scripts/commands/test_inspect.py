@@ -1,0 +1,201 @@
+import json
+import shlex
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.commands import inspect
+
+ROWS = [
+    "Ticket #;From;Sent at;Message",
+    "7;Ann;13/03/2026 09:00;Where is my parcel, please?",
+    "7;Jürgen;13/03/2026 09:02;On its way",
+    "8;Cleo;14/03/2026 10:00;Can I pay with €20?",
+    "8;Jürgen;14/03/2026 10:03;Of course",
+]
+
+
+def run(*arguments: object) -> int:
+    return main(["inspect", *map(str, arguments)])
+
+
+def table(path: Path, *rows: str) -> Path:
+    path.write_bytes("\r\n".join(rows).encode("cp1252"))
+    return path
+
+
+def test_columns_with_examples_and_roles_pairs_and_the_next_command_are_shown(tmp_path, capsys):
+    path = table(tmp_path / "my chats.csv", *ROWS)
+    assert run(path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(path)
+    assert [line.split() for line in lines[2:4]] == [["Ticket", "#", "thread", "7", "|", "8"], lines[3].split()]
+    assert lines[3].split() == "From speaker Ann | Jürgen | Cleo".split()
+    assert "encoding: cp1252; delimiter: semicolon; columns: text=Message 'thread=Ticket #'" in lines[6]
+    assert lines[6].endswith("dates: DMY")
+    assert lines[8:13] == [
+        "4 messages gave 2 pairs, such as",
+        "  Where is my parcel, please?",
+        "    -> On its way",
+        "  Can I pay with €20?",
+        "    -> Of course",
+    ]
+
+
+def test_the_next_command_reads_the_file_to_the_pairs_that_were_shown(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert run(table(Path("my chats.csv"), *ROWS)) == 0
+    lines = capsys.readouterr().out.splitlines()
+    words = shlex.split(lines[-1].removeprefix("or, without training: "))
+    adapt = shlex.split(lines[-2].removeprefix("next: "))
+    assert adapt[:3] == ["python", "-m", "trainer.adapt"] and adapt[-1] == "runs/my_chats"
+    assert adapt[3:-1] == words[4:-1]
+    assert words[:5] == ["python", "-m", "data_scripts", "conversations", "my chats.csv"]
+    assert words[-2:] == ["-o", "data/my_chats"] and "thread=Ticket #" in words
+    assert main(words[3:]) == 0
+    files = sorted(Path("data/my_chats").glob("*.parquet"))
+    assert {row["response"] for file in files for row in pq.read_table(file).to_pylist()} == {"On its way", "Of course"}
+
+
+def test_stated_options_are_used_and_are_in_the_next_command(tmp_path, capsys):
+    path = table(tmp_path / "c.csv", "a;b;c", "1;01/03/2026;hello", "1;02/03/2026;hi")
+    options = [
+        "--columns",
+        "thread=a",
+        "text=c",
+        "time=b",
+        "--date_order",
+        "MDY",
+        "--gap",
+        "99d",
+        "--encoding",
+        "cp1252",
+    ]
+    assert run(path, *options) == 0
+    output = capsys.readouterr().out
+    assert "2 messages gave 1 pair, such as\n  hello\n    -> hi" in output and "dates: MDY" in output
+    assert "--columns thread=a text=c time=b --gap 99d --encoding cp1252 --date_order MDY -o data/c" in output
+
+
+def test_a_file_that_is_not_understood_shows_its_columns_before_the_remedy(tmp_path, capsys):
+    assert run(table(tmp_path / "c.csv", "a,b", "1,2")) == 2
+    captured = capsys.readouterr()
+    assert "  a                                       1\n" in captured.out and "next" not in captured.out
+    assert "name columns with other names with --columns" in captured.err
+    assert run(table(tmp_path / "c.csv", "date,sender,message", "01/03/2026,Ann,hi")) == 2
+    captured = capsys.readouterr()
+    assert "columns: text=message speaker=sender time=date" in captured.out
+    assert "state it with --date_order DMY" in captured.err
+
+
+def test_an_export_shows_its_format_and_broken_lines(tmp_path, capsys, monkeypatch):
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+    path = tmp_path / "c.jsonl"
+    path.write_text("[\n" + json.dumps({"messages": messages}) + "\n", encoding="utf-8")
+    assert run(path) == 0
+    output = capsys.readouterr().out
+    assert "format: messages with roles" in output and "  column  " not in output
+    assert "lines left out: 1, such as" in output and "2 messages gave 1 pair, such as" in output
+    monkeypatch.setattr(inspect, "MESSAGES", 2)
+    assert run(path) == 0
+    assert "the first 2 messages gave 1 pair" in capsys.readouterr().out
+
+
+def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
+    assert run(table(tmp_path / "c.csv", "thread,speaker,text", "1,Ann,hi", "1,Ann,ho")) == 0
+    output = capsys.readouterr().out
+    assert "2 messages gave 0 pairs; their texts are left out:" in output
+    assert "answer to nothing                                   1" in output
+
+
+@pytest.mark.parametrize("arguments", [["missing.csv"], ["a.csv", "--gap", "soon"], ["a.csv", "--encoding", "x"]])
+def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments):
+    monkeypatch.chdir(tmp_path)
+    table(Path("a.csv"), *ROWS)
+    assert run(*arguments) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_long_names_examples_and_texts_are_truncated(tmp_path, capsys):
+    row = {"input": "a" * 200, "response": "b", "n" * 30: "x" * 80}
+    path = tmp_path / "c.jsonl"
+    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    assert run(path) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[4] == f"  {'n' * 23}…  {'':12}  {'x' * 74}…"
+    assert lines[6:9] == ["1 ready pair gave 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
+
+
+def test_the_shipped_chats_are_read_without_options(capsys):
+    assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
+    output = capsys.readouterr().out
+    assert "580 messages gave 403 pairs" in output and "dates: DMY" in output
+    assert "columns: text=Message 'thread=Ticket #' speaker=From 'time=Sent at'" in output
+
+
+def rows_of(*messages: tuple[str, str]) -> list[str]:
+    """Two tickets for each of eight customers, answered by two agents."""
+    return [
+        f"{ticket};{name.format(ticket % 8)};{side};question {ticket}"
+        for ticket in range(16)
+        for name, side in messages
+    ]  # fmt: skip
+
+
+def test_the_authors_who_answer_are_shown_and_selected_by_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "x"), ("Tom Lee", "x"), ("Ann {}", "x"), ("Jo", "x"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert (
+        "replies by Jo 16, Tom Lee 16, Ann 0 2, Ann 1 2, Ann 2 2 and 5 more; the next command keeps only those of the "
+        "authors who answer\n" in output
+    )
+    assert "--repliers Jo 'Tom Lee' -o runs/c\n" in output
+
+
+def test_without_clear_roles_the_option_is_shown_and_not_used(tmp_path, capsys):
+    rows = [f"1;{name};{number}, {name}" for number in range(3) for name in ("Ann", "Bob")]
+    assert run(table(tmp_path / "c.csv", "ticket;from;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert "replies by Bob 3, Ann 2; --repliers NAME keeps only those of an author\n" in output
+    assert "--repliers" not in output.partition("next: ")[2]
+
+
+def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"), ("Jo", "agent"), ("Cleo {}", "customer"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert "the column kind says who answers, so the next command reads it as the speaker\n" in output
+    assert "--columns text=message thread=ticket speaker=kind --repliers agent -o runs/c\n" in output
+
+
+@pytest.mark.parametrize(
+    ("minutes", "options", "shown"),
+    [
+        (90, [], "5 of 6 turns answer nothing, because a pause of more than 60 minutes ends a conversation"),
+        (150, ["--gap", "2h"], "5 of 6 turns answer nothing, because a pause of more than 120 minutes"),
+        (90, ["--gap", "2h"], None),
+        (30, [], None),
+        (900, ["--gap", "12h"], None),  # the hint has been followed
+    ],
+)
+def test_a_chat_with_more_long_pauses_than_replies_shows_how_to_allow_longer_ones(
+    minutes, options, shown, tmp_path, capsys
+):
+    times = [0, minutes, 2 * minutes, 3 * minutes, 4 * minutes, 4 * minutes + 5]
+    lines = [f"{60 * time},{'ab'[number % 2]},text {number}" for number, time in enumerate(times)]
+    (tmp_path / "chat.csv").write_text("\n".join(["time,speaker,text", *lines]))
+    assert main(["inspect", str(tmp_path / "chat.csv"), *options]) == 0
+    output = capsys.readouterr().out
+    assert ("answer nothing" in output) == bool(shown)
+    assert shown is None or (shown in output and "if replies take longer, add --gap 12h" in output)
+
+
+def test_stated_repliers_are_in_the_next_command(tmp_path, capsys):
+    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"))
+    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows), "--repliers", "Tom") == 0
+    output = capsys.readouterr().out
+    assert "32 messages gave 16 pairs" in output and "replies by" not in output
+    assert "speaker=from --repliers Tom -o runs/c\n" in output

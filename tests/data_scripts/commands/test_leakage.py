@@ -1,0 +1,390 @@
+import json
+import random
+import string
+
+import pyarrow as pa
+import pytest
+from datasets import Dataset, load_dataset
+
+from data_scripts.__main__ import main
+from data_scripts.clean.evaluation_texts import EvaluationTexts
+from data_scripts.clean.leakage import remove_leaked
+from data_scripts.clean.text import normalize_text
+from data_scripts.files import parquet_files
+from data_scripts.public import load_evaluation_texts
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("A Man, is  riding!", "a man is riding"),
+        ("It's raining", "it 's raining ."),
+        ("ﬁne ｔｅｘｔ", "fine text"),
+        ("STRASSE", "straße"),
+        ("snake_case\tand\nlines", "snake case and lines"),
+    ],
+)
+def test_texts_that_differ_only_in_form_are_equal(one, other):
+    assert normalize_text(one) == normalize_text(other)
+
+
+def test_texts_with_different_words_differ():
+    assert normalize_text("a man is riding") != normalize_text("a man was riding")
+    assert normalize_text("no where") != normalize_text("nowhere")
+    assert normalize_text(" It's  RAINING,\tno_where – ") == "it s raining no where"
+
+
+def test_removed_rows_equal_those_of_a_brute_force_comparison():
+    draw = random.Random(0)
+
+    def sentence() -> str:
+        words = (draw.choice(["a cat", "A dog", "the bird"]), draw.choice(["runs", "SLEEPS", "eats fish"]))
+        return " ".join(words) + draw.choice([".", " !", "", "?!"])
+
+    def plain(text: str) -> str:
+        return "".join(letter for letter in text.lower() if letter not in string.punctuation).strip()
+
+    rows = [{"input": sentence(), "response": sentence(), "source": str(number)} for number in range(300)]
+    evaluation = {"one": ["A cat runs", "the bird eats fish."], "two": ["a dog sleeps", "a cat runs!"]}
+    plain_sets = {name: list(map(plain, texts)) for name, texts in evaluation.items()}
+    hits = [
+        {name for name, texts in plain_sets.items() if plain(row["input"]) in texts or plain(row["response"]) in texts}
+        for row in rows
+    ]
+    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response"], evaluation)
+    assert kept.to_list() == [row for row, hit in zip(rows, hits, strict=True) if not hit]
+    assert counts == {
+        "one": sum("one" in hit for hit in hits),
+        "two": sum("two" in hit for hit in hits),
+        "removed": sum(map(bool, hits)),
+    }
+    assert 0 < counts["removed"] < 300
+
+
+def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
+    rows = Dataset.from_dict({"group": list("abacb"), "caption": ["A dog.", "One.", "A cat.", "Two.", "Three."]})
+    left, counts = remove_leaked(rows, ["caption"], {"dev": ["a cat"], "test": ["two", "A CAT"]}, "group")
+    assert left["caption"] == ["One.", "Three."]
+    assert counts == {"dev": 1, "test": 2, "removed": 3}
+
+
+def test_only_the_named_columns_are_checked():
+    rows = Dataset.from_dict({"input": ["so it is"], "source": ["leaked"]})
+    assert len(remove_leaked(rows, ["input"], {"set": ["leaked"]})[0]) == 1
+
+
+def test_a_sentence_within_a_longer_text_does_not_leak():
+    rows = Dataset.from_dict({"input": ["they say a cat runs fast"]})
+    assert len(remove_leaked(rows, ["input"], {"set": ["a cat runs"]})[0]) == 1
+
+
+def test_an_evaluation_text_without_words_matches_nothing():
+    rows = Dataset.from_dict({"input": ["", "?!", "words"]})
+    kept, counts = remove_leaked(rows, ["input"], {"set": ["...", ""]})
+    assert len(kept) == 3
+    assert counts == {"set": 0, "removed": 0}
+
+
+def test_leaked_texts_are_those_equal_to_a_sentence_after_normalization():
+    """Compares with normalizing all texts: long, short, ASCII, other scripts, null, slices of arrays."""
+    draw = random.Random(0)
+
+    def text() -> str | None:
+        if draw.random() < 0.1:
+            return None
+        words = draw.choices(
+            ["café", "tea", "TEA", "eat", "１", "1", "straße", "it's", "it s", "?"], k=draw.randrange(4)
+        )
+        return draw.choice([" ", ", "]).join(words) + draw.choice(["", ".", "!"])
+
+    sentences = [text() or "" for _ in range(60)]
+    texts = [text() for _ in range(3000)]
+    forms = {normalize_text(sentence) for sentence in sentences} - {""}
+    expected = [(i, each) for i, each in enumerate(texts) if each and normalize_text(each) in forms]
+    evaluation = EvaluationTexts({"set": sentences})
+    found = [(index, each) for index, each, _ in evaluation.find(pa.array(texts, pa.string()))]
+    assert found == expected and 0 < len(found) < 3000
+    part = pa.array(texts, pa.large_string()).slice(1234, 777)
+    assert [index for index, _, _ in evaluation.find(part)] == [i - 1234 for i, _ in expected if 1234 <= i < 2011]
+    assert list(EvaluationTexts({}).find(pa.array(texts))) == []
+
+
+def write(folder, **splits):
+    folder.mkdir(exist_ok=True)
+    for name, columns in splits.items():
+        Dataset.from_dict(columns).to_parquet(folder / f"{name}-00000-of-00001.parquet")
+    (folder / "report.json").write_text('{"train": {"from": "somewhere"}}')
+    return str(folder)
+
+
+@pytest.fixture
+def stsb(tmp_path):
+    """An STS-B whose test split has two sentences, as a value of --against."""
+    pairs = {"sentence1": ["A man is here."], "sentence2": ["He is here."], "score": [3.0], "genre": ["news"]}
+    return "stsb=" + write(tmp_path / "stsb", train=pairs | {"sentence1": ["Trained on."]}, test=pairs)
+
+
+def test_an_image_is_removed_with_all_its_captions_and_reported(tmp_path, stsb, capsys):
+    train = {
+        "group": ["1", "2", "3"],
+        "captions": [["A dog.", "A hound."], ["A cat.", "a man is HERE"], ["Trained on.", "he is here!"]],
+    }
+    source = write(tmp_path / "captions", train=train, test={"group": ["4"], "captions": [["A man is here."]]})
+    output = tmp_path / "out"
+    assert main(["leakage", source, "--against", stsb, "--output", str(output)]) == 0
+    left = load_dataset("parquet", data_dir=str(output))
+    assert left["train"].to_list() == [{"group": "1", "captions": ["A dog.", "A hound."]}]
+    assert left["test"]["group"] == ["4"]  # only train is stripped
+    assert json.loads((output / "leakage.json").read_text()) == {
+        "rows": {"read": 6, "removed": 4, "kept": 2},
+        "columns": ["captions"],
+        "sets": {
+            "stsb test": {
+                "sentences": 2,
+                "found": 2,
+                "rows": 2,
+                "examples": [{"row": 2, "text": "a man is HERE"}, {"row": 3, "text": "he is here!"}],
+            }
+        },
+    }
+    report = json.loads((output / "report.json").read_text())
+    assert report == {"train": {"from": "somewhere"}, "leakage": {"read": 6, "removed": 4, "kept": 2}}
+    printed = capsys.readouterr().out
+    assert "row 2: a man is HERE" in printed and "row 3: he is here!" in printed
+    assert "6 rows, 4 with an evaluation sentence, 2 without" in printed
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"input": ["Fine.", "A man is here"], "response": ["He is there.", "Hm."], "thread": ["1", "A man is here."]},
+        {"premise": ["Fine.", "Well."], "hypothesis": ["No.", "HE IS HERE"], "label": [0, 1]},
+        {"sentence1": ["Fine.", "Well."], "sentence2": ["No.", "He is here?"], "score": [None, 1.0]},
+        {"book": ["He is here.", "b"], "paragraph": [0, 1], "position": [0, 1], "sentence": ["Fine.", "He is here."]},
+    ],
+)
+def test_leaked_rows_of_every_kind_of_dataset_are_removed(tmp_path, stsb, columns):
+    source = write(tmp_path / "source", train=columns)
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
+
+
+def test_leaked_rows_are_found_in_every_text_column_of_public_datasets(tmp_path, stsb):
+    numbered = [
+        f"{name}{number}" for name in ("text", "question", "caption", "title", "body", "post") for number in (1, 2)
+    ]
+    names = [
+        "query",
+        "candidate",
+        "sentence",
+        "caption",
+        "text",
+        "question",
+        "related",
+        "anchor",
+        "positive",
+        "negative",
+    ]
+    names += ["answer", "simplified", "english", "non_english", *numbered]
+    rows = range(len(names) + 1)
+    columns = {name: ["He is here." if row == number else "Fine." for row in rows] for number, name in enumerate(names)}
+    source = write(tmp_path / "source", train=columns)
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == [dict.fromkeys(names, "Fine.")]
+
+
+def test_a_damaged_dataset_is_refused(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", train={"text": ["Fine."]})
+    digest = "0" * 64
+    (tmp_path / "source" / "SHA256SUMS").write_text(f"{digest}  train-00000-of-00001.parquet\n")
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 2
+    assert "train-00000-of-00001.parquet" in capsys.readouterr().err and not (tmp_path / "out").exists()
+
+
+def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
+    draw = random.Random(1)
+    rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    for number, start in enumerate((0, 4500)):
+        part = Dataset.from_list(rows[start : start + 4500])
+        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
+    sentences = [f"Text, {number}" for number in range(0, 9000, 7)]
+    against = write(
+        tmp_path / "of=questions", test={"question": sentences[:500]}, validation={"question": sentences[500:]}
+    )
+    arguments = ["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]
+    assert main(arguments) == 0
+    evaluation = {"mine test": sentences[:500], "mine dev": sentences[500:]}
+    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response"], evaluation)
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
+    assert left.to_list() == kept.to_list()
+    report = json.loads((tmp_path / "out" / "leakage.json").read_text())
+    assert {name: report["sets"][name]["rows"] for name in evaluation} | {
+        "removed": report["rows"]["removed"]
+    } == counts
+    assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
+
+
+def test_examples_are_named_by_their_rows_in_all_files(tmp_path):
+    folder = tmp_path / "pairs"
+    folder.mkdir()
+    leaked = {3, 2_500, 4_700, 6_900, 7_000, 8_999, 9_000}  # numbered from 1; two files, batches of 2,000 rows
+    texts = [f"leaked {row}" if row in leaked else f"text {row}" for row in range(1, 9_001)]
+    for number, start in enumerate((0, 4_600)):
+        part = Dataset.from_dict({"text": texts[start : start + 4_600]})
+        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
+    against = write(
+        tmp_path / "questions",
+        test={"question": [f"leaked {row}" for row in leaked]},
+        train_2={"question": texts},
+        dev={"question": ["leaked 3"]},
+    )
+    assert main(["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]) == 0
+    sets = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"]
+    assert [example["row"] for example in sets["mine test"]["examples"]] == sorted(leaked)[:5]
+    assert {name: found["rows"] for name, found in sets.items()} == {"mine test": len(leaked), "mine dev": 1}
+
+
+def test_without_an_output_nothing_is_written(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", train={"sentence": ["He is here.", "Fine."]})
+    before = sorted(tmp_path.rglob("*"))
+    assert main(["leakage", source, "--against", stsb]) == 0
+    assert "2 rows, 1 with an evaluation sentence" in capsys.readouterr().out
+    assert sorted(tmp_path.rglob("*")) == before
+    assert main(["leakage", source, "--against", stsb, "--overwrite"]) == 2
+    assert "--overwrite: needs --output" in capsys.readouterr().err
+
+
+def test_snli_and_sts_are_loaded_as_by_their_commands(tmp_path):
+    (tmp_path / "snli").mkdir()
+    line = {"sentence1": "He is here.", "sentence2": "Someone is.", "gold_label": "entailment"}
+    for name in ("train", "test"):
+        (tmp_path / "snli" / f"snli_1.0_{name}.jsonl").write_text(json.dumps(line) + "\n")
+    (tmp_path / "sts" / "2014-test").mkdir(parents=True)
+    (tmp_path / "sts" / "2014-test" / "STS.input.images.txt").write_text("A barn.\tA house.\n")
+    (tmp_path / "sts" / "2014-test" / "STS.gs.images.txt").write_text("3\n")
+    source = write(tmp_path / "source", train={"sentence": ["He is here.", "a house", "Fine."]})
+    against = ["--against", f"snli={tmp_path / 'snli'}", "--against", f"sts={tmp_path / 'sts'}"]
+    assert main(["leakage", source, *against, "--output", str(tmp_path / "out")]) == 0
+    sets = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"]
+    assert {name: (found["sentences"], found["rows"]) for name, found in sets.items()} == {
+        "snli test": (2, 1),
+        "sts 2014 images": (2, 1),
+    }
+
+
+@pytest.mark.parametrize(
+    ("against", "message"),
+    [
+        ("stsb", "--against stsb: expected NAME=SOURCE"),
+        ("mine={folder}/train_only", "has no split for evaluation; found train"),
+        ("mine={folder}/numbers", "split test: no column of text; expected some of input"),
+        ("mine={folder}/source", "every row leaks"),
+        ("mine={folder}/nowhere", "nowhere: no such folder"),
+    ],
+)
+def test_a_wrong_dataset_is_refused_and_leaves_no_output(tmp_path, capsys, against, message):
+    source = write(tmp_path / "source", train={"sentence": ["He is here."]}, test={"sentence": ["He is here."]})
+    write(tmp_path / "train_only", train={"sentence": ["He is here."]})
+    write(tmp_path / "numbers", test={"number": [1]})
+    output = tmp_path / "out"
+    assert main(["leakage", source, "--against", against.format(folder=tmp_path), "--output", str(output)]) == 2
+    assert message in capsys.readouterr().err
+    assert not output.exists()
+
+
+def test_a_folder_without_a_train_split_and_an_output_equal_to_it_are_refused(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", test={"sentence": ["He is here."]})
+    assert main(["leakage", source, "--against", stsb]) == 2
+    assert "no train-*.parquet" in capsys.readouterr().err
+    source = write(tmp_path / "source", train={"sentence": ["Fine."]})
+    assert main(["leakage", source, "--against", stsb, "--output", source, "--overwrite"]) == 2
+    assert "this folder is the one that is read" in capsys.readouterr().err
+
+
+def test_removed_images_of_real_captions_equal_those_of_a_plain_reader(data_dir, tmp_path):
+    captions, output = str(tmp_path / "captions"), tmp_path / "out"
+    assert main(["captions", str(data_dir / "captions" / "multi30k"), "--output", captions]) == 0
+    arguments = ["leakage", captions, "--against", f"stsb={data_dir / 'stsb'}", "--output", str(output)]
+    assert main(arguments) == 0
+    sentences = set()
+    for name in ("dev", "test"):
+        for line in (data_dir / "stsb" / f"sts-{name}.csv").read_text(encoding="utf-8").split("\n")[:-1]:
+            sentences |= {normalize_text(text) for text in line.split("\t")[5:7]}
+    train = load_dataset("parquet", data_files=f"{captions}/train-*.parquet")["train"]
+    expected = [row["group"] for row in train if not sentences & {normalize_text(text) for text in row["captions"]}]
+    left = load_dataset("parquet", data_files=f"{output}/train-*.parquet")["train"]
+    assert left["group"] == expected and len(train) - len(left) == 504
+
+
+@pytest.mark.parametrize("lists", [pa.list_, pa.large_list])
+def test_rows_of_lists_are_numbered_by_their_row(lists):
+    captions = [["A dog."], None, [], ["A cat.", "He is here"], ["he is here.", "HE IS HERE"], [None]]
+    table = pa.table({"captions": pa.array(captions, lists(pa.string())), "text": ["he is here", *"abcde"]})
+    found = list(EvaluationTexts({"dev": ["He is here."]}).find_rows(table, ["captions", "text"]))
+    assert [(row, text) for row, text, _ in found] == [
+        (3, "He is here"), (4, "he is here."), (4, "HE IS HERE"), (0, "he is here"),
+    ]  # fmt: skip
+    assert all(names == {"dev"} for _, _, names in found)
+
+
+def test_a_row_counts_once_for_each_evaluation_dataset_of_its_texts():
+    rows = Dataset.from_dict({"input": ["one", "one", "two"], "response": ["two", "One!", "three"]})
+    kept, counts = remove_leaked(rows, ["input", "response"], {"a": ["one"], "b": ["two"], "c": ["one", "two"]})
+    assert len(kept) == 0 and counts == {"a": 2, "b": 2, "c": 3, "removed": 3}
+
+
+def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_path):
+    dev = {"captions": [["A dog.", None, "A hound."], None], "text": [None, "So."]}
+    test = {"captions": [["A cow."]], "text": ["Four."]}
+    source = write(tmp_path / "images", validation=dev, test_matched=test, train=test)
+    assert load_evaluation_texts([f"mine={source}"]) == {
+        "mine dev": ["A dog.", "A hound.", "So."],
+        "mine test_matched": ["A cow.", "Four."],
+    }
+
+
+def test_numbers_in_a_column_of_texts_are_no_evaluation_texts(tmp_path):
+    source = write(tmp_path / "source", test={"text": ["Fine."], "answer": [5]})
+    assert load_evaluation_texts([f"mine={source}"]) == {"mine test": ["Fine."]}
+
+
+def test_a_row_group_that_exceeds_memory_is_refused(tmp_path, stsb, capsys, monkeypatch):
+    source = write(tmp_path / "source", train={"text": ["Fine, and so on."] * 9})
+    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 99)
+    assert main(["leakage", source, "--against", stsb]) == 2
+    assert "train-00000-of-00001.parquet: row group 1 has more than" in capsys.readouterr().err
+
+
+def test_a_name_may_be_used_once(tmp_path, stsb, capsys):
+    source = write(tmp_path / "source", train={"text": ["Fine."]}, test={"text": ["Fine."]})
+    assert main(["leakage", source, "--against", f"a={source}", "--against", f"a={source}"]) == 2
+    assert "the name a is used twice; choose another name" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["nli", "snli"])
+def test_a_dataset_of_nli_is_read_with_the_columns_of_its_command(tmp_path, name):
+    row = {"context": "He is here.", "sentence2": "Someone is.", "label": "e"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row) + "\n")
+    found = load_evaluation_texts([f"{name}={tmp_path / 'test.jsonl'}"])
+    assert found == {f"{name} test": ["He is here.", "Someone is."]}
+
+
+def test_the_license_and_the_other_splits_of_the_dataset_are_kept(tmp_path, stsb):
+    source = write(tmp_path / "source", train={"text": ["Fine.", "He is here."]}, validation={"text": ["He is here."]})
+    (tmp_path / "source" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# Some texts\n")
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    assert "license: cc-by-4.0" in (tmp_path / "out" / "README.md").read_text()
+    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))
+    assert {name: rows["text"][:] for name, rows in left.items()} == {"train": ["Fine."], "validation": ["He is here."]}
+    text = (tmp_path / "out" / "leakage.json").read_text()
+    assert text == json.dumps(json.loads(text), indent=2) + "\n"  # for readers
+
+
+def test_a_file_of_which_every_row_leaks_is_not_written(tmp_path, stsb):
+    source = write(tmp_path / "source", **{"train-1": {"text": ["Fine."]}, "train-2": {"text": ["He is here."]}})
+    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
+    assert [file.name for file in (tmp_path / "out").glob("*.parquet")] == ["train-1-00000-of-00001.parquet"]

@@ -1,0 +1,215 @@
+"""The tokenizer: its vocabulary compared with a plain count, its folder loaded by AutoTokenizer, its errors."""
+
+import argparse
+import json
+import random
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from datasets import Dataset
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
+
+from data_scripts.commands import tokenizer as command
+from data_scripts.errors import InputError
+from data_scripts.files.folders import RECORD
+from data_scripts.tokenizer import Texts, save_tokenizer, train_tokenizer
+
+TEXTS = [
+    "Where did the cat go?",
+    "The cat went home, the dog didn't.",
+    "DOGS and cats: friends?",
+    "the ﬁne ﬁsh",  # NFKC resolves the ligature fi
+    "",
+]
+
+
+def brute_force_words(texts: list[str]) -> Counter[str]:
+    """Words of plain ASCII text: runs of letters and digits, and each punctuation mark."""
+    return Counter(word for text in texts for word in re.findall(r"[a-z0-9]+|[^a-z0-9\s]", text.lower()))
+
+
+def random_texts(seed: int, texts: int = 400) -> list[str]:
+    generator = random.Random(seed)
+    words = ["".join(generator.choices("abcdefgé漢字😀", k=generator.randint(1, 6))) for _ in range(300)]
+    return [" ".join(generator.choices(words, k=8)) for _ in range(texts)]
+
+
+def test_word_vocabulary_is_the_most_frequent_words_with_ties_in_alphabetical_order() -> None:
+    texts = [text for text in TEXTS if text.isascii()]
+    counts = brute_force_words(texts)
+    expected = sorted(counts, key=lambda word: (-counts[word], word))[:10]
+    tokenizer = train_tokenizer(texts, "word", vocab_size=12, min_count=1)
+    assert tokenizer.convert_ids_to_tokens(range(len(tokenizer))) == ["[PAD]", "[UNK]", *expected]
+
+
+def test_min_count_leaves_rarer_words_unknown() -> None:
+    texts = [text for text in TEXTS if text.isascii()]
+    tokenizer = train_tokenizer(texts, "word", vocab_size=100, min_count=2)
+    expected = {word for word, count in brute_force_words(texts).items() if count >= 2}
+    assert set(tokenizer.get_vocab()) == expected | {"[PAD]", "[UNK]"}
+    assert tokenizer("home")["input_ids"] == [1]
+
+
+def test_text_is_lowercased_nfkc_normalized_and_split_at_punctuation() -> None:
+    tokenizer = train_tokenizer(TEXTS, "word", vocab_size=100, min_count=1)
+    assert tokenizer.tokenize("FINE ﬁsh,cat?") == ["fine", "fish", ",", "cat", "?"]
+
+
+def test_bare_words_are_the_same_words_without_punctuation_and_symbols() -> None:
+    tokenizer = train_tokenizer([*TEXTS, "it's 5 é_x (Ωμ) — «oui»…"], "bare_word", vocab_size=200, min_count=1)
+    assert tokenizer.tokenize('"FINE ﬁsh", It\'s 5_é—«oui»… ☺') == ["fine", "fish", "it", "s", "5", "é", "oui"]
+    words = set(train_tokenizer(TEXTS, "word", vocab_size=200, min_count=1).get_vocab())
+    bare = set(train_tokenizer(TEXTS, "bare_word", vocab_size=200, min_count=1).get_vocab())
+    assert bare == {word for word in words if word.isalnum()} | {"[PAD]", "[UNK]"}
+
+
+@pytest.mark.parametrize("kind", ["word", "bare_word", "wordpiece"])
+def test_no_token_is_added_around_a_text_and_an_empty_text_has_none(kind: str) -> None:
+    tokenizer = train_tokenizer(TEXTS, kind, vocab_size=100, min_count=1)
+    assert tokenizer("the cat")["input_ids"] == tokenizer("the cat", add_special_tokens=False)["input_ids"]
+    assert tokenizer(["", "   "])["input_ids"] == [[], []]
+
+
+def test_unseen_words_and_emoji_are_unknown() -> None:
+    tokenizer = train_tokenizer(TEXTS, "word", vocab_size=100, min_count=1)
+    assert tokenizer("zebra 😀")["input_ids"] == [1, 1]
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+def test_a_text_that_spells_a_special_token_is_ordinary_words(kind: str, tmp_path: Path) -> None:
+    save_tokenizer(train_tokenizer([*TEXTS, "[pad] [unk]"], kind, vocab_size=200, min_count=1), tmp_path)
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path)
+    assert tokenizer.tokenize("[PAD]")[0] == "["
+    assert 0 not in tokenizer("the [PAD] cat")["input_ids"]
+
+
+def test_wordpiece_splits_an_unseen_word_into_known_pieces_that_spell_it() -> None:
+    tokenizer = train_tokenizer(TEXTS * 5, "wordpiece", vocab_size=200)
+    pieces = tokenizer.tokenize("dogcats")
+    assert len(pieces) > 1 and "[UNK]" not in pieces
+    assert "".join(piece.removeprefix("##") for piece in pieces) == "dogcats"
+    assert tokenizer.decode(tokenizer("dogcats")["input_ids"]) == "dogcats"
+
+
+def test_wordpiece_vocabulary_never_exceeds_the_requested_size() -> None:
+    for size in (3, 10, 40, 300):
+        try:
+            assert len(train_tokenizer(random_texts(0), "wordpiece", vocab_size=size)) <= size
+        except InputError:
+            assert size == 3
+
+
+@pytest.mark.parametrize("kind", ["word", "bare_word", "wordpiece"])
+def test_retraining_gives_the_same_tokenizer_for_any_order_of_the_texts(kind: str) -> None:
+    """The library's own WordPiece trainer gives another vocabulary each time, within one process too."""
+    texts = random_texts(3)
+    orders = [texts, texts[::-1], sorted(texts), texts]
+    trained = {train_tokenizer(order, kind, vocab_size=400).backend_tokenizer.to_str() for order in orders}
+    assert len(trained) == 1
+
+
+@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+def test_saved_folder_loads_with_auto_tokenizer_without_our_packages(kind: str, tmp_path: Path) -> None:
+    tokenizer = train_tokenizer(TEXTS, kind, vocab_size=100, min_count=1, max_length=7)
+    save_tokenizer(tokenizer, tmp_path / "saved")
+    assert sorted(file.name for file in (tmp_path / "saved").iterdir()) == [
+        RECORD,
+        "tokenizer.json",
+        "tokenizer_config.json",
+    ]
+    root = str(Path(__file__).resolve().parents[3])
+    script = f"""
+import json, sys
+sys.path[:] = [folder for folder in sys.path if folder != {root!r}]  # an editable install puts the clone there
+import importlib.util
+assert importlib.util.find_spec("data_scripts") is None
+from transformers import AutoTokenizer
+tokenizer = AutoTokenizer.from_pretrained("saved")
+batch = tokenizer(["The cat", "the dog " * 20], padding=True, truncation=True)
+print(json.dumps([dict(batch), tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.model_max_length]))
+"""
+    loaded = subprocess.run(
+        [sys.executable, "-I", "-c", script], cwd=tmp_path, capture_output=True, check=True, text=True
+    )
+    batch, pad, unknown, length = json.loads(loaded.stdout)
+    assert (pad, unknown, length) == (0, 1, 7)
+    assert batch == dict(tokenizer(["The cat", "the dog " * 20], padding=True, truncation=True))
+    assert batch["attention_mask"][0] == [1, 1, 0, 0, 0, 0, 0] and batch["input_ids"][0][2:] == [0] * 5
+
+
+@pytest.mark.parametrize(
+    ("texts", "options", "message"),
+    [
+        ([], {}, "no word occurs 2 times"),
+        (["", "  "], {}, "no word occurs 2 times"),
+        (["fine", None], {}, "text 2 is a NoneType"),
+        (["fine"], {"vocab_size": 2}, "--vocab_size 2"),
+        (["fine"], {"min_count": 0}, "--min_count 0"),
+        (["fine"], {"max_length": 0}, "max_length 0: expected 1 or more"),
+        (["fine"], {"kind": "letters"}, "--kind letters"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["word", "wordpiece"])
+def test_a_mistake_is_named(kind: str, texts: list, options: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        train_tokenizer(texts, **{"kind": kind, "vocab_size": 100, **options})
+
+
+def parse(arguments: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    command.add_arguments(parser)
+    return parser.parse_args(arguments)
+
+
+def write_pairs(folder: Path, **splits: list[tuple[str, str]]) -> None:
+    folder.mkdir()
+    for split, rows in splits.items():
+        columns = {"input": [a for a, _ in rows], "response": [b for _, b in rows]}
+        columns |= {"thread": ["t"] * len(rows), "source": ["s"] * len(rows)}
+        Dataset.from_dict(columns).to_parquet(folder / f"{split}-00000-of-00001.parquet")
+
+
+def test_command_counts_train_splits_alone_and_adds_snli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_pairs(
+        tmp_path / "a", train=[("red", "green")], validation=[("hidden", "hidden")], test=[("secret", "secret")]
+    )
+    write_pairs(tmp_path / "b", train=[("blue", "red")])
+    (tmp_path / "snli").mkdir()
+    row = {"gold_label": "neutral", "sentence1": "violet", "sentence2": "black"}
+    (tmp_path / "snli" / "snli_1.0_train.jsonl").write_text(json.dumps(row) + "\n")
+    output = tmp_path / "out"
+    sources = [str(tmp_path / "a"), str(tmp_path / "b")]
+    command.run(parse([*sources, "-o", str(output), "--min_count", "1", "--snli", str(tmp_path / "snli")]))
+    tokenizer = AutoTokenizer.from_pretrained(output)
+    assert isinstance(tokenizer, PreTrainedTokenizerFast)
+    words = {"red", "green", "blue", "violet", "black"}
+    assert set(tokenizer.get_vocab()) == words | {"[PAD]", "[UNK]"}
+    assert "7 word tokens" in capsys.readouterr().out
+
+
+def test_command_refuses_a_file_as_output_before_it_trains(tmp_path: Path) -> None:
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(InputError, match="a file, expected a folder"):
+        command.run(parse(["some/pairs", "-o", str(tmp_path / "out")]))
+    assert (tmp_path / "out").read_text() == "mine"
+
+
+def test_command_refuses_pairs_without_a_train_split(tmp_path: Path) -> None:
+    write_pairs(tmp_path / "pairs", test=[("red", "green")])
+    with pytest.raises(InputError, match="no train split"):
+        command.run(parse([str(tmp_path / "pairs"), "-o", str(tmp_path / "out")]))
+    assert not (tmp_path / "out").exists()
+
+
+def test_texts_of_columns_are_read_again_and_give_the_tokenizer_of_a_list():
+    columns = Dataset.from_dict({"input": TEXTS, "response": list(reversed(TEXTS))})
+    texts = Texts([columns, columns.select([0])])
+    assert list(texts) == list(texts) == [*TEXTS, *reversed(TEXTS), TEXTS[0], TEXTS[-1]]
+    own, of_list = (train_tokenizer(each, "wordpiece", vocab_size=100, min_count=1) for each in (texts, list(texts)))
+    assert own.backend_tokenizer.to_str() == of_list.backend_tokenizer.to_str()
+    with pytest.raises(InputError, match="text 2 is a NoneType"):
+        train_tokenizer(Texts([Dataset.from_dict({"a": ["b", None]})]), "wordpiece", vocab_size=100)

@@ -1,0 +1,84 @@
+import errno
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.features import PAIR_FEATURES
+from data_scripts.files.datasets import load_columns, load_pairs
+
+
+def write_folder(folder, text="how are you") -> None:
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = {"input": [text], "response": ["fine"], "thread": ["t"], "source": ["s"]}
+        pq.write_table(pa.table(rows), folder / f"{split}-00000-of-00001.parquet")
+    (folder / "report.json").write_text("{}")
+
+
+def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
+    write_folder(tmp_path / "pairs")
+    pairs = load_pairs(str(tmp_path / "pairs"))
+    assert set(pairs) == {"train", "validation", "test"}
+    assert all(split.features == PAIR_FEATURES for split in pairs.values())
+    assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
+
+
+def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
+    rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
+    pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
+    train = load_pairs(str(tmp_path))["train"]
+    assert train.features == PAIR_FEATURES
+    assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
+
+
+def test_a_full_disk_is_no_fault_of_the_dataset(tmp_path, monkeypatch):
+    write_folder(tmp_path / "pairs")
+
+    def fail(*_, **__):
+        raise datasets.exceptions.DatasetGenerationError("failed") from OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(datasets, "load_dataset", fail)
+    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free .* HF_DATASETS_CACHE"):
+        load_pairs(str(tmp_path / "pairs"))
+
+
+def test_load_pairs_refuses_other_columns(tmp_path):
+    pq.write_table(pa.table({"question": ["?"]}), tmp_path / "train-00000-of-00001.parquet")
+    with pytest.raises(InputError, match=r"has no column input, .*found question; `python -m data_scripts conv"):
+        load_pairs(str(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["notes.md", "train-00000-of-00001.parquet"])
+def test_load_pairs_refuses_a_folder_in_which_nothing_can_be_read(tmp_path, name):
+    (tmp_path / name).write_text("not Parquet")
+    with pytest.raises(InputError, match="nothing in it can be read as a dataset with input, response"):
+        load_pairs(str(tmp_path))
+
+
+@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ())])
+def test_an_empty_name_is_not_the_current_folder(load, tmp_path, monkeypatch):
+    write_folder(tmp_path / "pairs")
+    monkeypatch.chdir(tmp_path / "pairs")
+    with pytest.raises(InputError, match=r"^'': an empty name, expected a folder$"):
+        load("")
+
+
+def test_load_pairs_refuses_a_name_that_is_neither_a_folder_nor_on_the_hub(tmp_path, monkeypatch):
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="no such folder"):
+        load_pairs(str(tmp_path / "missing"))
+
+
+@pytest.mark.parametrize("load", [load_pairs, lambda source: load_columns(source, ("premise",))])
+@pytest.mark.parametrize("has_data", [True, False])
+def test_the_folder_of_a_public_dataset_is_built_by_its_name(load, has_data, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    if has_data:  # without data/, the source could be a Hub id
+        (tmp_path / "data").mkdir()
+    with pytest.raises(InputError) as raised:
+        load("data/captions/coco")
+    remedy = "no such folder; build it: python -m data_scripts download captions/coco"
+    assert str(raised.value) == f"data/captions/coco: {remedy}"

@@ -1,0 +1,197 @@
+import errno
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from data_scripts.errors import InputError
+from data_scripts.files.folders import RECORD, new_folder
+from data_scripts.files.new_files import lock_beside, locked
+from tests.killing import kill_at_each_call
+
+
+def write(output: Path, text: str, overwrite: bool = True) -> None:
+    with new_folder(output, overwrite) as (folder, scratch):
+        (folder / "report.json").write_text(text)
+        (folder / "nli").mkdir()
+        (folder / "nli" / "train.parquet").write_text(text)
+        (scratch / "spill").write_text("spill")
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {str(file.relative_to(folder)): file.read_text() for file in folder.rglob("*") if file.is_file()}
+
+
+def expected(text: str) -> dict[str, str]:
+    record = {"kind": "dataset", "files": ["SHA256SUMS", "nli/train.parquet", "report.json"]}
+    digest = hashlib.sha256(text.encode()).hexdigest()
+    checksums = f"{digest}  nli/train.parquet\n{digest}  report.json\n"
+    files = {"report.json": text, "nli/train.parquet": text, "SHA256SUMS": checksums}
+    return {**files, RECORD: json.dumps(record, indent=1) + "\n"}
+
+
+def test_a_new_folder_is_renamed_only_when_it_is_complete(tmp_path):
+    output = tmp_path / "deep" / "pairs"
+    with new_folder(output, overwrite=False) as (folder, scratch):
+        (folder / "report.json").write_text("{}")
+        (scratch / "spill").write_text("")
+        assert not output.exists()
+    assert sorted(file.name for file in output.iterdir()) == [RECORD, "SHA256SUMS", "report.json"]
+    assert [file.name for file in output.parent.iterdir()] == ["pairs"]
+
+
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
+    write(tmp_path / "pairs", "old")
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "pairs", overwrite=True) as (folder, _):
+        (folder / "half").write_text("half")
+        raise RuntimeError
+    assert contents(tmp_path / "pairs") == expected("old")
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+def test_a_folder_of_pairs_is_replaced_only_with_overwrite(tmp_path):
+    write(tmp_path / "pairs", "old")
+    with pytest.raises(InputError, match="exists already; name another folder, or replace it with --overwrite"):
+        write(tmp_path / "pairs", "new", overwrite=False)
+    write(tmp_path / "pairs", "new")
+    assert contents(tmp_path / "pairs") == expected("new")
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        (["thesis.tex"], "is not a dataset that a command wrote"),
+        (["report.json", "thesis.tex"], "is not a dataset that a command wrote"),  # a report of the user's
+        ([RECORD], "is not a dataset that a command wrote"),  # not a record of ours
+    ],
+)
+def test_a_folder_that_no_command_wrote_is_never_replaced(tmp_path, files, message):
+    for name in files:
+        (tmp_path / name).write_text("years of work")
+    with pytest.raises(InputError, match=message):
+        write(tmp_path, "new")
+    assert contents(tmp_path) == dict.fromkeys(files, "years of work")
+
+
+@pytest.mark.parametrize("name", ["thesis.tex", "nli/notes.txt", "new/deep.txt"])
+def test_a_file_of_the_user_s_among_those_of_a_command_is_not_lost(tmp_path, name):
+    write(tmp_path / "pairs", "old")
+    (tmp_path / "pairs" / name).parent.mkdir(exist_ok=True)
+    (tmp_path / "pairs" / name).write_text("years of work")
+    with pytest.raises(InputError, match=f"holds {name}, which the command did not write there; move it away"):
+        write(tmp_path / "pairs", "new")
+    assert contents(tmp_path / "pairs") == {**expected("old"), name: "years of work"}
+
+
+def test_a_file_that_comes_while_the_command_runs_is_not_lost(tmp_path):
+    write(tmp_path / "pairs", "old")
+    with (
+        pytest.raises(InputError, match=r"holds thesis\.tex"),
+        new_folder(tmp_path / "pairs", overwrite=True),
+    ):
+        (tmp_path / "pairs" / "thesis.tex").write_text("years of work")
+    assert contents(tmp_path / "pairs") == {**expected("old"), "thesis.tex": "years of work"}
+
+
+def test_an_output_of_another_kind_is_not_replaced(tmp_path):
+    write(tmp_path / "out", "old")
+    with (
+        pytest.raises(InputError, match="is not a tokenizer that a command wrote"),
+        new_folder(tmp_path / "out", overwrite=True, kind="tokenizer"),
+    ):
+        pass
+
+
+def test_folders_with_names_like_temporary_ones_stay(tmp_path):
+    # What earlier versions deleted, a name like ours without a record, and the folder of another output.
+    for name in ("pairs.partial", ".pairs.0123456789ab.partial", ".pairs.x.0123456789ab.partial"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "thesis.tex").write_text("years of work")
+    write(tmp_path / "pairs", "new")
+    assert len(list(tmp_path.glob("*/thesis.tex"))) == 3
+
+
+def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
+    held = FileLock(lock_beside(tmp_path / "pairs"))
+    with held, pytest.raises(InputError, match="pairs: another process is writing"):
+        write(tmp_path / "pairs", "second")
+    write(tmp_path / "pairs", "third")  # the first process has ended
+
+
+def test_the_lock_of_a_dead_process_does_not_block(tmp_path):
+    output = tmp_path / "pairs"
+    child = os.fork()
+    if child == 0:
+        with locked(output, lock_beside(output)):
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert lock_beside(output).exists()
+    write(output, "new")
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path):
+    output = tmp_path / "pairs"
+    write(output, "old")
+    for calls in kill_at_each_call(lambda: write(output, "new")):
+        assert contents(output) if output.exists() else any(tmp_path.glob(".pairs.*/replaced/report.json"))
+        with pytest.raises(RuntimeError), new_folder(output, overwrite=True):  # it begins by putting things in order
+            assert contents(output) in (expected("old"), expected("new")), calls
+            raise RuntimeError
+        assert [file.name for file in tmp_path.iterdir()] == ["pairs"], calls
+        write(output, "old")
+
+
+@pytest.mark.parametrize("failing", [1, 2])
+def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failing):
+    write(tmp_path / "pairs", "old")
+    rename, calls = Path.rename, []
+
+    def fail(self: Path, target: Path) -> Path:
+        calls.append(target)
+        if len(calls) == failing:
+            raise OSError(errno.EIO, "broken", str(self))
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(InputError, match="pairs: cannot be written"):
+        write(tmp_path / "pairs", "new")
+    assert contents(tmp_path / "pairs") == expected("old")
+    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [(errno.ENOSPC, r"\(No space left on device\); free some disk space"), (errno.EROFS, r"\(Read-only file system\)")],
+)
+def test_a_disk_that_cannot_be_written_is_one_line(tmp_path, code, remedy):
+    write(tmp_path / "pairs", "old")
+    with (
+        pytest.raises(InputError, match=f"pairs: cannot be written {remedy}"),
+        new_folder(tmp_path / "pairs", overwrite=True),
+    ):
+        raise OSError(code, os.strerror(code))
+    assert contents(tmp_path / "pairs") == expected("old")
+
+
+def test_an_error_of_reading_is_not_one_of_writing(tmp_path):
+    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "pairs", overwrite=True):
+        (tmp_path / "nothing").read_text()
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_parent_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="file: cannot be written"):
+        write(tmp_path / "file" / "pairs", "new")
+
+
+def test_a_moved_output_can_still_be_replaced(tmp_path):
+    write(tmp_path / "pairs", "old")
+    shutil.move(tmp_path / "pairs", tmp_path / "moved")
+    write(tmp_path / "moved", "new")
+    assert contents(tmp_path / "moved") == expected("new")

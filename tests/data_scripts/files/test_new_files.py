@@ -1,0 +1,125 @@
+import errno
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.errors import InputError
+from data_scripts.files.new_files import check_own_text, new_file, remove_temporary_files, write_text
+from data_scripts.files.parquet import parquet_writer
+from tests.killing import kill_at_each_call
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_file_appears_when_it_is_complete(tmp_path):
+    with new_file(tmp_path / "a.txt") as temporary:
+        temporary.write_text("new")
+        assert not (tmp_path / "a.txt").exists()
+    assert (tmp_path / "a.txt").read_text() == "new" and names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError(), KeyboardInterrupt(), OSError(errno.ENOENT, "a source")])
+def test_an_error_keeps_the_old_file(tmp_path, error):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(type(error)), new_file(tmp_path / "a.txt") as temporary:
+        temporary.write_text("half")
+        raise error
+    assert (tmp_path / "a.txt").read_text() == "old" and names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(errno.ENOSPC, "?"), r"No space left on device\); free some disk space, or name another output"),
+        (OSError(errno.EROFS, "?"), r"Read-only file system\); check the permissions of its folder"),
+        (RuntimeError("[enforce fail] PytorchStreamWriter failed writing file data/0"), "No space left on device"),
+        (ValueError("Error: IO(No space left on device (os error 28))"), "No space left on device"),
+        (RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 8064 vs 7956"), "No space left on"),
+        (RuntimeError("basic_ios::clear: iostream error"), "No space left on device"),
+        (Exception("File too large (os error 27)"), r"File too large\); check the permissions"),
+    ],
+)
+def test_a_disk_that_cannot_be_written_is_one_line(tmp_path, error, message):
+    write_text(tmp_path / "a.txt", "old")
+    with pytest.raises(InputError, match=rf"a\.txt: cannot be written \({message}"), new_file(tmp_path / "a.txt"):
+        raise error
+    assert (tmp_path / "a.txt").read_text() == "old" and names(tmp_path) == ["a.txt"]
+
+
+def test_a_rename_that_fails_keeps_the_old_file(tmp_path, monkeypatch):
+    write_text(tmp_path / "a.txt", "old")
+
+    def fail(source: Path, target: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(InputError, match=r"a\.txt: cannot be written \(Operation not permitted\)"):
+        write_text(tmp_path / "a.txt", "new")
+    assert (tmp_path / "a.txt").read_text() == "old" and names(tmp_path) == ["a.txt"]
+
+
+def test_killed_at_any_call_it_leaves_the_old_file_or_the_new_one(tmp_path):
+    write_text(tmp_path / "a.txt", "old")
+    for calls in kill_at_each_call(lambda: write_text(tmp_path / "a.txt", "new")):
+        assert (tmp_path / "a.txt").read_text() in ("old", "new"), calls
+        remove_temporary_files(tmp_path)
+        assert names(tmp_path) == ["a.txt"]
+        write_text(tmp_path / "a.txt", "old")
+
+
+def test_only_our_temporary_files_are_removed(tmp_path):
+    users = ["a.partial", ".a.partial", "b.0123456789ab.partial", ".b.0123456789AB.partial", ".b.0123.partial"]
+    for name in [*users, ".b.0123456789ab.partial"]:
+        (tmp_path / name).write_text("")
+    remove_temporary_files(tmp_path)
+    assert names(tmp_path) == sorted(users)
+
+
+@pytest.mark.parametrize("name", ["folder", "nowhere/a.txt", "/dev/null"])
+def test_what_cannot_be_a_file_is_refused(tmp_path, name):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=r"is not a regular file|cannot be written"):
+        write_text(tmp_path / name, "text")
+
+
+def test_a_text_file_of_the_user_s_is_not_replaced(tmp_path):
+    check_own_text(tmp_path / "README.md", "# Ours")
+    (tmp_path / "README.md").write_text("# Ours\n\nand more")
+    check_own_text(tmp_path / "README.md", "# Ours")
+    for content in (b"# Years of work", b"\xff"):
+        (tmp_path / "README.md").write_bytes(content)
+        with pytest.raises(
+            InputError, match=r"README\.md would be replaced, but is not a file that this command wrote"
+        ):
+            check_own_text(tmp_path / "README.md", "# Ours")
+
+
+def test_what_a_link_names_is_replaced(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "a.txt")
+    write_text(tmp_path / "link", "new")
+    assert (tmp_path / "a.txt").read_text() == "new" and (tmp_path / "link").is_symlink()
+
+
+def test_a_parquet_file_that_fails_keeps_the_old_one_and_a_user_s_file_like_a_temporary_one(tmp_path):
+    schema = pa.schema([("text", pa.string())])
+    with parquet_writer(tmp_path / "a.parquet", schema) as writer:
+        writer.add(("old",), 3)
+    (tmp_path / "a.parquet.partial").write_text("years of work")
+    with pytest.raises(RuntimeError), parquet_writer(tmp_path / "a.parquet", schema) as writer:
+        writer.add(("new",), 3)
+        raise RuntimeError
+    assert pq.read_table(tmp_path / "a.parquet")["text"].to_pylist() == ["old"]
+    assert names(tmp_path) == ["a.parquet", "a.parquet.partial"]
+
+
+def test_a_parquet_file_in_a_folder_that_is_missing_is_one_line(tmp_path):
+    with (
+        pytest.raises(InputError, match=r"a\.parquet: cannot be written \(No such file or directory\)"),
+        parquet_writer(tmp_path / "nowhere" / "a.parquet", pa.schema([("text", pa.string())])),
+    ):
+        pass

@@ -1,0 +1,398 @@
+"""Subtask B of SemEval Task 3, compared with the official gold and the published score of the search engine."""
+
+import argparse
+import json
+import lzma
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import Dataset
+
+from data_scripts.errors import InputError
+from data_scripts.features import CQA_FEATURES
+from data_scripts.public import cqa
+from data_scripts.public.cqa import load_cqa
+
+DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
+ROWS: list[dict[str, Any]] = [
+    {
+        "query_id": "Q1",
+        "query": "Cheap bikes. Where do I buy one & how?",
+        "candidate_id": "Q1_R3",
+        "candidate": "Bike shop. Is there a shop?",
+        "relevant": True,
+        "label": "PerfectMatch",
+        "rank": 3,
+    },
+    {
+        "query_id": "Q1",
+        "query": "Cheap bikes. Where do I buy one & how?",
+        "candidate_id": "Q1_R7",
+        "candidate": "Lost my keys",
+        "relevant": False,
+        "label": "Irrelevant",
+        "rank": 7,
+    },
+]
+RELATED = """
+<OrgQuestion ORGQ_ID="Q1">
+  <OrgQSubject>Cheap bikes</OrgQSubject><OrgQBody>Where do I buy one &amp; how?</OrgQBody>
+  <Thread THREAD_SEQUENCE="{id}">
+    <RelQuestion RELQ_ID="{id}" RELQ_RANKING_ORDER="{rank}" RELQ_RELEVANCE2ORGQ="{label}">
+      <RelQSubject>{subject}</RelQSubject><RelQBody>{body}</RelQBody>
+    </RelQuestion>
+    <RelComment RELC_ID="{id}_C1"><RelCText>A comment.</RelCText></RelComment>
+  </Thread>
+</OrgQuestion>"""
+RELATED_ROWS = [
+    {"id": "Q1_R3", "rank": "3", "label": "PerfectMatch", "subject": "Bike shop", "body": "Is there a shop?"},
+    {"id": "Q1_R7", "rank": "7", "label": "Irrelevant", "subject": "Lost my keys", "body": ""},
+]
+
+
+def xml(related: list[dict[str, str]]) -> bytes:
+    return ('<xml version="1.0">' + "".join(RELATED.format(**row) for row in related) + "\n</xml>\n").encode()
+
+
+def json_lines(rows: list[dict[str, Any]], **changes: Any) -> bytes:
+    lines = []
+    for row in rows:
+        fields = {"orgq_id": row["query_id"], "orgq_text": row["query"], "relq_id": row["candidate_id"]}
+        fields |= {"relq_text": row["candidate"], "label": row["label"], "ir_rank": row["rank"], **changes}
+        lines.append(json.dumps(fields) + "\n")
+    return "".join(lines).encode()
+
+
+def test_official_xml_gives_subject_and_body_of_both_questions(tmp_path: Path) -> None:
+    (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
+    splits = load_cqa(str(tmp_path))
+    assert list(splits) == ["validation"] and splits["validation"].to_list() == ROWS
+    assert splits["validation"].features == CQA_FEATURES
+
+
+def test_json_lines_give_the_same_rows(tmp_path: Path) -> None:
+    (tmp_path / "subtaskB-dev.jsonl").write_bytes(json_lines(ROWS))
+    assert load_cqa(str(tmp_path))["validation"].to_list() == ROWS
+
+
+def test_compressed_files_are_read_and_xml_is_preferred_to_json_lines(tmp_path: Path) -> None:
+    (tmp_path / f"{DEV}.xz").write_bytes(lzma.compress(xml(RELATED_ROWS)))
+    (tmp_path / "subtaskB-dev.jsonl.xz").write_bytes(lzma.compress(json_lines(ROWS[:1])))
+    assert load_cqa(str(tmp_path))["validation"].to_list() == ROWS
+
+
+def test_parts_of_train_are_joined_and_missing_files_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "subtaskB-train-part1.jsonl").write_bytes(json_lines(ROWS[:1]))
+    (tmp_path / "SemEval2016-Task3-CQA-QL-train-part2.xml").write_bytes(xml(RELATED_ROWS[1:]))
+    splits = load_cqa(str(tmp_path))
+    assert list(splits) == ["train"] and splits["train"].to_list() == ROWS
+    assert f"has neither {DEV} nor subtaskB-dev.jsonl; left out of split validation" in caplog.text
+
+
+def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:
+    (tmp_path / "subtaskB-test2017.jsonl").write_bytes(json_lines(ROWS, label="PerfectMatch/Relevant"))
+    assert load_cqa(str(tmp_path))["test2017"]["relevant"] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (xml(RELATED_ROWS)[:-40], r"QL-dev.xml:\d+: not well-formed XML"),
+        (
+            b"<?xml version='1.0' encoding='no'?>" + xml(RELATED_ROWS),
+            r"QL-dev.xml:1: .* \(unknown encoding: no\): download",
+        ),
+        (
+            xml([{**RELATED_ROWS[0], "label": "?"}]),
+            r"QL-dev.xml, RelQuestion Q1_R3: label '\?'; expected one of PerfectMatch",
+        ),
+        (xml([{**RELATED_ROWS[0], "rank": "first"}]), r"RelQuestion Q1_R3: the search engine's rank is first"),
+        (
+            xml([{**RELATED_ROWS[0], "subject": ""}]).replace(b"Is there a shop?", b""),
+            r"Q1_R3: relq is ''; expected a text",
+        ),
+        (b"<xml></xml>", r"QL-dev.xml: contains no related question"),
+    ],
+)
+def test_damaged_xml_is_refused_with_its_location(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / DEV).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (json_lines(ROWS) + b"{\n", "subtaskB-dev.jsonl:3: not JSON"),
+        (json_lines(ROWS) + b"[]\n", "subtaskB-dev.jsonl:3: not an object"),
+        (json_lines(ROWS) + b"\xff\n", "subtaskB-dev.jsonl:3: not UTF-8"),
+        (json_lines(ROWS, label=["Relevant"]), r"subtaskB-dev.jsonl:1: label \['Relevant'\]"),
+        (json_lines(ROWS, ir_rank=None), "subtaskB-dev.jsonl:1: the search engine's rank is None"),
+        (json_lines(ROWS, relq_text=None), "subtaskB-dev.jsonl:1: relq is None"),
+        (json_lines(ROWS, relq_text=" \t"), r"subtaskB-dev.jsonl:1: relq is ' .t'; expected a text"),
+        (json_lines(ROWS, orgq_id=5), "subtaskB-dev.jsonl:1: orgq_id is 5"),
+        (b"", "subtaskB-dev.jsonl: the file is empty"),
+    ],
+)
+def test_damaged_json_lines_are_refused_with_file_and_line(tmp_path: Path, content: bytes, message: str) -> None:
+    (tmp_path / "subtaskB-dev.jsonl").write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
+    (tmp_path / f"{DEV}.xz").write_bytes(lzma.compress(xml(RELATED_ROWS))[:-30])
+    with pytest.raises(InputError, match=r"QL-dev.xml.xz.*truncated"):
+        load_cqa(str(tmp_path))
+
+
+def test_a_folder_without_a_file_of_the_task_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="no file of subtask B"):
+        load_cqa(str(tmp_path))
+    with pytest.raises(InputError, match="no such folder"):
+        load_cqa(str(tmp_path / "nowhere"))
+
+
+GOLD = "Q1\tQ1_R3\t3\t0.33\ttrue\nQ1\tQ1_R7\t7\t0.14\tfalse\n"
+
+
+def test_labels_of_a_test_file_come_from_the_official_gold(tmp_path: Path) -> None:
+    name = "SemEval2017-Task3-CQA-QL-test.xml"
+    (tmp_path / name).write_bytes(xml([{**row, "label": "?"} for row in RELATED_ROWS]))
+    with pytest.raises(InputError, match=r"RelQuestion Q1_R3: label '\?'.* its gold, X.xml.subtaskB.relevancy, must"):
+        load_cqa(str(tmp_path))
+    (tmp_path / f"{name}.subtaskB.relevancy").write_text(GOLD)
+    rows = load_cqa(str(tmp_path))["test2017"].to_list()
+    assert rows == [{**ROWS[0], "label": "PerfectMatch/Relevant"}, ROWS[1]]
+
+
+@pytest.mark.parametrize(
+    ("gold", "message"),
+    [
+        (GOLD.replace("true", "false"), r"Q1_R3: label 'PerfectMatch', but 'Irrelevant' in the .relevancy file"),
+        (GOLD + "Q1\tQ1_R9\t9\t0.1\ttrue\n", r"1 of its related questions, such as Q1_R9, are not in"),
+        (GOLD.replace("\ttrue", ""), r"subtaskB.relevancy:1: expected question, related question, rank, score and"),
+    ],
+)
+def test_gold_of_another_file_is_refused(tmp_path: Path, gold: str, message: str) -> None:
+    (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
+    (tmp_path / f"{DEV}.subtaskB.relevancy").write_text(gold)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+def test_xml_entities_that_expand_exponentially_are_refused(tmp_path: Path) -> None:
+    entities = "".join(f'<!ENTITY e{i} "{f"&e{i - 1};" * 10}">' for i in range(1, 12))
+    document = f'<!DOCTYPE xml [<!ENTITY e0 "{"x" * 1000}">{entities}]><xml>&e11;</xml>'
+    (tmp_path / DEV).write_text(document)
+    with pytest.raises(InputError, match="not well-formed XML"):
+        load_cqa(str(tmp_path))
+
+
+@pytest.mark.parametrize("relevance", ['"relevant": true', '"relevant": 1', '"label": "Relevant"'])
+def test_a_table_without_ids_and_ranks_is_read(tmp_path: Path, relevance: str) -> None:
+    lines = [
+        f'{{"question": "Where to?", "related": "Which way?", {relevance}}}',
+        '{"question": "Who is it?", "related": "Who?", "relevant": false}',
+        f'{{"question": "Where to?", "related": "Whither?", {relevance}}}',
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    rows = load_cqa(str(tmp_path))["test"].to_list()
+    assert [(row["query_id"], row["candidate_id"], row["rank"]) for row in rows] == [
+        ("Q1", "Q1_R1", 1),
+        ("Q2", "Q2_R1", 1),
+        ("Q1", "Q1_R2", 2),
+    ]
+    assert [row["relevant"] for row in rows] == [True, False, True]
+    assert rows[1]["label"] == "Irrelevant"
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '{"question": "Where?", "related": "Which?", "relevant": "perhaps"}',
+            "test.jsonl:1: 'perhaps'; expected true",
+        ),
+        ('{"question": "Where?", "related": "", "relevant": true}', "test.jsonl:1: candidate is ''; expected a text"),
+        ('{"question": "Where?", "relevant": true}', "test.jsonl:1: no column candidate; expected query"),
+        (
+            '{"question": "W?", "related": "Y?", "relevant": true, "rank": "x"}',
+            "test.jsonl:1: rank 'x'; expected a number",
+        ),
+    ],
+)
+def test_a_wrong_row_of_a_table_is_refused(tmp_path: Path, line: str, message: str) -> None:
+    (tmp_path / "test.jsonl").write_text(line)
+    with pytest.raises(InputError, match=message):
+        load_cqa(str(tmp_path))
+
+
+def test_command_writes_splits_that_load_back_and_reports_the_labels(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    (source / DEV).write_bytes(xml(RELATED_ROWS))
+    (source / "subtaskB-test2017.jsonl").write_bytes(json_lines(ROWS[:1], label="PerfectMatch/Relevant"))
+    parser = argparse.ArgumentParser()
+    cqa.add_arguments(parser)
+    cqa.run(parser.parse_args([str(source), "--output", str(output)]))
+    before, after = load_cqa(str(source)), load_cqa(str(output))
+    assert {name: rows.to_list() for name, rows in after.items()} == {
+        name: rows.to_list() for name, rows in before.items()
+    }
+    report = json.loads((output / "report.json").read_text())
+    assert report["validation"] == {
+        "from": str(source),
+        "rows": 2,
+        "questions": 1,
+        "Irrelevant": 1,
+        "PerfectMatch": 1,
+    }
+    assert f"test2017: from {source}, 1 rows" in capsys.readouterr().out
+
+
+def official_gold(path: Path) -> dict[tuple[str, str], tuple[int, bool]]:
+    """(question, related question) -> (rank, relevant) of a .relevancy file of the scorer."""
+    lines = [line.split("\t") for line in path.read_text().splitlines()]
+    return {(query, candidate): (int(rank), relevant == "true") for query, candidate, rank, _, relevant in lines}
+
+
+def mean_average_precision(split: Dataset) -> float:
+    """MAP of the search engine's order, times 100; a question with no relevant candidate counts 0, as in the scorer."""
+    lists: dict[str, list[tuple[int, bool]]] = {}
+    for row in split:
+        lists.setdefault(row["query_id"], []).append((row["rank"], row["relevant"]))
+    assert {len(candidates) for candidates in lists.values()} == {10}
+    total = 0.0
+    for candidates in lists.values():
+        hits = [position for position, (_, relevant) in enumerate(sorted(candidates), start=1) if relevant]
+        precisions = [number / position for number, position in enumerate(hits, start=1)]
+        total += sum(precisions) / len(precisions) if precisions else 0.0
+    return 100 * total / len(lists)
+
+
+@pytest.mark.parametrize(
+    ("split", "gold", "published"),
+    [
+        ("validation", "SemEval2016-Task3-CQA-QL-dev.xml.subtaskB.relevancy", 71.35),
+        ("test2017", "SemEval2017-Task3-CQA-QL-test.xml.subtaskB.relevancy", 41.85),
+    ],
+)
+def test_real_rows_are_those_of_the_official_gold_and_give_the_published_baseline(
+    data_dir: Path, split: str, gold: str, published: float
+) -> None:
+    rows = load_cqa(str(data_dir / "cqa"))[split]
+    ours = {(row["query_id"], row["candidate_id"]): (row["rank"], row["relevant"]) for row in rows}
+    assert len(ours) == len(rows) and ours == official_gold(data_dir / "cqa" / gold)
+    assert mean_average_precision(rows) == pytest.approx(published, abs=0.005)
+
+
+def test_real_xml_and_json_lines_have_the_same_rows(data_dir: Path, tmp_path: Path) -> None:
+    whole = load_cqa(str(data_dir / "cqa"))
+    for name in ("subtaskB-dev.jsonl.xz", "subtaskB-train-part2.jsonl.xz"):
+        (tmp_path / name).symlink_to((data_dir / "cqa" / name).resolve())
+    lines = load_cqa(str(tmp_path))
+    assert lines["validation"].to_list() == whole["validation"].to_list()
+    assert lines["train"].to_list() == whole["train"].to_list()[-len(lines["train"]) :]
+
+
+def test_real_train_has_the_published_questions_and_labels(data_dir: Path) -> None:
+    train = load_cqa(str(data_dir / "cqa"))["train"]
+    assert len(train) == 1999 + 670 and len(set(train["query_id"])) == 267
+    # The task's README, part 1 and part 2.
+    assert Counter(train["label"]) == {"PerfectMatch": 181 + 54, "Relevant": 606 + 242, "Irrelevant": 1212 + 374}
+
+
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("SemEval2016-Task3-CQA-QL-train-part1.xml", "train"),
+        ("SemEval2016-Task3-CQA-QL-train-part2.xml", "train"),
+        ("SemEval2016-Task3-CQA-QL-dev.xml", "validation"),
+        ("SemEval2016-Task3-CQA-QL-test.xml", "test2016"),
+        ("SemEval2016-Task3-CQA-QL-test-input.xml", "test2016"),
+        ("SemEval2017-task3-English-test.xml", "test2017"),
+        ("SemEval2017-task3-English-test-input.xml", "test2017"),
+        ("SemEval2017-Task3-CQA-QL-test.xml", "test2017"),
+        ("subtaskB-train-part1.jsonl", "train"),
+        ("subtaskB-train-part2.jsonl", "train"),
+        ("subtaskB-dev.jsonl", "validation"),
+        ("subtaskB-test2016.jsonl", "test2016"),
+        ("subtaskB-test2017.jsonl", "test2017"),
+    ],
+)
+def test_each_official_file_is_of_its_split(tmp_path: Path, name: str, split: str) -> None:
+    (tmp_path / name).write_bytes(xml(RELATED_ROWS) if name.endswith(".xml") else json_lines(ROWS))
+    splits = load_cqa(str(tmp_path))
+    assert {name: rows.to_list() for name, rows in splits.items()} == {split: ROWS}
+
+
+def test_the_gold_of_2016_labels_its_input(tmp_path: Path) -> None:
+    (tmp_path / "SemEval2016-Task3-CQA-QL-test-input.xml").write_bytes(
+        xml([{**row, "label": "?"} for row in RELATED_ROWS])
+    )
+    (tmp_path / "SemEval2016-Task3-CQA-QL-test.xml.subtaskB.relevancy").write_text(GOLD)
+    assert load_cqa(str(tmp_path))["test2016"]["relevant"] == [True, False]
+
+
+def test_a_label_is_kept_beside_a_gold_that_agrees(tmp_path: Path) -> None:
+    (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
+    (tmp_path / f"{DEV}.subtaskB.relevancy").write_text(GOLD)
+    assert load_cqa(str(tmp_path))["validation"]["label"] == ["PerfectMatch", "Irrelevant"]
+
+
+def test_ids_ranks_and_labels_of_a_table_are_kept(tmp_path: Path) -> None:
+    names = ("query_id", "query", "candidate_id", "candidate", "label", "rank")
+    values = [
+        ("7", "Where?", "c9", "Which?", "Relevant", 4),
+        ("8", "Where?", "c2", "Why?", "Irrelevant", 2),
+        ("7", "Where?", "c1", "How?", "PerfectMatch", 1),
+    ]
+    rows = [dict(zip(names, each, strict=True)) for each in values]
+    relevant = [True, False, True]
+    (tmp_path / "test.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    expected = [row | {"relevant": each} for row, each in zip(rows, relevant, strict=True)]
+    assert load_cqa(str(tmp_path))["test"].to_list() == expected
+    # a label says more than whether a question is relevant
+    lines = [json.dumps(row | {"relevant": each}) for row, each in zip(rows, relevant, strict=True)]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    assert load_cqa(str(tmp_path))["test"].to_list() == expected
+
+
+@pytest.mark.parametrize("column", ["question", "related"])
+def test_a_blank_question_of_a_table_is_refused(tmp_path: Path, column: str) -> None:
+    row = {"question": "Where?", "related": "Which?", "relevant": True, column: " \t"}
+    (tmp_path / "test.jsonl").write_text(json.dumps(row))
+    with pytest.raises(InputError, match=r"test.jsonl:1: (query|candidate) is ' .t'; expected a text"):
+        load_cqa(str(tmp_path))
+
+
+def test_the_report_counts_questions_labels_and_lines_left_out(tmp_path: Path) -> None:
+    lines = [
+        '{"question": "Where to?", "related": "Which way?", "label": "Relevant"}',
+        "{",
+        '{"question": "Who is it?", "related": "Who?", "relevant": "False", "label": null}',
+        '{"question": "Where to?", "related": "Whither?", "label": "PerfectMatch"}',
+    ]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    parser = argparse.ArgumentParser()
+    cqa.add_arguments(parser)
+    cqa.run(parser.parse_args([str(tmp_path / "test.jsonl"), "--output", str(tmp_path / "out")]))
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    counts = {"questions": 2, "Irrelevant": 1, "PerfectMatch": 1, "Relevant": 1}
+    assert report["test"] == {"from": str(tmp_path / "test.jsonl"), "rows": 3, **counts}
+    assert report["lines left out"] == {"not JSON": 1}
+
+
+def test_a_question_without_a_body_is_its_subject(tmp_path: Path) -> None:
+    fields = {"orgq_id": "Q1", "orgq_subject": "Where?", "orgq_body": None, "relq_id": "R1", "relq_subject": ""}
+    fields |= {"relq_body": "Which?", "label": "Relevant", "ir_rank": 1}
+    (tmp_path / "subtaskB-dev.jsonl").write_text(json.dumps(fields))
+    row = load_cqa(str(tmp_path))["validation"][0]
+    assert (row["query"], row["candidate"]) == ("Where?", "Which?")

@@ -1,0 +1,465 @@
+"""SNLI, MultiNLI and others in all formats: counts of real files, and damaged files."""
+
+import argparse
+import gzip
+import json
+import logging
+from collections import Counter
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+import zstandard
+from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+
+from data_scripts.__main__ import main
+from data_scripts.errors import InputError
+from data_scripts.files import rows as row_reader
+from data_scripts.public import nli
+from data_scripts.public.nli import load_nli
+
+ROWS = [
+    ("A girl juggles.", "A child performs.", "entailment"),
+    ("A girl juggles.", "The girl is paid.", "neutral"),
+    ("A girl juggles.", "Nobody moves.", "contradiction"),
+]
+
+
+def official(premise: str, hypothesis: str, label: str) -> bytes:
+    fields = {"gold_label": label, "sentence1": premise, "sentence2": hypothesis, "pairID": "1", "annotator_labels": []}
+    return json.dumps(fields).encode() + b"\n"
+
+
+def write_official(folder: Path, extra: bytes = b"", names: tuple[str, ...] = ("dev",)) -> Path:
+    for name in names:
+        lines = b"".join(official(*row) for row in ROWS) + extra
+        (folder / f"snli_1.0_{name}.jsonl").write_bytes(lines)
+    return folder
+
+
+def rows_of(split: Dataset) -> list[tuple[str, str, str]]:
+    names = split.features["label"].names
+    return [(row["premise"], row["hypothesis"], names[row["label"]]) for row in split]
+
+
+def test_official_files_give_three_splits_with_the_labels_in_the_order_of_the_hub(tmp_path: Path) -> None:
+    splits = load_nli(str(write_official(tmp_path, names=("train", "dev", "test"))))
+    assert list(splits) == ["train", "validation", "test"]
+    for split in splits.values():
+        assert split.features["label"].names == ["entailment", "neutral", "contradiction"]
+        assert split["label"] == [0, 1, 2] and rows_of(split) == ROWS
+
+
+@pytest.mark.parametrize("suffix", [".zst", ".gz"])
+def test_compressed_files_are_read(tmp_path: Path, suffix: str) -> None:
+    compress = {".zst": zstandard.ZstdCompressor().compress, ".gz": gzip.compress}[suffix]
+    lines = b"".join(official(*row) for row in ROWS)
+    (tmp_path / f"snli_1.0_test.jsonl{suffix}").write_bytes(compress(lines))
+    assert rows_of(load_nli(str(tmp_path))["test"]) == ROWS
+
+
+def test_a_complete_train_file_is_preferred_to_a_partial_one(tmp_path: Path) -> None:
+    write_official(tmp_path, names=("train",))
+    (tmp_path / "snli_train_partial.jsonl").write_bytes(official(*ROWS[0]))
+    assert len(load_nli(str(tmp_path))["train"]) == 3
+    (tmp_path / "snli_1.0_train.jsonl").unlink()
+    assert len(load_nli(str(tmp_path))["train"]) == 1
+
+
+def test_missing_splits_are_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert list(load_nli(str(write_official(tmp_path)))) == ["validation"]
+    assert "no train split" in caplog.text and "no test split" in caplog.text
+
+
+def test_rows_without_a_gold_label_are_dropped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    splits = load_nli(str(write_official(tmp_path, official("One.", "Two.", "-") * 2)))
+    assert rows_of(splits["validation"]) == ROWS
+    assert "3 pairs, 2 without a gold label" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b'{"gold_label": "neut\n',
+        b'{"gold_label": "\xff"}\n',
+        b"[1]\n",
+        official("\ud83d", "Half.", "neutral"),
+        b"[" * 10**5,
+    ],
+)
+def test_a_broken_line_is_counted_with_file_and_line_and_the_others_are_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes
+) -> None:
+    splits = load_nli(str(write_official(tmp_path, line)))
+    assert rows_of(splits["validation"]) == ROWS
+    assert "1 lines left out" in caplog.text and "snli_1.0_dev.jsonl:4: " in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (official("One.", "Two.", "3"), r"snli_1.0_dev.jsonl:4: label '3'; expected entailment"),
+        (official("One.", "Two.", "neutral").replace(b'"One."', b"1"), r"dev.jsonl:4: premise and hypothesis must be"),
+        (b'{"premise": "One."}\n', r"snli_1.0_dev.jsonl:4: no column hypothesis, label; expected premise \(or"),
+    ],
+)
+def test_a_wrong_label_or_field_is_refused_with_file_and_line(tmp_path: Path, line: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_nli(str(write_official(tmp_path, line)))
+
+
+def test_a_file_without_a_labeled_row_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
+    with pytest.raises(InputError, match=rf"^{tmp_path}, split validation: no row has a gold label \(1 without a gold"):
+        load_nli(str(tmp_path))
+
+
+def test_a_truncated_archive_is_refused(tmp_path: Path) -> None:
+    lines = b"".join(official(f"{number} girls juggle.", "Some do.", "neutral") for number in range(5000))
+    whole = zstandard.ZstdCompressor().compress(lines)
+    (tmp_path / "snli_1.0_train.jsonl.zst").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=r"snli_1.0_train.jsonl.zst.*truncated"):
+        load_nli(str(tmp_path))
+
+
+@pytest.mark.parametrize("source", ["/nowhere/at/all", "./nowhere"])
+def test_a_missing_folder_is_named(source: str) -> None:
+    with pytest.raises(InputError, match=f"{source}: no such folder"):
+        load_nli(source)
+
+
+def test_a_file_of_another_kind_and_an_empty_folder_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing in it can be read"):
+        load_nli(str(tmp_path))
+    (tmp_path / "file.doc").write_text("text")
+    with pytest.raises(InputError, match=r"file.doc: unknown kind of file"):
+        load_nli(str(tmp_path / "file.doc"))
+
+
+def columns(labels: list[Any], label: Any) -> Dataset:
+    premises, hypotheses = [row[0] for row in ROWS], [row[1] for row in ROWS]
+    features = Features({"premise": Value("string"), "hypothesis": Value("string"), "label": label})
+    data = {"premise": premises[: len(labels)], "hypothesis": hypotheses[: len(labels)], "label": labels}
+    return Dataset.from_dict(data, features=features)
+
+
+def test_a_copy_on_the_hub_is_loaded_by_name_without_its_unlabeled_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = ClassLabel(names=["entailment", "neutral", "contradiction"])
+    asked = []
+
+    def load_dataset(name: str) -> DatasetDict:
+        asked.append(name)
+        return DatasetDict({"test": columns([0, -1, 2], label), "train": columns([0, 1, 2], label)})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    splits = load_nli("stanfordnlp/snli")
+    assert asked == ["stanfordnlp/snli"]
+    assert rows_of(splits["test"]) == [ROWS[0], ROWS[2]] and rows_of(splits["train"]) == ROWS
+
+
+def test_a_dataset_on_the_hub_is_read_from_a_copy_that_stays_in_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Cached:  # it cannot be streamed
+        def __init__(self, source: str) -> None: ...
+
+        def load(self) -> DatasetDict:
+            return DatasetDict(
+                {"test": columns([0, 1, 2], ClassLabel(names=["entailment", "neutral", "contradiction"]))}
+            )
+
+    monkeypatch.setattr(row_reader, "HubDataset", Cached)
+    assert rows_of(load_nli("some/copy")["test"]) == ROWS
+
+
+def test_a_copy_with_its_own_order_of_labels_is_read_by_their_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = ClassLabel(names=["contradiction", "entailment", "neutral"])
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: DatasetDict({"test": columns([1, 2, 0], label)}))
+    assert rows_of(load_nli("some/copy")["test"]) == ROWS
+
+
+def test_a_name_that_the_hub_does_not_have_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_dataset(name: str) -> DatasetDict:
+        raise ConnectionError("could not reach the Hub")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(
+        InputError,
+        match=r"some/snli: no such file or folder here, and the Hub cannot be reached because HF_HUB_OFFLINE",
+    ):
+        load_nli("some/snli")
+
+
+@pytest.mark.parametrize(
+    ("label", "values"), [(Value("int64"), [0, 1, 2]), (Value("string"), [row[2] for row in ROWS])]
+)
+def test_parquet_with_labels_as_numbers_or_words_is_read(tmp_path: Path, label: Value, values: list[Any]) -> None:
+    columns(values, label).to_parquet(tmp_path / "test.parquet")
+    assert rows_of(load_nli(str(tmp_path))["test"]) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("label", "values", "message"),
+    [
+        (Value("int64"), [0, 1, 3], "row 3: label 3"),
+        (Value("int64"), [0, None, 1], "row 2: label None"),
+        (Value("string"), ["neutral", "7", "neutral"], "row 2: label '7'"),
+    ],
+)
+def test_parquet_with_a_wrong_label_is_refused_with_split_and_row(
+    tmp_path: Path, label: Value, values: list[Any], message: str
+) -> None:
+    columns(values, label).to_parquet(tmp_path / "test.parquet")
+    with pytest.raises(InputError, match=f"split test, {message}"):
+        load_nli(str(tmp_path))
+
+
+def test_parquet_with_other_columns_is_refused(tmp_path: Path) -> None:
+    Dataset.from_dict({"text": ["One."]}).to_parquet(tmp_path / "test.parquet")
+    with pytest.raises(InputError, match=r"no column premise, hypothesis, label; .* found text"):
+        load_nli(str(tmp_path))
+
+
+def run_command(*arguments: str) -> None:
+    parser = argparse.ArgumentParser()
+    nli.add_arguments(parser)
+    nli.run(parser.parse_args(arguments))
+
+
+def test_command_writes_splits_that_load_back_and_reports_every_count(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    source.mkdir()
+    write_official(source, official("One.", "Two.", "-") + b"{\n", names=("train", "test"))
+    run_command(str(source), "--output", str(tmp_path / "out"))
+    assert rows_of(load_nli(str(tmp_path / "out"))["train"]) == ROWS
+    assert rows_of(datasets.load_dataset(str(tmp_path / "out"))["test"]) == ROWS
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert list(report) == ["train", "test", "lines left out", "first lines left out"]
+    assert report["test"] == {"from": str(source), "rows": 3, "without a gold label": 1}
+    assert report["lines left out"] == {"not JSON": 2}
+    assert "snli_1.0_train.jsonl:5: not JSON" in report["first lines left out"][0]
+    assert f"train: from {source}, 3 rows, 1 without a gold label" in capsys.readouterr().out
+
+
+def test_command_leaves_no_files_after_a_mistake_and_overwrites_only_with_the_option(tmp_path: Path) -> None:
+    source, output = tmp_path / "source", tmp_path / "out"
+    source.mkdir()
+    write_official(source, official("One.", "Two.", "3"))
+    with pytest.raises(InputError, match="label '3'"):
+        run_command(str(source), "--output", str(output))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+    write_official(source)
+    run_command(str(source), "--output", str(output))
+    with pytest.raises(InputError, match="--output"):
+        run_command(str(source), "--output", str(output))
+    run_command(str(source), "--output", str(output), "--overwrite")
+
+
+def test_the_two_dev_splits_of_multinli_stay_separate_and_load_back(tmp_path: Path) -> None:
+    source = tmp_path / "multinli_1.0"
+    source.mkdir()
+    for name, rows in (("train", ROWS), ("dev_matched", ROWS[:2]), ("dev_mismatched", ROWS[2:])):
+        lines = b"".join(official(*row) for row in rows)
+        (source / f"multinli_1.0_{name}.jsonl").write_bytes(lines)
+    run_command(str(source), "--output", str(tmp_path / "out"))
+    for splits in (load_nli(str(source)), load_nli(str(tmp_path / "out"))):
+        assert {name: rows_of(split) for name, split in splits.items()} == {
+            "train": ROWS,
+            "validation_matched": ROWS[:2],
+            "validation_mismatched": ROWS[2:],
+        }
+
+
+TABLES = {
+    "numbers.tsv": 'id\tpremise\thypothesis\tlabel\n0\tA "cat.\tAn animal.\t0\n1\tA cat.\tA dog.\t2\n',
+    "letters.jsonl": '{"uid": 1, "context": "A \\"cat.", "hypothesis": "An animal.", "label": "e"}\n'
+    '{"uid": 2, "context": "A cat.", "hypothesis": "A dog.", "label": "c"}\n',
+    "words.csv": 'sentence1,sentence2,label\n"A ""cat.",An animal.,Entailment\nA cat.,"A dog.",contradiction\n',
+    "official.txt": 'gold_label\tsentence1\tsentence2\nentailment\tA "cat.\tAn animal.\n'
+    "contradiction\tA cat.\tA dog.\n",
+    "SICK.txt": "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n"
+    '1\tA "cat.\tAn animal.\tENTAILMENT\t4.5\n2\tA cat.\tA dog.\tCONTRADICTION\t2\n',
+    "SICK_2014.txt": "pair_ID\tsentence_A\tsentence_B\trelatedness_score\tentailment_judgment\n"
+    '1\tA "cat.\tAn animal.\t4.5\tENTAILMENT\n2\tA cat.\tA dog.\t2\tCONTRADICTION\n',
+}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_table_of_any_format_and_spelling_is_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text(TABLES[name])
+    splits = load_nli(str(tmp_path / name))
+    assert list(splits) == ["train"]  # its name contains no split
+    assert rows_of(splits["train"]) == [
+        ('A "cat.', "An animal.", "entailment"),
+        ("A cat.", "A dog.", "contradiction"),
+    ]
+
+
+def write_languages(folder: Path, languages: str) -> Path:
+    rows = [f"{code}\tneutral\tpremise {code}\thypothesis {number}" for number, code in enumerate(languages.split())]
+    path = folder / "xnli.dev.tsv"
+    path.write_text("\n".join(["language\tgold_label\tsentence1\tsentence2", *rows]) + "\n", encoding="utf-8")
+    return path
+
+
+def test_of_several_languages_one_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write_languages(tmp_path, "ar en de en")
+    with pytest.raises(InputError, match=r"split validation: 2 in en, 1 in ar, 1 in de, .* with --language"):
+        load_nli(str(path))
+    command = ["nli", str(path), "-o", str(tmp_path / "out"), "--language"]
+    assert main([*command, "fr"]) != 0
+    assert "2 in en, 1 in ar, 1 in de" in capsys.readouterr().err and not (tmp_path / "out").exists()
+    assert main([*command, "en"]) == 0
+    assert load_nli(str(tmp_path / "out"))["validation"]["hypothesis"] == ["hypothesis 1", "hypothesis 3"]
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["validation"]["in another language"] == 2
+
+
+def test_one_language_needs_no_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert len(load_nli(str(write_languages(tmp_path, "en en")))["validation"]) == 2
+    (tmp_path / "official").mkdir()
+    write_official(tmp_path / "official")
+    assert main(["nli", str(tmp_path / "official"), "-o", str(tmp_path / "out"), "--language", "en"]) != 0
+    assert "split validation: 3 without a language" in capsys.readouterr().err
+
+
+def test_the_four_premises_of_multi_premise_entailment_are_joined(tmp_path: Path) -> None:
+    header = "ID\tpremise1\tpremise2\tpremise3\tpremise4\thypothesis\tgold_label\n"
+    premises = "\t".join(f"12.jpg#{i}/Premise {i}." for i in range(4))
+    (tmp_path / "mpe_dev.txt").write_text(f"{header}1\t{premises}\tSo.\tneutral\n")
+    (tmp_path / "mpe_train.txt").write_text(f"{header}1\t{premises}\tHence.\tneutral\n")
+    (tmp_path / "README.txt").write_text("Multi-Premise Entailment\n")
+    splits = load_nli(str(tmp_path / "mpe_dev.txt"))
+    assert rows_of(splits["validation"]) == [("Premise 0. Premise 1. Premise 2. Premise 3.", "So.", "neutral")]
+    splits = load_nli(str(tmp_path))
+    assert {name: rows_of(rows)[0][1] for name, rows in splits.items()} == {"train": "Hence.", "validation": "So."}
+
+
+def test_labels_of_another_scheme_are_left_out_and_counted_by_name(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    write_official(tmp_path, official("One.", "Two.", "not_entailment") * 3)
+    run_command(str(tmp_path), "--output", str(tmp_path / "out"))
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["validation"]["rows"] == 3 and report["validation"]["labeled not_entailment"] == 3
+    assert "labeled not_entailment" in caplog.text
+
+
+def test_a_column_of_texts_is_refused_as_labels(tmp_path: Path) -> None:
+    lines = b"".join(official("One.", "Two.", f"text {number}") for number in range(200))
+    (tmp_path / "snli_1.0_dev.jsonl").write_bytes(lines)
+    with pytest.raises(InputError, match="more than 100 different ones: is this the column of labels"):
+        load_nli(str(tmp_path))
+
+
+@pytest.mark.parametrize(("others", "is_refused"), [(100, False), (101, True)])
+def test_a_hundred_other_labels_are_left_out(tmp_path: Path, others: int, is_refused: bool) -> None:
+    labels = ["neutral", *(f"label {number}" for number in range(others))]
+    (tmp_path / "dev.tsv").write_text("premise\thypothesis\tlabel\n" + "".join(f"a\tb\t{name}\n" for name in labels))
+    with pytest.raises(InputError, match="more than 100") if is_refused else nullcontext():
+        assert len(load_nli(str(tmp_path / "dev.tsv"))["validation"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("label", "number"),
+    [("entails", 0), ("Entailment", 0), (" neutral ", 1), ("N", 1), ("1", 1), ("c", 2), ("2", 2), ("CONTRADICTION", 2)],
+)
+def test_labels_in_any_spelling_are_numbers(tmp_path: Path, label: str, number: int) -> None:
+    (tmp_path / "dev.jsonl").write_text(json.dumps({"premise": "a", "hypothesis": "b", "label": label}))
+    assert load_nli(str(tmp_path / "dev.jsonl"))["validation"]["label"][:] == [number]
+
+
+def test_rows_without_a_gold_label_in_any_spelling_are_counted(tmp_path: Path) -> None:
+    labels = ["neutral", "-", "-1", "", " - "]
+    lines = [json.dumps({"premise": "a", "hypothesis": "b", "label": label}) for label in labels]
+    (tmp_path / "test.jsonl").write_text("\n".join(lines))
+    run_command(str(tmp_path / "test.jsonl"), "--output", str(tmp_path / "out"))
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["test"] == {"from": str(tmp_path / "test.jsonl"), "rows": 1, "without a gold label": 4}
+
+
+def test_rounds_of_a_train_split_are_joined_and_a_configuration_can_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = ClassLabel(names=["entailment", "neutral", "contradiction"])
+    asked = []
+
+    def load_dataset(*names: str, **options: str) -> DatasetDict:
+        asked.append((names, options))
+        return DatasetDict({name: columns([0, 1, 2], label) for name in ("train_r1", "dev_r1", "train_r2")})
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    splits = load_nli("facebook/anli:plain_text@main")
+    assert asked == [(("facebook/anli", "plain_text"), {"revision": "main"})]
+    assert {name: rows_of(split) for name, split in splits.items()} == {"train": ROWS + ROWS, "validation_r1": ROWS}
+
+
+def test_a_repository_with_a_loading_script_is_explained(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load_dataset(name: str) -> DatasetDict:
+        raise RuntimeError("Dataset scripts are no longer supported, but found old.py")
+
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    with pytest.raises(InputError, match=r"some/old@refs/convert/parquet"):
+        load_nli("some/old")
+
+
+@pytest.mark.parametrize(
+    ("name", "split", "counts"),
+    [
+        # As plain readers count them (csv.DictReader; cut and sort).
+        ("multinli_1.0_dev_matched.csv", "validation_matched", (3479, 3123, 3213)),
+        ("multinli_1.0_dev_mismatched.csv", "validation_mismatched", (3463, 3129, 3240)),
+        ("xnli/xnli_test_en.tsv", "test", (1670, 1670, 1670)),
+        ("mpe/mpe_train.txt", "train", (2584, 2092, 3324)),
+        ("counterfactual-snli/revised_combined-train.tsv", "train", (2208, 2224, 2232)),
+    ],
+)
+def test_real_sets_have_the_labels_that_a_plain_reader_counts(
+    data_dir: Path, name: str, split: str, counts: tuple[int, ...]
+) -> None:
+    splits = load_nli(str(data_dir / "nli" / name))
+    assert tuple(Counter(splits[split]["label"])[label] for label in range(3)) == counts
+
+
+def test_real_dev_and_test_have_the_rows_that_a_plain_reader_counts(data_dir: Path) -> None:
+    splits = load_nli(str(data_dir / "snli"))
+    for split, name in (("validation", "dev"), ("test", "test")):
+        with zstandard.open(data_dir / "snli" / f"snli_1.0_{name}.jsonl.zst", "rt", encoding="utf-8") as file:
+            gold = Counter(json.loads(line)["gold_label"] for line in file)
+        assert sum(gold.values()) == 10_000
+        del gold["-"]
+        names = splits[split].features["label"].names
+        assert Counter(names[label] for label in splits[split]["label"]) == gold
+    assert len(splits["train"]) == 21_605
+
+
+@pytest.mark.parametrize("name", ["dev.txt.gz", "dev.csv.gz", "dev.jsonl.gz"])
+def test_an_archive_of_nothing_is_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(gzip.compress(b""))
+    with pytest.raises(InputError, match=name):
+        load_nli(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["nli", "snli"])
+def test_the_command_has_two_names(tmp_path: Path, name: str) -> None:
+    assert main([name, str(write_official(tmp_path)), "--output", str(tmp_path / "out")]) == 0
+    assert rows_of(load_nli(str(tmp_path / "out"))["validation"]) == ROWS
+
+
+@pytest.mark.parametrize(
+    ("file", "split"),
+    [("dev.tsv", "validation"), ("val_r1.tsv", "validation"), ("valid.tsv", "validation"), ("testset.tsv", "test")],
+)
+def test_splits_have_any_of_their_usual_names(tmp_path: Path, file: str, split: str) -> None:
+    (tmp_path / file).write_text("premise\thypothesis\tlabel\na\tb\tneutral\n")
+    assert list(load_nli(str(tmp_path / file))) == [split]
+
+
+def test_a_split_whose_name_only_begins_like_dev_keeps_its_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    label = ClassLabel(names=["entailment", "neutral", "contradiction"])
+    names = ["validity_check", "train", "val", "dev_r2", "devset"]
+    monkeypatch.setattr(
+        datasets, "load_dataset", lambda name: DatasetDict({each: columns([0, 1, 2], label) for each in names})
+    )
+    assert sorted(load_nli("some/nli")) == ["devset", "train", "validation", "validation_r2", "validity_check"]

@@ -1,0 +1,210 @@
+"""STS Benchmark: counts of the real files, and damaged files."""
+
+import argparse
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import datasets
+import pytest
+from datasets import Dataset, DatasetDict
+
+from data_scripts.errors import InputError
+from data_scripts.public import stsb as sts
+from data_scripts.public.stsb import load_stsb
+
+STSB_LINES = [
+    'main-captions\tMSRvid\t2012\t0001\t4.750\tA boy says "hi.\tA boy greets.',  # a quote that never closes
+    "main-forum\tdeft-forum\t2014\t0002\t0.000\tBuy it.\tSell it.\tsource\tsource",
+    "main-forums\tanswers-forums\t2015\t0003\t5.000\tGo on.\tGo on.",
+    "main-news\theadlines\t2013\t0004\t2.5\tRain falls\u2028hard\tIt rains",  # U+2028 does not end a line
+]
+
+
+def write_stsb(folder: Path, lines: list[str], name: str = "train") -> Path:
+    (folder / f"sts-{name}.csv").write_bytes("".join(f"{line}\n" for line in lines).encode())
+    return folder
+
+
+def test_original_file_is_read_without_quoting_and_with_one_name_per_genre(tmp_path: Path) -> None:
+    split = load_stsb(str(write_stsb(tmp_path, STSB_LINES)))["train"]
+    assert split["sentence1"] == ['A boy says "hi.', "Buy it.", "Go on.", "Rain falls\u2028hard"]
+    assert split["sentence2"] == ["A boy greets.", "Sell it.", "Go on.", "It rains"]
+    assert split["score"] == [4.75, 0.0, 5.0, 2.5]
+    assert split["genre"] == ["captions", "forums", "forums", "news"]
+    assert split.features["score"].dtype == "float32"
+
+
+def test_lines_with_windows_line_ends_are_read(tmp_path: Path) -> None:
+    folder = write_stsb(tmp_path, [f"{line}\r" for line in STSB_LINES])
+    assert load_stsb(str(folder))["train"]["sentence2"] == ["A boy greets.", "Sell it.", "Go on.", "It rains"]
+
+
+def test_missing_splits_are_left_out_and_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert list(load_stsb(str(write_stsb(tmp_path, STSB_LINES, "dev")))) == ["validation"]
+    assert "no train split" in caplog.text and "no test split" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("main-news\tx\t2013\t1\t5.1\tOne.\tTwo.", "sts-train.csv:5: score '5.1'; expected a number from 0 to 5"),
+        ("main-news\tx\t2013\t1\t-1\tOne.\tTwo.", "sts-train.csv:5: score '-1'"),
+        ("main-news\tx\t2013\t1\tnan\tOne.\tTwo.", "sts-train.csv:5: score 'nan'"),
+        ("main-news\tx\t2013\t1\thigh\tOne.\tTwo.", "sts-train.csv:5: score 'high'"),
+        ("main-news\tx\t2013\t1\t3.0\tOne.", "sts-train.csv:5: 6 columns"),
+        ("main-jokes\tx\t2013\t1\t3.0\tOne.\tTwo.", "sts-train.csv:5: genre 'main-jokes'"),
+    ],
+)
+def test_a_wrong_line_is_refused_with_file_and_line(tmp_path: Path, line: str, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        load_stsb(str(write_stsb(tmp_path, [*STSB_LINES, line])))
+
+
+def test_bytes_that_are_not_utf8_are_refused_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "sts-dev.csv").write_bytes(STSB_LINES[0].encode() + b"\nmain-news\tx\t2013\t1\t3.0\tCaf\xe9\tBar\n")
+    with pytest.raises(InputError, match=r"sts-dev.csv:2: not UTF-8"):
+        load_stsb(str(tmp_path))
+
+
+SICK = """\
+pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\tSemEval_set
+1\tOne.\tTwo.\tNEUTRAL\t4.5\tTRAIN
+2\tThree.\tFour.\tENTAILMENT\t3.6\tTRIAL
+3\tFive.\tSix.\tNEUTRAL\t1\tTEST
+"""
+
+
+@pytest.mark.parametrize(("name", "is_folder"), [("sick_test.tsv", False), ("sick_test.tsv", True), ("SICK.txt", True)])
+def test_tables_of_scored_pairs_are_read(tmp_path: Path, name: str, is_folder: bool) -> None:
+    path = tmp_path / "tables" / name
+    path.parent.mkdir()
+    path.write_text(SICK, encoding="utf-8")
+    (path.parent / "ReadMe.txt").write_text("about it", encoding="utf-8")
+    splits = load_stsb(str(path.parent if is_folder else path))
+    assert {name: split.to_list() for name, split in splits.items()} == {
+        "train": [{"sentence1": "One.", "sentence2": "Two.", "score": 4.5, "genre": None}],
+        "validation": [{"sentence1": "Three.", "sentence2": "Four.", "score": pytest.approx(3.6), "genre": None}],
+        "test": [{"sentence1": "Five.", "sentence2": "Six.", "score": 1, "genre": None}],
+    }
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["mine.csv"], ["test"]),
+        (["mine_train.csv"], ["train"]),
+        (["mine-dev.csv", "mine-train.csv"], ["train", "validation"]),
+    ],
+)
+def test_a_table_is_the_split_that_its_name_states_or_test(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, names: list[str], expected: list[str]
+) -> None:
+    for name in names:
+        (tmp_path / name).write_text('sentence1,sentence2,score,genre\n"One, two",Three,0.5,main-news\nFour,Five,1,\n')
+    splits = load_stsb(str(tmp_path))
+    assert list(splits) == expected and "multiplied by 5" in caplog.text
+    assert splits[expected[0]]["sentence1"] == ["One, two", "Four"] and splits[expected[0]]["score"] == [2.5, 5]
+    assert splits[expected[0]]["genre"] == ["news", None]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("sentence1,sentence2\na,b\n", r"mine.csv:1: no column score; expected sentence1 \(or sentence_A"),
+        ("sentence1,sentence2,score\na,b,high\n", "mine.csv:2: score 'high'; expected a number from 0 to 5"),
+        ("sentence1,sentence2,score\na,b,2\na,b,6\n", "mine.csv:3: score 6.0; expected a number from 0 to 5"),
+        ("sentence1,sentence2,score\na,b,2\na,b\n", "mine.csv:3: wrong number of fields .*; correct this line"),
+    ],
+)
+def test_a_wrong_table_is_refused_with_file_and_line(tmp_path: Path, lines: str, message: str) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(lines, encoding="utf-8")
+    with pytest.raises(InputError, match=message):
+        load_stsb(str(path))
+
+
+def test_missing_and_empty_sources_are_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="/nowhere/at/all: no such folder"):
+        load_stsb("/nowhere/at/all")
+    with pytest.raises(InputError, match="nothing in it can be read"):
+        load_stsb(str(tmp_path))
+    (tmp_path / "sts-test.csv").touch()
+    with pytest.raises(InputError, match=r"sts-test.csv: the file is empty"):
+        load_stsb(str(tmp_path))
+
+
+def hub_copy(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
+    copy = {"sentence1": ["One.", "Two."], "sentence2": ["1.", "2."], **columns}
+    splits = DatasetDict({name: Dataset.from_dict(copy) for name in ("train", "validation", "test")})
+    monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
+
+
+def test_hub_copy_with_genre_and_the_original_scale_is_not_changed(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_copy(monkeypatch, score=[0.5, 5.0], genre=["main-forum", "main-news"], split=["train"] * 2, year=["2012"] * 2)
+    splits = load_stsb("mteb/stsbenchmark-sts")
+    assert list(splits) == ["train", "validation", "test"]
+    assert splits["test"].column_names == ["sentence1", "sentence2", "score", "genre"]
+    assert splits["test"]["score"] == [0.5, 5.0] and splits["test"]["genre"] == ["forums", "news"]
+
+
+def test_hub_copy_with_scores_up_to_one_and_no_genre_is_scaled_and_both_are_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    hub_copy(monkeypatch, score=[0.25, 1.0])
+    split = load_stsb("sentence-transformers/stsb")["validation"]
+    assert split["score"] == [1.25, 5.0] and split["genre"] == [None, None]
+    assert "multiplied by 5" in caplog.text and "has no genre" in caplog.text
+
+
+def test_a_single_score_above_one_shows_the_original_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub_copy(monkeypatch, score=[0.25, 1.5])
+    assert load_stsb("some/stsb")["validation"]["score"] == [0.25, 1.5]
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        ({"label": [1.0, 2.0]}, "no column score; expected sentence1, sentence2, score"),
+        ({"score": [1.0, -1.0]}, "split train, row 2: score -"),
+        ({"score": [1.0, None]}, "split train, row 2: score None"),
+        ({"score": [1.0, 2.0], "sentence2": ["1.", None]}, "split train, row 2: sentence1 and sentence2 must be texts"),
+    ],
+)
+def test_hub_copy_with_wrong_columns_or_values_is_refused(
+    monkeypatch: pytest.MonkeyPatch, columns: dict[str, list[Any]], message: str
+) -> None:
+    hub_copy(monkeypatch, **columns)
+    with pytest.raises(InputError, match=message):
+        load_stsb("some/copy")
+
+
+def run_command(*arguments: str) -> None:
+    parser = argparse.ArgumentParser()
+    sts.add_arguments(parser)
+    sts.run(parser.parse_args(arguments))
+
+
+def test_command_writes_splits_that_load_back_and_reports_the_genres(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, output = tmp_path / "source", str(tmp_path / "out")
+    source.mkdir()
+    write_stsb(source, STSB_LINES)
+    run_command(str(source), "--output", output)
+    assert load_stsb(output)["train"].to_list() == load_stsb(str(source))["train"].to_list()
+    report = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert report["train"] == {"from": str(source), "rows": 4, "captions": 1, "forums": 2, "news": 1}
+    assert "4 rows, 1 captions, 2 forums, 1 news" in capsys.readouterr().out
+
+
+def test_real_stsb_has_the_published_sizes_by_split_and_genre(data_dir: Path) -> None:
+    splits = load_stsb(str(data_dir / "stsb"))
+    # The benchmark's readme, its sums by source (its row for captions says 525 where 250 + 250 + 125 are 625).
+    assert {name: dict(Counter(split["genre"])) for name, split in splits.items()} == {
+        "train": {"news": 3299, "captions": 2000, "forums": 450},
+        "validation": {"news": 500, "captions": 625, "forums": 375},
+        "test": {"news": 500, "captions": 625, "forums": 254},
+    }
+    assert [len(split) for split in splits.values()] == [5749, 1500, 1379]

@@ -1,0 +1,42 @@
+"""Dumps are converted in parallel: one that fails or is lost does not keep the others waiting."""
+
+import multiprocessing
+import os
+import signal
+import time
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import pytest
+
+from data_scripts.clean.filters import PAPER, Filters
+from data_scripts.errors import InputError
+from data_scripts.files.lines import BrokenLines
+from data_scripts.reddit import comments
+
+
+def convert(dump: Path, output: Path, filters: Filters) -> BrokenLines:
+    if dump.name == "broken":
+        raise InputError("broken")
+    if dump.name == "killed":
+        time.sleep(0.3)
+        os.kill(os.getpid(), signal.SIGKILL)
+    return BrokenLines()
+
+
+def convert_all(names: list[str], folder: Path) -> dict[Path, BrokenLines]:
+    dumps = [folder / name for name in names]
+    for dump in dumps:
+        dump.touch()
+    with ProcessPoolExecutor(1, multiprocessing.get_context("fork")) as executor:
+        return comments._convert_together(executor, [(dump, dump) for dump in dumps], PAPER, 0, convert)
+
+
+@pytest.mark.timeout(30)
+def test_a_worker_that_is_lost_after_a_dump_failed_does_not_keep_the_others_waiting(tmp_path):
+    with pytest.raises(InputError, match="broken"):
+        convert_all(["broken", "killed", "c", "d", "e"], tmp_path)
+    with pytest.raises(BrokenProcessPool):
+        convert_all(["killed", "b", "c", "d"], tmp_path)
+    assert convert_all(["a", "b"], tmp_path).keys() == {tmp_path / "a", tmp_path / "b"}

@@ -1,0 +1,282 @@
+import bz2
+import gzip
+import json
+import lzma
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import zstandard
+
+from data_scripts.clean.filters import PAPER
+from data_scripts.errors import InputError
+from data_scripts.files import lines as files
+from data_scripts.files import parquet
+from data_scripts.files.lines import BrokenLines, check_file
+from data_scripts.reddit import dumps
+from data_scripts.reddit.comments import write_comments
+from data_scripts.schemas import COMMENT_SCHEMA
+
+
+def comment(number: int, **changes: object) -> dict:
+    return {
+        "id": f"c{number}",
+        "parent_id": "t3_story",
+        "link_id": "t3_story",
+        "author": "reader",
+        "body": f"comment number {number}",
+        "subreddit": "pictures",
+        "created_utc": 1136074029 + number,
+        "score": 3,
+    } | changes
+
+
+def jsonl(*comments: dict) -> bytes:
+    return b"".join(json.dumps(fields).encode() + b"\n" for fields in comments)
+
+
+def zst(data: bytes) -> bytes:
+    """Two frames, the second with a window above the library's own limit, as Pushshift's dumps have."""
+    wide = zstandard.ZstdCompressionParameters.from_level(1, window_log=28)
+    compressor = zstandard.ZstdCompressor(compression_params=wide).compressobj()
+    half = len(data) // 2
+    return zstandard.compress(data[:half]) + compressor.compress(data[half:]) + compressor.flush()
+
+
+PACKERS = {".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress, ".zst": zst, ".jsonl": bytes}
+
+
+def read(dump: Path) -> tuple[list[dict], BrokenLines]:
+    output, broken = dump.with_name("comments.parquet"), BrokenLines()
+    write_comments(dump, output, broken)
+    return pq.read_table(output).to_pylist(), broken
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+def test_every_compression_gives_every_comment(tmp_path, suffix):
+    dump = tmp_path / f"RC_2001-01{suffix}"
+    dump.write_bytes(PACKERS[suffix](jsonl(*(comment(number) for number in range(5000)))))
+    rows, broken = read(dump)
+    assert [row["id"] for row in rows] == [f"c{number}" for number in range(5000)]
+    assert not broken.counts
+
+
+def test_columns_hold_the_unescaped_text_and_its_measures(tmp_path):
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(jsonl(comment(1, body="one &amp; two: café", created_utc="1136074030")))
+    rows, _ = read(dump)
+    assert rows == [
+        {
+            "id": "c1",
+            "parent_id": "t3_story",
+            "link_id": "t3_story",
+            "author": "reader",
+            "body": "one & two: café",
+            "subreddit": "pictures",
+            "created_utc": 1136074030,
+            "characters": 15,
+            "alphabetic": 10,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    "created", [b"7", b'"7"', b"7.0", b'"7.0"', b'"7e0"', b'"007"', b'" 7"', b'"\\u0037"', b'"+7"', b"7.9", b'"7.9"']
+)
+def test_the_time_of_a_comment_may_be_in_quotes_or_have_a_fraction(created):
+    block = jsonl(comment(1, created_utc=0)).replace(b'"created_utc": 0', b'"created_utc": ' + created)
+    assert dumps.parse_comment(block, False, PAPER)[6] == 7
+    table = dumps.BlockParser(False, PAPER).parse(memoryview(block), 1)
+    assert table is None or table["created_utc"].to_pylist() == [7]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+def test_parsing_a_block_equals_parsing_its_lines(quoted):
+    bodies = [
+        "",
+        "plain",
+        "a &amp; b &lt;",
+        "&#xD800;&notanentity",
+        "naïve Ελλάδα 数",
+        'tab\tquote"line\nend',
+        "😀x",
+        " ",
+    ]
+    comments = [comment(number, body=bodies[number % len(bodies)] * (number % 3)) for number in range(200)]
+    for fields in comments:
+        fields |= {"created_utc": str(fields["created_utc"]) if quoted else fields["created_utc"], "edited": [{"a": 1}]}
+    block = jsonl(*comments)
+    parsed = dumps.BlockParser(False, PAPER).parse(memoryview(block), 200)
+    assert parsed is not None  # not left to the slow way
+    lines = [dumps.parse_comment(line, False, PAPER) for line in block.splitlines()]
+    expected = [dict(zip(COMMENT_SCHEMA.names, row, strict=True)) for row in lines]
+    assert parsed.schema == COMMENT_SCHEMA and parsed.to_pylist() == expected
+
+
+def small_blocks(monkeypatch) -> None:
+    monkeypatch.setattr(files, "CHUNK_BYTES", 300)
+    monkeypatch.setattr(files, "BLOCK_BYTES", 500)
+
+
+def test_lines_are_numbered_over_blocks(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    dump = tmp_path / "RC.jsonl"
+    good = [jsonl(comment(number)) for number in range(50)]
+    dump.write_bytes(b"".join([*good[:20], b"oops\n", *good[20:47], b"\n", *good[47:]]))
+    rows, broken = read(dump)
+    assert [row["id"] for row in rows] == [f"c{number}" for number in range(50)]
+    assert [example.partition(": ")[0] for example in broken.examples] == [f"{dump}:21", f"{dump}:49"]
+
+
+def test_a_line_longer_than_the_buffer_may_follow_a_block_that_is_still_referred_to(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    dump = tmp_path / "RC.jsonl"
+    texts = [b"a" * 600 + b"\n", b"b" * 3000 + b"\n", b"c\n"]
+    dump.write_bytes(b"".join(texts))
+    blocks = [(number, bytes(block)) for number, _, block in files.read_blocks(dump, dumps.DUMP_FORMS)]
+    assert b"".join(block for _, block in blocks) == b"".join(texts) and blocks[0] == (1, texts[0])
+
+
+def test_row_groups_have_a_bounded_number_of_bytes(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    monkeypatch.setattr(parquet, "BATCH_BYTES", 2000)
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(jsonl(*(comment(number) for number in range(100))))
+    rows, _ = read(dump)
+    assert len(rows) == 100
+    metadata = pq.ParquetFile(tmp_path / "comments.parquet").metadata
+    assert max(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)) <= 40
+
+
+def test_a_line_longer_than_many_blocks_is_complete(tmp_path, monkeypatch):
+    small_blocks(monkeypatch)
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(jsonl(comment(1, body="a" * 1_000_000), comment(2)))
+    rows, _ = read(dump)
+    assert [row["characters"] for row in rows] == [1_000_000, len("comment number 2")]
+
+
+def test_byte_order_mark_windows_line_ends_and_a_missing_last_line_end_lose_nothing(tmp_path):
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(b"\xef\xbb\xbf" + jsonl(comment(1), comment(2)).replace(b"\n", b"\r\n").rstrip())
+    rows, broken = read(dump)
+    assert [row["id"] for row in rows] == ["c1", "c2"]
+    assert not broken.counts
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "detail"),
+    [
+        (b'{"id": "c9", ', "not JSON", "column"),
+        (b"[" * 100_000, "not JSON", "recursion"),
+        (b"", "not JSON", "char 0"),
+        (b'["c9"]', "not a JSON object", "list"),
+        (b'{"id": "c9", "body": "text"}', "missing field", "parent_id, link_id, author, subreddit, created_utc"),
+        (jsonl(comment(9, body=None)).strip(), "wrong type", "body should be text, found NoneType"),
+        (jsonl(comment(9, author=7)).strip(), "wrong type", "author should be text, found int"),
+        (jsonl(comment(9, created_utc="yesterday")).strip(), "wrong type", "created_utc should be seconds"),
+        (jsonl(comment(9, created_utc=10**30)).strip(), "wrong type", "created_utc should be seconds"),
+        (jsonl(comment(9, body="caf\xe9")).replace(b"\\u00e9", b"\xe9").strip(), "not UTF-8", "byte 0xe9"),
+        (jsonl(comment(9, body="\ud83d")).strip(), "not UTF-8", "surrogate"),
+    ],
+)
+def test_a_broken_line_is_counted_with_its_location_and_the_others_are_kept(tmp_path, line, kind, detail):
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(jsonl(comment(1)) + line + b"\n" + jsonl(comment(2)))
+    rows, broken = read(dump)
+    assert [row["id"] for row in rows] == ["c1", "c2"]
+    assert broken.counts == {kind: 1}
+    assert broken.examples[0].startswith(f"{dump}:2: {kind}")
+    assert detail in broken.examples[0]
+
+
+def test_only_the_first_broken_lines_of_a_kind_are_shown(tmp_path):
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(jsonl(comment(1)) + b"oops\n" * 100)
+    _, broken = read(dump)
+    assert broken.counts == {"not JSON": 100}
+    assert len(broken.examples) == files.EXAMPLES
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".gz", ".xz", ".zst"])
+@pytest.mark.parametrize("share", [0.3, 0.6, 0.99])
+def test_a_truncated_archive_is_an_error_that_names_it_and_leaves_no_file(tmp_path, suffix, share):
+    dump = tmp_path / f"RC_2001-01{suffix}"
+    packed = PACKERS[suffix](jsonl(*(comment(number) for number in range(5000))))
+    dump.write_bytes(packed[: int(len(packed) * share)])
+    with pytest.raises(InputError, match=rf"RC_2001-01\{suffix}: the archive is truncated.*download it again.*-dc"):
+        read(dump)
+    assert [file.name for file in tmp_path.iterdir()] == [dump.name]
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".gz", ".xz", ".zst"])
+def test_an_archive_of_another_kind_is_an_error_that_names_it(tmp_path, suffix):
+    dump = tmp_path / f"RC_2001-01{suffix}"
+    dump.write_bytes(jsonl(comment(1)))
+    with pytest.raises(InputError, match=rf"RC_2001-01\{suffix}: not a readable \{suffix} file"):
+        read(dump)
+
+
+def test_a_dump_without_a_comment_is_an_error_that_shows_its_first_line(tmp_path):
+    dump = tmp_path / "RC.jsonl"
+    dump.write_bytes(b'{"title": "no comment"}\n')
+    with pytest.raises(InputError, match=r"contains no comment.*RC\.jsonl:1: missing field"):
+        read(dump)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("RC.jsonl", None, "cannot be read .No such file"),
+        ("RC.jsonl", b"", "the file is empty"),
+        ("RC.docx", b"text", "unknown kind of file; expected a name that ends in .jsonl, .bz2, .zst, .xz, .gz"),
+        ("RC.tar.bz2", b"text", "an archive of several files; unpack it"),
+    ],
+)
+def test_an_invalid_input_is_refused_with_a_reason(tmp_path, name, content, message):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(InputError, match=message):
+        check_file(tmp_path / name, (".jsonl",))
+
+
+def test_comments_have_the_documented_columns():
+    names = "id parent_id link_id author body subreddit created_utc characters alphabetic"
+    assert COMMENT_SCHEMA.names == names.split()
+
+
+FIRST, SECOND = (json.dumps(comment(number)) for number in (1, 2))
+UNUSUAL = {
+    "bytes of another field": FIRST.encode()[:-1] + b', "flair": "\xff"}\n',
+    "a field's name": FIRST.encode()[:-1] + b', "\xff": 1}\n',
+    "two objects on a line, and a blank line": f"{FIRST}{SECOND}\n\n".encode(),
+    "a blank line, and two objects on a line": f"\n{FIRST}{SECOND}".encode(),
+    "an object on two lines": f'{FIRST[:-1]},\n"x": 1}}\n{FIRST}{SECOND}\n'.encode(),
+    "a list on two lines": f'{FIRST[:-1]}, "x": [\n{{}}]}}\n{FIRST}{SECOND}\n'.encode(),
+    "nested brackets": f'{FIRST[:-1]}, "x": {"[" * 5_000}{"]" * 5_000}}}\n'.encode(),
+    "thousands of digits": f'{FIRST[:-1]}, "x": [{"1" * 5_000}, -{"1" * 5_000}]}}\n'.encode(),
+    "half of a surrogate pair": FIRST.encode()[:-1] + b', "x": "\\ud83d"}\n',
+}
+USUAL = [
+    *(f"{FIRST}{end}{SECOND}{end}".encode() for end in ("\n", "\r\n")),
+    f"{FIRST}\n{SECOND}".encode(),
+    FIRST.encode(),
+]
+
+
+@pytest.mark.parametrize("block", [*UNUSUAL.values(), *USUAL], ids=[*UNUSUAL, "LF", "CRLF", "no newline", "one line"])
+def test_a_block_has_the_comments_of_its_lines(block):
+    broken = BrokenLines()
+    lines = block.count(b"\n") + (not block.endswith(b"\n"))
+    rows = [row for row, _ in dumps.parse_lines(Path("RC"), 1, memoryview(block), False, PAPER, broken)]
+    table = dumps.BlockParser(False, PAPER).parse(memoryview(block), lines)
+    assert len(rows) + broken.counts.total() == lines
+    if block in USUAL:
+        assert table is not None
+    if table is not None:
+        assert [tuple(row.values()) for row in table.to_pylist()] == rows and not broken.counts
+
+
+def test_a_dump_of_only_a_byte_order_mark_has_no_comment(tmp_path):
+    (tmp_path / "RC_2001-01.jsonl").write_bytes(b"\xef\xbb\xbf")
+    assert list(files.read_blocks(tmp_path / "RC_2001-01.jsonl", (".jsonl",))) == []

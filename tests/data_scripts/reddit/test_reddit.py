@@ -1,0 +1,492 @@
+import bz2
+import gzip
+import html
+import json
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from data_scripts.__main__ import main
+from data_scripts.commands import reddit
+from data_scripts.errors import InputError
+from data_scripts.files.datasets import load_pairs
+from data_scripts.files.lines import BrokenLines
+from data_scripts.pairs.engines import memory_bytes
+from data_scripts.reddit import comments
+
+SPLITS = ("train", "validation", "test")
+
+
+def comment(name: str, parent: str = "t3_story", **changes: object) -> dict:
+    return {
+        "id": name,
+        "parent_id": parent,
+        "link_id": "t3_story",
+        "author": "reader",
+        "body": f"these are the words of {name}",
+        "subreddit": "pictures",
+        "created_utc": 1136074029,
+    } | changes
+
+
+def write_dump(path: Path, *comments: dict) -> Path:
+    path.write_bytes(bz2.compress(b"".join(json.dumps(fields).encode() + b"\n" for fields in comments)))
+    return path
+
+
+def run(*arguments: object) -> int:
+    return main(["reddit", *map(str, arguments)])
+
+
+def read_split(output: Path, split: str) -> list[dict]:
+    path = output / f"{split}-00000-of-00001.parquet"
+    return pq.read_table(path).to_pylist() if path.exists() else []
+
+
+def read(output: Path) -> list[dict]:
+    return [row for split in SPLITS for row in read_split(output, split)]
+
+
+def report(output: Path) -> dict:
+    return json.loads((output / "report.json").read_text(encoding="utf-8"))
+
+
+def passes(fields: dict) -> bool:
+    """Whether a comment passes the paper's rules, implemented independently from its text."""
+    text = html.unescape(fields["body"])
+    letters = len([character for character in text if character.isalpha()])
+    return not (
+        text in ("", "[deleted]", "[removed]")
+        or len(text) >= 350
+        or 10 * letters <= 7 * len(text)
+        or text[:5] == "https"
+        or text[:3] == "/r/"
+        or text[:1] == "@"
+        or "bot" in fields["author"].casefold()
+    )
+
+
+@pytest.fixture(scope="module")
+def real_dumps(data_dir) -> list[Path]:
+    return sorted((data_dir / "conversations" / "reddit_raw").glob("RC_*.bz2"))
+
+
+@pytest.fixture(scope="module")
+def real_output(real_dumps, tmp_path_factory) -> Path:
+    output = tmp_path_factory.mktemp("reddit") / "pairs"
+    assert run(*real_dumps, "--output", output) == 0
+    return output
+
+
+def test_real_dumps_give_the_pairs_of_a_brute_force_join(real_dumps, real_output):
+    comments = [json.loads(line) for dump in real_dumps for line in bz2.decompress(dump.read_bytes()).splitlines()]
+    by_name = {f"t1_{fields['id']}": fields for fields in comments}
+    assert len(by_name) == len(comments) == 27_695
+    expected = set()
+    for reply in comments:
+        parent = by_name.get(reply["parent_id"])
+        if parent and passes(parent) and passes(reply):
+            texts = html.unescape(parent["body"]), html.unescape(reply["body"])
+            expected.add((*texts, reply["link_id"], f"reddit/{reply['subreddit']}"))
+    found = [tuple(row.values()) for row in read(real_output)]
+    assert len(found) == len(expected)
+    assert set(found) == expected
+
+
+def test_real_counts_add_up(real_output):
+    counts = report(real_output)
+    assert sum(counts["comments"].values()) == 27_695
+    assert sum(counts["kept comments"].values()) == counts["comments"]["kept"]
+    assert sum(counts["pairs"].values()) == counts["kept comments"]["pair"]
+    assert sum(counts["splits"].values()) == counts["pairs"]["written"] == len(read(real_output))
+
+
+def test_no_thread_is_in_two_splits(real_output):
+    threads = [{row["thread"] for row in read_split(real_output, split)} for split in SPLITS]
+    assert sum(map(len, threads)) == len(set().union(*threads))
+
+
+def test_the_split_stays_when_data_grows(real_dumps, real_output, tmp_path):
+    assert run(*real_dumps[:-1], "--output", tmp_path / "fewer") == 0
+    for split in SPLITS:
+        few = {tuple(row.values()) for row in read_split(tmp_path / "fewer", split)}
+        assert few
+        assert few <= {tuple(row.values()) for row in read_split(real_output, split)}
+
+
+def test_the_random_split_holds_the_same_pairs_in_about_the_papers_shares(real_dumps, real_output, tmp_path):
+    assert run(*real_dumps, "--output", tmp_path / "random", "--split", "random") == 0
+    assert sorted(map(str, read(tmp_path / "random"))) == sorted(map(str, read(real_output)))
+    sizes = report(tmp_path / "random")["splits"]
+    assert sizes["test"] / sum(sizes.values()) == pytest.approx(0.1, abs=0.02)
+
+
+def test_the_folder_is_loaded_by_datasets(real_output):
+    pairs = datasets.load_dataset(str(real_output))
+    assert {split: len(pairs[split]) for split in SPLITS} == report(real_output)["splits"]
+
+
+def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
+    first = write_dump(tmp_path / "RC_1.bz2", comment("b", "t1_a"))
+    second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
+    assert run(first, second, "--output", tmp_path / "out") == 0
+    words = "these are the words of"
+    assert read(tmp_path / "out") == [
+        {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
+    ]
+
+
+def test_a_folder_with_empty_splits_is_loaded_too(tmp_path):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--output", tmp_path / "out") == 0
+    assert sorted(report(tmp_path / "out")["splits"].values()) == [0, 0, 1]
+    assert sum(map(len, load_pairs(str(tmp_path / "out")).values())) == 1
+    assert sum(map(len, datasets.load_dataset(str(tmp_path / "out")).values())) == 1
+
+
+def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):
+    dump = write_dump(
+        tmp_path / "RC_1.bz2",
+        comment("a"),
+        comment("b", "t1_a"),
+        comment("b", "t1_a"),
+        comment("c", "t1_a", body="[deleted]"),
+        comment("d", "t1_c"),
+        comment("e", "t1_unknown"),
+        comment("f", "t1_a", author="HelpfulBot"),
+        comment("g", "t1_a", body="these are the words of b"),
+        comment("h", "t3_a"),  # answers a submission that has the id of a comment
+        comment("i", "t1_i"),
+        comment("j", "t1_b"),  # of the two comments b, only one is answered
+    )
+    assert run(dump, "--output", tmp_path / "out") == 0
+    counts = report(tmp_path / "out")
+    assert {name: number for name, number in counts["comments"].items() if number} == {
+        "id seen before": 1,
+        "deleted or empty": 1,
+        "author contains bot": 1,
+        "kept": 8,
+    }
+    assert counts["kept comments"] == {
+        "replies to a submission": 2,
+        "replies to themselves": 1,
+        "comment replied to is not in the dumps": 1,
+        "comment replied to was removed": 1,
+        "pair": 3,
+    }
+    assert counts["pairs"] == {"repeated in their thread": 1, "written": 2}
+    words = "these are the words of"
+    found = {(row["input"], row["response"]) for row in read(tmp_path / "out")}
+    assert found == {(f"{words} a", f"{words} b"), (f"{words} b", f"{words} j")}
+
+
+def test_of_two_comments_with_the_same_id_the_earlier_is_kept_for_any_order_of_files(tmp_path):
+    early = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a", body="the words as first written"))
+    late = write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a", body="the words as edited", created_utc=1136074999))
+    for number, order in enumerate([(early, late), (late, early)]):
+        assert run(*order, "--output", tmp_path / f"out{number}") == 0
+        assert [row["response"] for row in read(tmp_path / f"out{number}")] == ["the words as first written"]
+
+
+def test_broken_lines_are_shown_and_reported(tmp_path, capsys):
+    dump = tmp_path / "RC_1.jsonl"
+    lines = [json.dumps(comment("a")), "{oops", json.dumps(comment("b", "t1_a")), "{}"]
+    dump.write_text("\n".join(lines))
+    assert run(dump, "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert report(tmp_path / "out")["lines left out"] == {"not JSON": 1, "missing field": 1}
+    assert f"{dump.name}:2: not JSON" in printed
+    assert f"{dump.name}:4: missing field" in printed
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_dumps_of_comments_in_a_folder_are_read_and_other_files_are_named(tmp_path, capsys):
+    (tmp_path / "dumps").mkdir()
+    write_dump(tmp_path / "dumps" / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    write_dump(tmp_path / "dumps" / "RS_1.bz2", {"title": "a submission"})
+    (tmp_path / "dumps" / "notes.txt").write_text("notes")
+    assert run(tmp_path / "dumps", "--output", tmp_path / "out") == 0
+    printed = capsys.readouterr().out
+    assert "RS_1.bz2: submissions, not comments" in printed
+    assert "notes.txt: not named RC_*" in printed
+    assert report(tmp_path / "out")["settings"]["files"] == ["RC_1.bz2"]
+
+
+def submission(name: str, **changes: object) -> dict:
+    fields = {"id": name, "title": f"a story about {name}", "selftext": "", "author": "writer", "subreddit": "pictures"}
+    return fields | {"created_utc": "1136074000"} | changes
+
+
+def test_titles_of_submissions_are_inputs_on_request(tmp_path):
+    (tmp_path / "in").mkdir()
+    # A submission and a comment may have the same id.
+    write_dump(
+        tmp_path / "in" / "RS_1.bz2", submission("story"), submission("a", author="newsbot"), submission("alone")
+    )
+    write_dump(
+        tmp_path / "in" / "RC_1.bz2", comment("a"), comment("b", "t1_a"), comment("c", "t3_a"), comment("d", "t3_gone")
+    )
+    assert run(tmp_path / "in", "--output", tmp_path / "out", "--submissions") == 0
+    words = "these are the words of"
+    assert sorted((row["input"], row["response"]) for row in read(tmp_path / "out")) == [
+        ("a story about story", f"{words} a"),
+        (f"{words} a", f"{words} b"),
+    ]
+    counts = report(tmp_path / "out")
+    assert counts["comments"]["author contains bot"] == 1
+    assert counts["kept comments"] == {
+        "submissions": 2,
+        "replies to themselves": 0,
+        "what is replied to is not in the dumps": 1,
+        "what is replied to was removed": 1,
+        "pair": 2,
+    }
+
+
+def test_arctic_shifts_files_are_recognized_by_their_names(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    extra = {"_meta": {"retrieved_2nd_on": 1}, "created_utc": 1136074029, "author_flair_richtext": [], "edited": False}
+    lines = [json.dumps(dict(sorted((comment(*names) | extra).items()))) for names in (("a",), ("b", "t1_a"))]
+    (tmp_path / "in" / "pictures_comments.jsonl").write_text("\n".join(lines))
+    write_dump(tmp_path / "in" / "pictures_submissions.bz2", submission("story"))
+    assert run(tmp_path / "in", "--output", tmp_path / "out") == 0
+    assert "pictures_submissions.bz2: submissions, not comments; --submissions reads them" in capsys.readouterr().out
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_a_decompressed_dump_without_a_suffix_is_read(tmp_path):
+    (tmp_path / "RC_2006-01").write_text("\n".join(map(json.dumps, [comment("a"), comment("b", "t1_a")])))
+    assert run(tmp_path / "RC_2006-01", "--output", tmp_path / "out") == 0
+    assert len(read(tmp_path / "out")) == 1
+
+
+def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comments(tmp_path, capsys):
+    dumps = [
+        write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
+        write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a")),
+    ]
+    assert run(*dumps, "--comments", tmp_path / "comments") == 0
+    assert "comments of 2 files are in" in (printed := capsys.readouterr().out) and "missing field" in printed
+    assert run(dumps[0], "--comments", tmp_path / "one") == 0 and "comments of 1 file is in" in capsys.readouterr().out
+    assert run(*(tmp_path / "comments").iterdir(), "--output", tmp_path / "out") == 0
+    assert run(*dumps, "--output", tmp_path / "straight") == 0
+    assert read(tmp_path / "out") == read(tmp_path / "straight") != []
+
+
+def test_comments_converted_with_other_options_are_converted_again(tmp_path):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a", body="look at [this](http://a.b)"), comment("b", "t1_a"))
+    for options, expected in (((), "look at [this](http://a.b)"), (("--markdown",), "look at this")):
+        output = tmp_path / f"out{len(options)}"
+        assert run(dump, "--output", output, "--comments", tmp_path / "comments", "--filters", "none", *options) == 0
+        assert read(output)[0]["input"] == expected
+
+
+def test_a_language_filters_dumps_and_files_of_comments_with_a_language(tmp_path, capsys):
+    german = "das ist nun wirklich eine ganz wunderbare Nachricht"
+    english = "these are certainly some of the words that were written here"
+    lines = comment("a", body=english), comment("b", "t1_a", body=german), comment("c", "t1_a", body=f"{english} again")
+    dump = write_dump(tmp_path / "RC_1.bz2", *lines)
+    assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "with", "--language", "en") == 0
+    assert [row["response"] for row in read(tmp_path / "out")] == [f"{english} again"]
+    assert report(tmp_path / "out")["comments"]["not in language en"] == 1
+    made = tmp_path / "with" / "RC_1.parquet"
+    assert (
+        run(made, "--output", tmp_path / "none", "--language", "de") == 2
+    )  # there is no German pair, but the option is accepted
+    assert "no pair is left" in capsys.readouterr().err
+    assert run(dump, "--comments", tmp_path / "without") == 0
+    assert run(tmp_path / "without" / "RC_1.parquet", "--output", tmp_path / "other", "--language", "en") == 2
+    assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
+
+
+def test_comments_are_kept_on_request(tmp_path):
+    dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
+    assert pq.read_table(tmp_path / "comments" / "RC_2001-01.parquet")["id"].to_pylist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_dumps_that_an_earlier_run_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
+    files = [
+        write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
+        write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}),
+    ]
+    options = "--comments", tmp_path / "comments", "--workers", workers
+    assert run(*files, "--output", tmp_path / "out", *options) == 0
+    first = report(tmp_path / "out")
+    assert first["lines left out"] == {"missing field": 2}
+    made = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "comments").iterdir()}
+    # One dump grows, the other is as it was.
+    write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a"), {"oops": 2}, comment("c", "t1_a"))
+    capsys.readouterr()
+    assert run(*files, "--output", tmp_path / "again", *options) == 0
+    assert "1 of 2 dumps were read by an earlier run" in capsys.readouterr().out
+    now = {path.name: path.stat().st_mtime_ns for path in (tmp_path / "comments").iterdir()}
+    assert {name for name in made if made[name] == now[name]} == {"RC_1.parquet"} and now.keys() == made.keys()
+    assert [row["response"][-1] for row in read(tmp_path / "again")] == ["b", "c"]
+    assert report(tmp_path / "again")["lines left out"] == {"missing field": 2}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "limit", "readers"),
+    [
+        ([1_000] * 8, "2GiB", 8),
+        ([10**9] * 8, "4GiB", 2),
+        ([10**9] * 8, "1GiB", 1),
+        ([10**9, 1_000, 1_000], "2.5GiB", 8),
+        ([10**9] * 3, "7GB", 8),
+    ],
+)
+def test_as_many_dumps_are_read_at_a_time_as_their_windows_fit_in_memory(tmp_path, sizes, limit, readers):
+    dumps = [tmp_path / f"RC_{number}.zst" for number in range(len(sizes))]
+    for dump, size in zip(dumps, sizes, strict=True):
+        with dump.open("wb") as file:
+            file.truncate(size)  # a sparse file needs no disk space
+    assert reddit._count_workers(dumps, 8, memory_bytes(limit)) == readers
+
+
+def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
+    (tmp_path / "in").mkdir()
+    good = write_dump(tmp_path / "RC_2.bz2", comment("a"), comment("b", "t1_a"))
+    options = "--output", tmp_path / "out", "--workers", 2, "--comments", tmp_path / "comments"
+    assert run(*truncated(tmp_path / "in"), good, *options) == 2
+    assert "RC_1.bz2: the archive is truncated" in capsys.readouterr().err
+    assert sorted(path.name for path in (tmp_path / "comments").iterdir()) == [
+        "RC_2.parquet"
+    ]  # so that the next run uses it
+
+
+def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
+    lines = [comment(str(number), f"t1_{number - 1}", body=f"{number} " + "words " * 50) for number in range(60_000)]
+    dump = tmp_path / "RC_1.gz"  # bzip2 would take seconds
+    dump.write_bytes(gzip.compress(b"".join(json.dumps(fields).encode() + b"\n" for fields in lines), 1))
+    assert run(dump, "--output", tmp_path / "out", "--memory_limit", "200MiB") == 0
+    assert len(read(tmp_path / "out")) == 59_999
+    assert run(dump, "--output", tmp_path / "less", "--memory_limit", "10MiB") == 2
+    assert "error: --memory_limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
+    assert not (tmp_path / "less").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ("--spark_master local[2] -o out", "--spark_master: not with --engine duckdb; add --engine spark"),
+        ("-o out --explain", "--output: not with --explain"),
+        ("--memory_limit 1GiB --explain", "--memory_limit: not with --explain"),
+        ("--mask --explain", "--mask: not with --explain"),
+        ("--engine spark --spark_master local[2] --explain", "--spark_master: not with --explain"),
+        ("--comments kept --mask", "--mask: needs --output"),
+        ("--comments kept --filters none", "--filters: needs --output"),
+        ("--comments kept --overwrite", "--overwrite: needs --output"),
+        ("--comments kept --push_to_hub me/pairs --license mit", "--license: needs --output"),
+        ("--engine spark --comments kept", "--engine: needs --output"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsys, options, message):
+    monkeypatch.chdir(tmp_path)
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, *options.split()) == 2
+    assert f"error: {message}" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["RC_1.bz2"]
+
+
+@pytest.mark.parametrize("option", [("--comments", "kept"), ("--workers", "7")])
+def test_options_for_dumps_are_refused_if_all_sources_are_files_of_comments(tmp_path, capsys, option):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    assert run(dump, "--comments", tmp_path / "comments") == 0
+    assert run(tmp_path / "comments" / "RC_1.parquet", "--output", tmp_path / "out", *option) == 2
+    assert f"error: {option[0]}: only for dumps" in capsys.readouterr().err
+
+
+def truncated(folder: Path) -> list[Path]:
+    write_dump(folder / "RC_1.bz2", *(comment(str(number)) for number in range(3000)))
+    (folder / "RC_1.bz2").write_bytes((folder / "RC_1.bz2").read_bytes()[:-20])
+    return [folder / "RC_1.bz2"]
+
+
+def empty(folder: Path) -> list[Path]:
+    (folder / "RC_1.zst").touch()
+    return [folder / "RC_1.zst"]
+
+
+def twins(folder: Path) -> list[Path]:
+    (folder / "more").mkdir()
+    return [write_dump(where / "RC_1.bz2", comment("a"), comment("b", "t1_a")) for where in (folder, folder / "more")]
+
+
+def pairs_for_comments(folder: Path) -> Path:
+    pq.write_table(pa.table({"input": ["a"], "response": ["b"]}), folder / "pairs.parquet")
+    return folder / "pairs.parquet"
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (truncated, "RC_1.bz2: the archive is truncated"),
+        (empty, "RC_1.zst: the file is empty"),
+        (twins, "two files with the same name"),
+        (lambda folder: [folder / "RC_9.bz2"], "RC_9.bz2: cannot be read (No such file or directory)"),
+        (lambda folder: [folder], "no dump of comments in"),
+        (lambda folder: [*truncated(folder), "--memory_limit", "much"], "--memory_limit much: expected a number"),
+        (lambda folder: [*truncated(folder), "--workers", "0"], "--workers 0: expected 1 or more"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", comment("a"))], "no pair is left to write"),
+        (lambda folder: [write_dump(folder / "RC_1.bz2", {"a": 1})], "RC_1.bz2: contains no comment"),
+        (lambda folder: [pairs_for_comments(folder)], "pairs.parquet: no column id, parent_id, link_id"),
+    ],
+)
+def test_a_users_mistake_gives_one_message_exit_code_2_and_no_output(tmp_path, capsys, make, message):
+    (tmp_path / "in").mkdir()
+    assert run(*make(tmp_path / "in"), "--output", tmp_path / "out") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    assert len(errors) == 1
+    assert message in errors[0]
+    assert [file.name for file in tmp_path.iterdir()] == ["in"]
+
+
+def test_a_user_s_file_in_the_folder_of_comments_is_not_replaced(tmp_path):
+    dump = tmp_path / "RC_2001-01.jsonl"
+    dump.write_text("")
+    output = tmp_path / "comments" / "RC_2001-01.parquet"
+    output.parent.mkdir()
+    for content in (b"years of work", None):
+        if content is None:
+            pq.write_table(pa.table({"text": ["years of work"]}), output)
+        else:
+            output.write_bytes(content)
+        before = output.read_bytes()
+        with pytest.raises(InputError, match=r"RC_2001-01\.parquet would be replaced, but is not a file that this"):
+            comments.convert_dumps([dump], [output], BrokenLines(), workers=1)
+        assert output.read_bytes() == before
+    assert [path.name for path in output.parent.iterdir()] == [output.name]
+
+
+def test_a_damaged_file_of_comments_is_named_and_converted_again_once_it_is_deleted(tmp_path, capsys):
+    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
+    options = "--comments", tmp_path / "kept", "--filters", "none"
+    assert run(dump, "--output", tmp_path / "first", *options) == 0
+    file = tmp_path / "kept" / "RC_1.parquet"
+    whole = file.read_bytes()
+    file.write_bytes(whole[:100] + bytes([whole[100] ^ 1]) + whole[101:])
+    assert run(dump, "--output", tmp_path / "second", *options) == 2
+    (line,) = (line for line in capsys.readouterr().err.splitlines() if line.startswith("error: "))
+    assert "RC_1.parquet" in line and line.endswith("is damaged, delete it, and run the command again")
+    file.unlink()
+    assert run(dump, "--output", tmp_path / "second", *options) == 0
+    assert file.read_bytes() == whole and read(tmp_path / "second") == read(tmp_path / "first") != []
+
+
+def test_a_killed_worker_is_one_line(tmp_path, capsys, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise BrokenProcessPool("A process in the process pool was terminated abruptly")
+
+    monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
+    monkeypatch.setattr(comments, "wait", fail)
+    dumps = [write_dump(tmp_path / f"RC_{month}.bz2", comment("a")) for month in (1, 2)]
+    assert run(*dumps, "--output", tmp_path / "out", "--workers", 2) == 2
+    assert "error: one of 2 worker processes was killed or could not start" in capsys.readouterr().err
