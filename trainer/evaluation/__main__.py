@@ -130,9 +130,13 @@ def load_data(args: Namespace) -> EvaluationData:
     Raises:
         InputError: one of them is missing or unreadable.
     """
-    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
-    sources = {evaluator.data: _source(args, evaluator) for evaluator in evaluators}
+    sources = {evaluator.data: _source(args, evaluator) for evaluator in _requested_evaluators(args)}
     return {dataset.name: dataset.load(source) for dataset, source in sources.items()}
+
+
+def _requested_evaluators(args: Namespace) -> list[Evaluator]:
+    """Return the evaluators whose datasets the tasks read."""
+    return [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
 
 
 def _source(args: Namespace, evaluator: Evaluator) -> str:
@@ -156,6 +160,14 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
 def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
         raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
+    if args.similarity != "angular" and not {STSB.name, STSB_ERRORS} & set(args.tasks):
+        raise InputError(f"--similarity: only {STSB.name} and {STSB_ERRORS} have a choice; add one to --tasks")
+    if args.intervals and not any(name in EVALUATORS for name in args.tasks):
+        raise InputError(f"--intervals: {', '.join(args.tasks)} has no intervals; drop one of the two")
+    read = {evaluator.dataset for evaluator in _requested_evaluators(args)}
+    for name, evaluator in EVALUATORS.items():
+        if getattr(args, evaluator.dataset) and evaluator.dataset not in read:
+            raise InputError(f"--{evaluator.dataset}: none of --tasks reads it; add {name}, or drop the option")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():
