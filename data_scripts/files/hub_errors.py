@@ -61,14 +61,15 @@ def hub_problem(error: BaseException, name: str, revision: str | None, kind: str
         return "it is not in the cache; download it first, or allow it (local_files_only=False)"
     if isinstance(error, OSError) and error.errno is not None and error.filename:
         return f"{error.filename}: {error.strerror}; the cache needs a folder to which you may write"
-    if is_caused_by(errors.GatedRepoError):
+    text = str(error)  # `datasets` raises its own error without the cause
+    if is_caused_by(errors.GatedRepoError) or "is a gated dataset" in text:
         page = f"https://huggingface.co/{'datasets/' if kind == 'dataset' else ''}{name}"
         return f"access is restricted; accept its conditions on {page}, and {_LOGIN}"
-    if is_caused_by(errors.RevisionNotFoundError):
+    if is_caused_by(errors.RevisionNotFoundError) or text.startswith("Revision '"):
         return f"it has no revision {revision}; expected a branch, a tag or the hash of a commit"
     if is_caused_by(errors.OfflineModeIsEnabled):
         return "it is not in the cache, and the Hub cannot be reached because HF_HUB_OFFLINE is set; unset it"
-    if is_caused_by(errors.RepositoryNotFoundError) or status == 404:
+    if is_caused_by(errors.RepositoryNotFoundError) or status == 404 or "doesn't exist on the Hub" in text:
         hint = f"{_similar_dataset(name)}; check the name, or {_LOGIN}" if kind == "dataset" else f"; {_LOGIN}"
         return f"no such file or folder here, and the Hub has no {kind} {name}, or it is private{hint}"
     if status in (401, 403):

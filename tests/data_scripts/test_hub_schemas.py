@@ -165,8 +165,7 @@ ERRORS = {
         "sentence-transformers/all-nli:pare",
     ): "it has no configuration pare; expected sentence-transformers/all-nli:"
     "CONFIG, where CONFIG is one of pair, pair-class, pair-score, triplet",
-    ("nli", "sentence-transformers/all-nli:pair@v9"): "it has no revision v9; expected a branch, a tag or a commit of "
-    "https://huggingface.co/datasets/sentence-transformers/all-nli/commits/main",
+    ("nli", "sentence-transformers/all-nli:pair@v9"): "it has no revision v9; expected a branch, a tag or the hash",
     ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and the Hub has no dataset sentence-tr"
     "ansformers/all-nly, or it is private (did you mean sentence-transformers/all-nli?); check the name, or log in",
     (
