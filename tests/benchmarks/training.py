@@ -178,7 +178,7 @@ def _start(
     if accelerator.device.type == "cpu":
         keep_freed_memory()
     data = load_run_data(arguments)
-    tokenizer = build_tokenizer(arguments, data, Path(arguments.output_dir))
+    tokenizer = build_tokenizer(arguments, data)
     tasks = build_tasks(arguments, data, tokenizer, show_progress=False)
     model = build_model(arguments, tokenizer)
     model.train()

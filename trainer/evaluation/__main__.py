@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -44,7 +44,6 @@ def build_parser() -> ArgumentParser:
     )
     parser.add_argument(
         "--tasks",
-        type=_names("--tasks", [*EVALUATORS, STSB_ERRORS, SAMPLE]),
         required=True,
         help=f"what to measure, separated by commas: {', '.join(EVALUATORS)}; or {STSB_ERRORS}, which prints the "
         f"errors by kind (negation, numbers, …) and the worst pairs of dev; or {SAMPLE}, which prints nearest "
@@ -100,23 +99,18 @@ def _add_evaluation_options(parser: ArgumentParser) -> None:
     )
     group.add_argument(
         "--baselines",
-        type=_names("--baselines", list(BASELINES)),
-        default=[],
+        metavar="NAMES",
         help=f"word-overlap baselines to evaluate on the same queries ({_rankings()}): {','.join(BASELINES)} "
         "(default: none)",
     )
 
 
-def _names(option: str, known: list[str]) -> Callable[[str], list[str]]:
-    """A parser of an option's names, separated by commas, each one of `known`."""
-
-    def parse(text: str) -> list[str]:
-        names = [name.strip() for name in text.split(",")]
-        if unknown := [name for name in names if name not in known]:
-            raise InputError(f"{option}: unknown name {unknown[0]!r}; expected some of {','.join(known)}")
-        return names
-
-    return parse
+def _split_names(option: str, text: str, known: Collection[str]) -> list[str]:
+    """Split the value of an option into names, which are separated by commas and each one of `known`."""
+    names = [name.strip() for name in text.split(",")]
+    if unknown := [name for name in names if name not in known]:
+        raise InputError(f"{option}: unknown name {unknown[0]!r}; expected some of {','.join(known)}")
+    return names
 
 
 def _rankings() -> str:
@@ -245,8 +239,11 @@ def _is_model_of_run(model: Path, results: Path) -> bool:
 
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    args = build_parser().parse_args(arguments)
     try:
-        run(build_parser().parse_args(arguments))
+        args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, STSB_ERRORS, SAMPLE])
+        args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
+        run(args)
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2

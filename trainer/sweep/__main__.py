@@ -41,7 +41,6 @@ def build_parser() -> ArgumentParser:
     runs = parser.add_argument_group("runs")
     runs.add_argument(
         "--vary",
-        type=parse_variation,
         action="append",
         required=True,
         metavar="KEY=A,B",
@@ -79,7 +78,7 @@ def sweep(argv: list[str]) -> int:
         raise InputError("--part with --table_only: a table has the runs of all parts; drop one of the two")
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
-    runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
+    runs = expand_variations(args.preset, overrides, map(parse_variation, args.vary), args.output, args.grid)
     reference = _find_reference(runs, args.reference)
     for run in runs:
         run.check_settings()

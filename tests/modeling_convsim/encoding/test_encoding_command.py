@@ -78,7 +78,7 @@ def test_command_prints_the_automatic_dtype_and_the_reason(folder, tmp_path, cap
 def test_error_late_in_a_file_leaves_no_output_file(folder, tmp_path, capsys):
     (tmp_path / "texts.txt").write_bytes(b"hello\n" * 9000 + b"na\xefve\n")
     assert run(folder, tmp_path / "texts.txt", "-o", tmp_path / "out.npy") == 2
-    assert "texts.txt, line 9001: not UTF-8" in capsys.readouterr().err
+    assert "texts.txt:9001: not UTF-8" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
