@@ -1,8 +1,4 @@
-"""Chat exports as people have them, written from examples/support.csv: what is read of each, or why it is refused.
-
-python -m tests.data_scripts.messy_exports prints the table: the messages read, and the pairs kept by the paper's rules,
-which were the only ones before chats had their own, and by those for chats.
-"""
+"""Chat exports as people have them, written from examples/support.csv: what is read of each, or why it is refused."""
 
 import csv
 import gzip
@@ -10,8 +6,6 @@ import html
 import io
 import json
 import mailbox
-import sys
-import tempfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable
@@ -407,28 +401,3 @@ def read_exports(folder: Path) -> list[Outcome]:
             for name, outcome in outcomes.items():
                 outcome.kept[rules] = sources[MAIL if name == mailboxes else name]
     return list(outcomes.values())
-
-
-def format_outcomes(outcomes: list[Outcome]) -> str:
-    """A Markdown table."""
-    lines = ["| file | what it is | read | pairs, paper's rules | pairs, rules for chats |", "|---|---|---:|---:|---:|"]
-    for outcome in outcomes:
-        export = outcome.export
-        shown = (
-            f"refused | | {outcome.refusal}"
-            if outcome.refusal
-            else f"{outcome.read:,} | {outcome.kept['paper']:,} | {outcome.kept['chat']:,}"
-        )
-        lines.append(f"| {export.name} | {export.title} | {shown} |")
-    return "\n".join(lines)
-
-
-def main() -> int:
-    """Print the table."""
-    with tempfile.TemporaryDirectory() as folder:
-        print(format_outcomes(read_exports(Path(folder))))
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

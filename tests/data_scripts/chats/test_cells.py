@@ -80,22 +80,6 @@ def test_visitors_may_have_names(tmp_path):
     assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
 
 
-def test_a_visitor_is_a_speaker_beside_a_bot_and_an_agent_of_all_conversations(tmp_path):
-    rows = [
-        [
-            ("Bot", "how can we help?"),
-            (name, "where is my parcel?"),
-            ("Bot", "one moment"),
-            ("Anna", "Note: on its way"),
-        ]
-        for name in ("Ben", "Cleo", "Dario")
-    ]
-    rows[1] += [("Cleo", "and the other one?"), ("Anna", "also")]
-    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
-    rows[2].insert(3, ("Bot", "hello\nPS: it may take a while"))
-    assert conversations(read(tmp_path / "c.csv", [{"log": cell(said)} for said in rows])[0]) == rows
-
-
 def test_headings_and_notices_are_counted(tmp_path):
     cells = [
         f"Chat started: 2026-03-0{number} 10:00 AM\n\n(10:00:05) {who}: where is it?\nwhere?\n"
@@ -125,11 +109,6 @@ def test_two_people_may_have_other_names_in_each_conversation(tmp_path):
 def test_a_question_and_its_answer_are_a_conversation_of_two_sides(tmp_path):
     items, _ = read(tmp_path / "c.csv", [{"log": cell(said[:2])} for said in (CALL, CHAT)])
     assert conversations(items) == [CALL[:2], CHAT[:2]]
-
-
-def test_half_of_a_surrogate_pair_is_left_to_the_filters(tmp_path):
-    items, _ = read(tmp_path / "c.jsonl", [{"log": cell([*said, ("Agent", "\ud83d")])} for said in (CALL, CHAT)])
-    assert [item.text for item in items[3::4]] == ["\ud83d"] * 2 and len({item.id for item in items}) == 8
 
 
 def test_equal_conversations_have_equal_ids(tmp_path):

@@ -1,7 +1,6 @@
 import html
 import json
 import lzma
-from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +9,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.pairs import engines
 
 SPLITS = ("train", "validation", "test")
 LONG = "a sentence of more than twenty characters"
@@ -58,20 +56,6 @@ def test_tsv_and_parquet_of_the_same_pairs_give_the_same_folder(tmp_path):
     assert read(tmp_path / "a") == read(tmp_path / "b")
     assert {(row["input"], row["response"]) for row in read(tmp_path / "a")} == set(rows)
     assert {row["source"] for row in read(tmp_path / "a")} == {"chat"}
-
-
-def test_what_exceeds_the_memory_is_stored_beside_the_output(tmp_path, monkeypatch):
-    folders, original = [], engines.connect
-
-    @contextmanager
-    def connect(scratch, memory_limit):
-        with original(scratch, memory_limit) as database:
-            folders.append(database.raw_sql("SELECT current_setting('temp_directory')").fetchone()[0])
-            yield database
-
-    monkeypatch.setattr(engines, "connect", connect)
-    assert run(write_tsv(tmp_path / "chat.tsv", "input\tresponse", "a\tb"), "--output", tmp_path / "out") == 0
-    assert Path(folders[0]).is_relative_to(tmp_path) and not Path(folders[0]).exists()
 
 
 def test_a_compressed_file_with_thread_and_source_keeps_both(tmp_path):
@@ -122,20 +106,6 @@ def test_a_warning_names_the_rule_that_left_no_pair(tmp_path, capsys):
     assert "warning: the rules removed 2 of 2 turns (100%)" in errors and "--filters chat keeps more" in errors
 
 
-def test_without_filters_only_deleted_and_empty_texts_are_removed(tmp_path):
-    tsv = write_tsv(
-        tmp_path / "chat.tsv", "input\tresponse", "12\t34", "[removed]\tso", "so\t", f"{'long ' * 99}\t@you"
-    )
-    assert run(tsv, "--output", tmp_path / "out", "--filters", "none") == 0
-    assert {row["response"] for row in read(tmp_path / "out")} == {"34", "@you"}
-
-
-def test_entities_are_unescaped(tmp_path):
-    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", "salt &amp; pepper\tboth &lt;please")
-    assert run(tsv, "--output", tmp_path / "out") == 0
-    assert [(row["input"], row["response"]) for row in read(tmp_path / "out")] == [("salt & pepper", "both <please")]
-
-
 def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(tmp_path, capsys):
     tsv = tmp_path / "chat.tsv"
     tsv.write_bytes(b"input\tresponse\nh\xc3\xa9 you\tvery well\none field\ncaf\xe9\tyes\nand then\twe left\n")
@@ -145,13 +115,6 @@ def test_broken_lines_are_counted_with_their_locations_and_the_others_are_kept(t
     assert f"{tsv.name}:4: not UTF-8 (byte 0xe9 at 4)" in printed
     assert report(tmp_path / "out")["lines left out"] == {"wrong number of fields": 1, "not UTF-8": 1}
     assert len(read(tmp_path / "out")) == 2
-
-
-def test_a_parquet_row_without_a_text_is_counted_with_its_location(tmp_path, capsys):
-    chat = parquet(tmp_path / "chat.parquet", input=["how are you", None], response=["very well", "so"])
-    assert run(chat, "--output", tmp_path / "out") == 0
-    assert "chat.parquet: row 2: wrong type" in capsys.readouterr().out
-    assert len(read(tmp_path / "out")) == 1
 
 
 def test_no_thread_of_connected_pairs_is_in_two_splits(tmp_path):
@@ -435,13 +398,6 @@ def test_counts_of_messages_and_of_broken_lines_of_all_files_add_up(tmp_path):
     assert sum(counts["messages"].values()) == 16
     assert counts["lines left out"] == {"not JSON": 2}
     assert counts["kept turns"]["answer to the same speaker"] == 2
-
-
-def test_a_rule_for_bots_needs_messages(tmp_path, capsys):
-    ready = write_tsv(tmp_path / "ready.tsv", "input\tresponse", "how are you\tvery well")
-    bots = write_tsv(tmp_path / "bots.txt", "helper")
-    assert run(ready, "--output", tmp_path / "out", "--bots", bots) == 2
-    assert "--bots: all files hold ready pairs, which name no authors; leave it out" in capsys.readouterr().err
 
 
 def test_two_files_of_the_same_name_in_folders_of_the_same_name_are_refused(tmp_path, capsys):

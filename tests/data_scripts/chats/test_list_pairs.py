@@ -81,8 +81,3 @@ def test_rows_without_a_pair_are_counted(tmp_path):
 def test_other_lists_are_no_pairs(tmp_path, record):
     with pytest.raises(InputError, match=r"the columns are|more than one column"):
         read(tmp_path / "c.jsonl", [record] * 2)
-
-
-def test_texts_are_ready_pairs(tmp_path):
-    pairs, log = read(tmp_path / "c.jsonl", [{"question": "q", "answer": "a"}])
-    assert pairs == [("q", "a")] and "format" not in log.detected

@@ -70,11 +70,6 @@ def test_pairs_in_json_and_parquet(tmp_path, ending):
     assert read(log(path)) == [Pair("a", "b", "3", "pairs"), Pair("c", "d", "4", "pairs")]
 
 
-def test_json_lines_named_json_are_read_as_such(tmp_path):
-    path = write(tmp_path / "pairs.json", {"input": "a", "response": "b"}, {"input": "c", "response": "d"})
-    assert len(read(log(path))) == 2
-
-
 @pytest.mark.parametrize(
     "record",
     [
@@ -397,28 +392,6 @@ def test_a_csv_quote_that_another_one_closes_loses_only_its_line(tmp_path):
     assert [example.partition(": ")[0] for example in pairs.broken.examples] == [f"{path}:2", f"{path}:10"]
 
 
-def test_an_unclosed_quote_in_the_names_of_the_columns_is_refused(tmp_path):
-    path = tmp_path / "c.csv"
-    path.write_text('input,"response\n' + "c,d\n" * 2_000, encoding="utf-8")
-    with pytest.raises(InputError, match=r"c.csv:1: not CSV \(.*a quote opens here that is not closed\); correct"):
-        read(log(path))
-
-
-def test_links_in_a_tar_are_counted_and_not_read(tmp_path):
-    write(tmp_path / "a.jsonl", {"input": "a", "response": "b"})
-    path = tmp_path / "logs.tar"
-    with tarfile.open(path, "w") as archive:
-        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE):
-            member = tarfile.TarInfo(f"{kind.decode()}.jsonl")
-            member.type, member.linkname = kind, "/etc/passwd"
-            archive.addfile(member)
-        archive.add(tmp_path / "a.jsonl", "a.jsonl")
-    logs = log(path)
-    assert read(logs) == [Pair("a", "b", None, "logs")]
-    assert logs.broken.counts == {"link or device": 3}
-    assert f"{path}/2.jsonl: link or device (unpack the archive to read it)" in logs.broken.examples
-
-
 @pytest.mark.parametrize(
     ("make", "columns", "message"),
     [
@@ -468,54 +441,6 @@ def test_a_gap_is_refused_for_an_export_without_pauses(tmp_path):
     chats = write(tmp_path / "c.jsonl", {"messages": [{"role": "user", "content": "x"}]})
     with pytest.raises(InputError, match=r"--gap: no pause ends a conversation in the format of .*c.jsonl"):
         read(log(chats, gap=60))
-
-
-USERS = [{"id": ["U1"], "name": "list"}, {"id": "U2", "name": "bob"}]
-SLACK_DAY = [{"type": "message", "user": "U2", "ts": "1", "text": "<@U2>"}]
-
-
-def test_a_broken_entry_of_slacks_users_is_counted(tmp_path):
-    write(tmp_path / "slack" / "users.json", USERS)
-    write(tmp_path / "slack" / "general" / "2020-01-01.json", SLACK_DAY)
-    export = log(tmp_path / "slack")
-    assert [(message.speaker, message.text) for message in read(export)] == [("bob", "@bob")]
-    assert export.broken.examples == [
-        f"{tmp_path}/slack/users.json: entry 1: wrong type (id should be a text or a number, found list)"
-    ]
-
-
-def test_a_zip_of_a_later_version_is_refused(tmp_path):
-    with zipfile.ZipFile(tmp_path / "slack.zip", "w") as archive:
-        archive.writestr("users.json", "[]")
-    content = bytearray((tmp_path / "slack.zip").read_bytes())
-    content[content.index(b"PK\x01\x02") + 6] = 190
-    (tmp_path / "slack.zip").write_bytes(content)
-    with pytest.raises(InputError, match=r"slack.zip: not a readable .zip \(zip file version 19.0\)"):
-        read(log(tmp_path / "slack.zip"))
-
-
-def test_kinds_of_messages_left_out_are_printable_and_few(tmp_path):
-    kinds = ["\ud800", "a\nb", "x" * 1_000, {"list": [1]}, *map(str, range(300))]
-    write(tmp_path / "slack" / "users.json", [])
-    write(tmp_path / "slack" / "general" / "2020-01-01.json", [{"type": kind, "ts": "1"} for kind in kinds])
-    export = log(tmp_path / "slack")
-    assert read(export) == []
-    assert export.left_out.total() == len(kinds) and len(export.left_out) == 101
-    assert all(kind.isprintable() and len(kind) < 90 for kind in export.left_out)
-    assert export.left_out["other types"] == 204
-
-
-RECORDS = [
-    {"id": 12.0, "parent": 1e2, "text": "a"},
-    {"id": 10**30, "parent": float("inf"), "text": "\ud83dA"},
-    {"id": "1", "parent": None, "text": "\ud800"},
-]
-
-
-def test_a_json_array_has_the_messages_of_json_lines(tmp_path):
-    lines, array = write(tmp_path / "table.jsonl", *RECORDS), write(tmp_path / "table.json", RECORDS)
-    assert read(log(array)) == read(log(lines))
-    assert read(log(array))[0].id == "12"
 
 
 def test_texts_that_are_html_become_plain_text(tmp_path):

@@ -57,11 +57,6 @@ def test_parquet_is_read_like_json(tmp_path):
         assert [item for _, item in read_log(log)] == expected
 
 
-def test_the_name_of_a_conversation_does_not_depend_on_the_others(tmp_path):
-    alone, _ = read(tmp_path / "c.jsonl", [ticket(2)])
-    assert alone == read(tmp_path / "c.jsonl", [ticket(1), ticket(2)])[0][2:]
-
-
 def test_records_whose_messages_are_no_list_of_objects_are_counted(tmp_path):
     rows = [ticket(1), {"comments": "none"}, {"id": 3}, {"comments": ["a"]}, {"comments": []}]
     items, log = read(tmp_path / "c.jsonl", rows)
@@ -94,12 +89,6 @@ def test_a_list_of_texts_is_a_conversation_whose_speakers_are_not_known(tmp_path
     assert "dialog should be a list of texts" in log.broken.examples[0]
 
 
-def test_the_texts_of_a_list_named_data_are_a_conversation(tmp_path):
-    texts = ["is this one shorter?", "yes, it is"]
-    items, log = read(tmp_path / "c.jsonl", [{"id": 1, "data": texts}])
-    assert [item.text for item in items] == texts and log.detected == {"format": "data of each record (texts)"}
-
-
 @pytest.mark.parametrize("name", ["c.jsonl", "c.json"])
 def test_lists_are_conversations(tmp_path, name):
     texts = [["is this one shorter?", "yes, it is", "good"], ["and this one here?", "no, it is not"], []]
@@ -115,12 +104,6 @@ def test_lists_are_conversations(tmp_path, name):
     items, log = read(tmp_path / name, spoken)
     assert [(item.speaker, item.text) for item in items] == [("a", "x"), ("b", "y")]
     assert log.broken.counts == {"not a JSON list": 1} and "(found dict)" in log.broken.examples[0]
-
-
-def test_a_field_named_list_is_no_conversation(tmp_path):
-    messages = [{"thread": name, "user": name, "text": f"hello {name}", "time": 1} for name in ("a", "a", "b", "b")]
-    items, log = read(tmp_path / "c.json", {"list": messages})
-    assert [item.thread for item in items] == ["a", "a", "b", "b"] and "format" not in log.detected
 
 
 @pytest.mark.parametrize(
@@ -252,17 +235,6 @@ def test_a_description_that_is_also_the_first_message_is_read_once(tmp_path):
     assert [item.text for item in items] == ["question 1", "answer 1", "question 2", "answer 2"]
 
 
-def test_a_description_without_an_author_is_no_message(tmp_path):
-    items, log = read(tmp_path / "c.jsonl", [ticket(1) | {"description": "a test of the help desk"}])
-    assert [item.text for item in items] == ["question 1", "answer 1"] and ", after " not in log.detected["format"]
-
-
-def test_a_list_of_conversations_in_an_object_is_not_a_conversation(tmp_path):
-    records = [OPENINGS["an object with the first message"]] * 2
-    items, _ = read(tmp_path / "c.json", {"type": "list", "conversations": records})
-    assert [item.text for item in items] == ["question", "answer"] * 2
-
-
 @pytest.mark.parametrize("name", ["chat_messages", "ticketComments", "all_chat_messages", "Turns"])
 def test_the_name_of_the_list_may_end_with_the_usual_one(tmp_path, name):
     items, _ = read(tmp_path / "c.jsonl", [{name: ticket(1)["comments"]}])
@@ -292,11 +264,3 @@ def test_a_chat_that_is_private_as_a_whole_is_read(tmp_path):
     assert [item.text for item in items] == ["a", "b"] and not log.left_out
     items, log = read(tmp_path / "c.jsonl", [*rows, {"thread": 1, "text": "c", "private": False}])
     assert [item.text for item in items] == ["c"] and log.left_out == {"internal note": 2}
-
-
-@pytest.mark.parametrize("name", ["a.messages", "a+messages", "a..messages"])
-def test_a_list_whose_name_looks_like_a_path_is_not_read(tmp_path, name):
-    messages = [{"author": "Ann", "text": "a"}, {"author": "Ben", "text": "b"}]
-    for content in ({"data": {name: messages}}, [{"data": {name: messages}}] * 2):
-        with pytest.raises(InputError, match="the columns are data; expected"):
-            read(tmp_path / "c.json", content)

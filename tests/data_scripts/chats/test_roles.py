@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.chats.logs import read_log
-from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message, Pair
+from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.chats.roles import flat_columns, guess_roles, shape_of
 from data_scripts.errors import InputError
 from tests.data_scripts.chats.reading import read_items
@@ -74,14 +74,6 @@ def test_the_speaker_may_be_a_person_or_a_side():
     assert "speaker" not in guess(**said, event=["user"] * 4)
 
 
-def test_a_speaker_is_known_for_half_of_the_texts():
-    actions = {"text": [*SAID, None, None, None], "event": ["user", "bot", "user", "bot", *["action"] * 3]}
-    assert guess(**actions, name=["a", None, None, None, "x", "y", "z"])["speaker"] == "event"
-    assert guess(**actions, name=["a", "b", None, None, "x", "y", "z"])["speaker"] == "name"
-    assert "speaker" not in guess(text=list(SAID), event=["user", None, None, None])
-    assert guess(text=list(SAID), agent_name=list("abcd"), author=["a", None, None, None])["speaker"] == "author"
-
-
 def test_the_speaker_may_be_a_flag():
     rows = [{"body": f"a text of words {number}", "incoming": number % 2 == 0, "public": True} for number in range(4)]
     assert guess_roles(["body", "incoming", "public"], rows).columns == {"text": "body", "speaker": "incoming"}
@@ -138,12 +130,6 @@ def test_an_instruction_and_its_input_are_one_text(tmp_path):
     assert empty == items[:1]
 
 
-def test_fields_of_objects_are_columns():
-    rows = [{"author": {"name": "Ann", "id": 1}, "text": "a"}, {"author": None, "text": "b"}]
-    assert flat_columns(["author", "text"], rows) == ["author.name", "author.id", "text"]
-    assert guess_roles(["author.name", "author.id", "text"], rows).columns == {"text": "text", "speaker": "author.name"}
-
-
 def read(path: Path, *rows: dict, **columns: str) -> tuple[list, ChatLog]:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return read_items(path, "c", columns=columns)
@@ -187,11 +173,6 @@ def test_a_guess_does_not_change_the_shape_that_names_give_nor_read_times_that_i
     assert len(items) == 1 and not log.broken.counts
 
 
-def test_a_table_without_threads_is_one_chat_with_pauses(tmp_path):
-    items, _ = read(tmp_path / "c.jsonl", {"date": "2026-03-01", "sender": "Ann", "message": "a"})
-    assert items == [Message("row 1", None, "c", "Ann", 1772323200, "a", "c", CHANNEL_GAP)]
-
-
 def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
     inspect = r"; `python -m data_scripts inspect .*c.jsonl` shows"
     with pytest.raises(InputError, match=r"may be the text \(body, message\); .* --columns, as in text=body" + inspect):
@@ -201,14 +182,6 @@ def test_ambiguous_or_unknown_columns_are_refused_with_the_remedy(tmp_path):
     (tmp_path / "c.csv").write_text("1,Ann,Hello\n1,Ben,Hi\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"are 1, Ann, Hello; .*; if the first line is a message, add a line with the"):
         list(read_log(ChatLog(tmp_path / "c.csv", "c")))
-
-
-def test_dates_whose_order_no_row_shows_are_refused(tmp_path):
-    rows = [{"thread": 1, "text": "a", "time": f"0{day}/03/2026 00:03"} for day in (1, 2)]
-    with pytest.raises(InputError, match=r"c.jsonl: no date decides .* 01/03/2026 00:03; state it with --date_order"):
-        read(tmp_path / "c.jsonl", *rows)
-    items, _ = read(tmp_path / "c.jsonl", *rows, {"thread": 1, "text": "a", "time": "13/03/2026"})
-    assert [item.time for item in items] == [1772323380, 1772409780, 1773360000]
 
 
 @pytest.mark.parametrize("clocks", [["09:05", "21:15"], ["9:05 PM", "10:15 a.m."]])
@@ -222,20 +195,6 @@ def test_a_date_and_a_time_of_day_in_two_columns_are_joined(tmp_path, clocks, na
     assert log.detected["columns"] == (f"'time={joined}'" if " " in joined else f"time={joined}")
     stated, _ = read(tmp_path / "c.jsonl", *rows, text="text", thread="thread", time=joined)
     assert stated == items and not log.broken.counts
-
-
-def test_times_with_their_dates_need_no_other_column(tmp_path):
-    row = {"thread": 1, "text": "a", "time": "13/03/2026 10:00", "edited": "11:00"}
-    assert read(tmp_path / "c.jsonl", row)[0][0].time == 1773396000
-    two = {"thread": 1, "text": "a", "date": "13/03/2026", "sent": "10:00", "edited": "11:00"}
-    assert read(tmp_path / "c.jsonl", two)[0][0].time == 1773360000  # which of the two?
-
-
-def test_a_joined_column_that_does_not_exist_is_refused(tmp_path):
-    (tmp_path / "c.csv").write_text("thread,text,date\n1,a,13/03/2026\n", encoding="utf-8")
-    log = ChatLog(tmp_path / "c.csv", "c", columns={"time": "date+clock"})
-    with pytest.raises(InputError, match=r"--columns time=date\+clock: no such column"):
-        list(read_log(log))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import codecs
 import gzip
 import sys
 
@@ -45,12 +44,6 @@ def test_texts_in_any_encoding_are_read_and_the_encoding_is_noted(tmp_path, text
     pairs, log = read_items(tmp_path / name)
     assert pairs == pairs_of(text)
     assert log.detected == {"delimiter": "semicolon"} | ({"encoding": detected} if detected else {})
-
-
-def test_json_in_another_encoding_is_read_items(tmp_path):
-    for name in ("c.json", "c.jsonl"):
-        (tmp_path / name).write_bytes('{"input": "Größe?", "response": "für Männer"}\n'.encode("utf-16"))
-        assert read_items(tmp_path / name)[0] == [Pair("Größe?", "für Männer", None, "c")]
 
 
 def test_a_file_of_utf8_with_a_few_broken_lines_stays_utf8(tmp_path):
@@ -106,12 +99,6 @@ def test_a_tsv_without_tabs_is_read_with_its_delimiter_and_one_with_tabs_without
     (tmp_path / "c.tsv").write_text('input\tresponse\n"a; b\tc\n', encoding="utf-8")
     pairs, log = read_items(tmp_path / "c.tsv")
     assert pairs == [Pair('"a; b', "c", None, "c")] and not log.detected
-
-
-def test_utf16_that_is_cut_within_a_character_is_read_to_there(tmp_path):
-    content = codecs.BOM_UTF16_LE + "input,response\nä,b\n".encode("utf-16-le")
-    (tmp_path / "c.csv").write_bytes(content[:-1])
-    assert read_items(tmp_path / "c.csv")[0] == [Pair("ä", "b\ufffd", None, "c")]
 
 
 @pytest.mark.parametrize("long", [False, True])

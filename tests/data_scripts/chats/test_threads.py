@@ -74,10 +74,3 @@ def test_pairs_without_any_long_text_get_threads_too():
     keys = ["\t".join((source, first, second)) for first, second, source in pairs]
     names = [hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys]
     assert threads(*pairs) == [f"{source}/{name}" for (*_, source), name in zip(pairs, names, strict=True)]
-
-
-def test_an_empty_part_is_read_too():
-    pairs = table(("so", "it is", "s"), (long("cats"), "no", "s"))
-    found = list(add_threads(lambda: [pairs.slice(0, 0), pairs, pairs.slice(0, 0)]))
-    assert [len(part) for part in found] == [0, 2, 0]
-    assert {part["thread"].type for part in found} == {pa.string()}

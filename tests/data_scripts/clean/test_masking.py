@@ -1,15 +1,12 @@
 import re
-import time
 
 import pyarrow as pa
 import pytest
 
-from data_scripts.clean.masking import find_personal_data, mask_personal_data, mask_text
+from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.masking_recall import RECORDED
-from data_scripts.clean.personal_data import KINDS, plain
+from data_scripts.clean.personal_data import KINDS
 from tests.data_scripts.clean import personal_data
-
-LENGTH = 3_000  # characters
 
 
 @pytest.mark.parametrize(
@@ -73,11 +70,6 @@ def test_several_in_one_text_are_all_masked():
     assert {kind: n for kind, n in counts.items() if n} == {"e-mail addresses": 1, "user names": 2, "phone numbers": 2}
 
 
-def test_what_adjoins_is_masked_and_counted_apart():
-    texts, counts = mask_personal_data(pa.array(["<@U024BE7LH><@U01|bob>"]))
-    assert texts.to_pylist() == ["[USER][USER]"] and counts["user names"] == 2
-
-
 def test_what_overlaps_becomes_one_mask():
     assert mask_text("https://a.org/?email=jane@a.org&token=abcdef") == "[URL]"
     assert mask_text("@bob@social.example.org") == "[EMAIL]"
@@ -100,44 +92,6 @@ def test_the_recorded_recall_is_that_of_the_rules_as_they_are():
     assert RECORDED.read_text(encoding="utf-8") == personal_data.serialize(measured), remedy
     assert set(measured["recall"]) == {kind.name for kind in KINDS}
     assert all(row["masked"] / row["texts"] < 0.1 for row in measured["false positives"].values())
-
-
-@pytest.mark.parametrize(
-    "unit",
-    ["a", "1", "1 ", "a.", "@", "a@", "a(at)b ", "http://a?", "tokentoken=", "&token=", "/u/a", "1.", "1:", "DE89 ",
-     "eyJ", '"', "at a dot ", "sk-", "<@a|", "www.", "'", "(2", "4111 ", "-----BEGIN PRIVATE KEY-----"],
-)  # fmt: skip
-def test_the_time_grows_linearly_with_a_text(unit):
-    def seconds(length: int) -> float:
-        text = "@1111111 https://?a=b " + unit * (length // len(unit))
-        times = []
-        for _ in range(3):
-            start = time.process_time()
-            mask_text(text)
-            times.append(time.process_time() - start)
-        return min(times)
-
-    mask_text("202-555-0143")  # loads the numbers of the region
-    # A quadratic time would be 16 times as long.
-    assert seconds(4 * LENGTH) < 8 * seconds(LENGTH) + 0.02
-
-
-def test_all_of_a_kind_are_found_at_once():
-    cards, ibans = (
-        ("4111 1111 1111 1111", "5555-5555-5555-4444"),
-        ("DE89370400440532013000", "GB82 WEST 1234 5698 7654 32"),
-    )
-    for numbers, kind in ((cards, "card numbers"), (ibans, "IBANs")):
-        text = f"{numbers[0]}; {numbers[1]}, yes"
-        found = [(text[start:end], kind.name) for start, end, kind in find_personal_data(text)]
-        assert found == [(numbers[0], kind), (numbers[1], kind)]
-
-
-def test_normalized_texts_have_ascii_digits_spaces_and_dashes_in_their_places():
-    assert plain("！＠～０９") == "!@~09" and plain("＀｟｠") == "＀｟｠"
-    assert plain("a\u00a0b\u2007\u2009\u202f\u3000c") == "a b    c"
-    assert plain("\u200f\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u2016") == "\u200f-------\u2016"
-    assert plain("٣۴५") == "345" and plain("½²") == "½²" and plain("é") == "é"
 
 
 @pytest.mark.parametrize(
@@ -181,11 +135,6 @@ def test_addresses_of_other_machines_are_masked_and_versions_and_times_are_not(t
 def test_a_phone_number_after_a_url_or_a_long_word_is_masked_in_its_place():
     for before in ("see http://a.org/2025550199?x=1, or", "aaaaa" * 6, "http://a.org http://b.org/c and", "b" * 24):
         assert mask_text(f"{before} call 202-555-0143 now") == f"{before} call [PHONE] now"
-
-
-def test_digits_in_a_word_of_25_characters_are_no_phone_number():
-    assert mask_text("я" * 14 + "2025550143") == "я" * 14 + "[PHONE]"
-    assert mask_text("я" * 15 + "2025550143") == "я" * 15 + "2025550143"
 
 
 def test_digits_of_every_script_are_seen():

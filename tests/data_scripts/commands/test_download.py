@@ -1,6 +1,5 @@
 """`download` builds the folders of public datasets: the catalog of these tests names files of a local server."""
 
-import argparse
 import functools
 import json
 import shutil
@@ -10,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import pytest
 
@@ -133,14 +132,6 @@ def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: l
     assert requests[1:] == ["/sts.zip"]
 
 
-def test_a_preset_names_its_datasets_and_those_of_the_presets_it_extends(catalog: dict, tmp_path: Path) -> None:
-    (tmp_path / "base.yaml").write_text("nli: [data/nli/toy]  # data/talk\npairs: [data/own, mydata/talk]\n")
-    (tmp_path / "best.yaml").write_text("# data/talk\nextends: base\nsts: data/sts\nstsb: org/data/talk\n")
-    (tmp_path / "circle.yaml").write_text("extends: circle\nsts: data/sts\n")
-    assert download.names_in_preset(tmp_path / "best.yaml") == ["sts", "nli/toy"]
-    assert download.names_in_preset(tmp_path / "circle.yaml") == ["sts"]
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -181,22 +172,3 @@ def test_a_mirror_is_asked_if_the_first_address_fails(
     assert main(["download", "gone"]) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert f"{moved.address}: cannot be downloaded (404" in line and f"{address}/gone.tsv: cannot be downloaded" in line
-
-
-def test_hub_ids_and_options_are_passed_to_the_command(catalog: dict, monkeypatch: pytest.MonkeyPatch) -> None:
-    given = []
-
-    def parser(module: ModuleType, name: str) -> argparse.ArgumentParser:
-        parser = argparse.ArgumentParser()
-        parser.add_argument("words", nargs=argparse.REMAINDER)
-        parser.set_defaults(run=lambda args: given.append([name, *args.words]))
-        return parser
-
-    monkeypatch.setattr(download, "command_parser", parser)
-    catalog["reddit"] = PublicDataset("reddit", "reddit", hub=("me/a:x/*.parquet", "me/b"), license="other")
-    catalog["faq"] = PublicDataset("faq", "conversations", hub=("me/faq",), options=("--columns", "input=question"))
-    download.run(argparse.Namespace(names=["reddit", "faq"], output=Path("data"), originals=None))
-    assert given == [
-        "reddit me/a:x/*.parquet me/b --comments data/downloads/reddit --output data/reddit --license other".split(),
-        ["conversations", "me/faq", "--output", "data/faq", "--columns", "input=question"],
-    ]

@@ -110,24 +110,6 @@ def test_texts_that_give_no_pair_show_where_they_are_left_out(tmp_path, capsys):
     assert "answer to nothing                                   1" in output
 
 
-@pytest.mark.parametrize("arguments", [["missing.csv"], ["a.csv", "--gap", "soon"], ["a.csv", "--encoding", "x"]])
-def test_mistakes_are_one_line(tmp_path, monkeypatch, capsys, arguments):
-    monkeypatch.chdir(tmp_path)
-    table(Path("a.csv"), *ROWS)
-    assert run(*arguments) == 2
-    assert len(capsys.readouterr().err.splitlines()) == 1
-
-
-def test_long_names_examples_and_texts_are_truncated(tmp_path, capsys):
-    row = {"input": "a" * 200, "response": "b", "n" * 30: "x" * 80}
-    path = tmp_path / "c.jsonl"
-    path.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    assert run(path) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[4] == f"  {'n' * 23}…  {'':12}  {'x' * 74}…"
-    assert lines[6:9] == ["1 ready pair gave 1 pair, such as", f"  {'a' * 109}…", "    -> b"]
-
-
 def test_the_shipped_chats_are_read_without_options(capsys):
     assert run(Path(__file__).parents[3] / "examples" / "support.csv") == 0
     output = capsys.readouterr().out
@@ -153,14 +135,6 @@ def test_the_authors_who_answer_are_shown_and_selected_by_the_next_command(tmp_p
         "authors who answer\n" in output
     )
     assert "--repliers Jo 'Tom Lee' -o runs/c\n" in output
-
-
-def test_without_clear_roles_the_option_is_shown_and_not_used(tmp_path, capsys):
-    rows = [f"1;{name};{number}, {name}" for number in range(3) for name in ("Ann", "Bob")]
-    assert run(table(tmp_path / "c.csv", "ticket;from;message", *rows)) == 0
-    output = capsys.readouterr().out
-    assert "replies by Bob 3, Ann 2; --repliers NAME keeps only those of an author\n" in output
-    assert "--repliers" not in output.partition("next: ")[2]
 
 
 def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, capsys):
@@ -191,11 +165,3 @@ def test_a_chat_with_more_long_pauses_than_replies_shows_how_to_allow_longer_one
     output = capsys.readouterr().out
     assert ("answer nothing" in output) == bool(shown)
     assert shown is None or (shown in output and "if replies take longer, add --gap 12h" in output)
-
-
-def test_stated_repliers_are_in_the_next_command(tmp_path, capsys):
-    rows = rows_of(("Ann {}", "customer"), ("Tom", "agent"))
-    assert run(table(tmp_path / "c.csv", "ticket;from;kind;message", *rows), "--repliers", "Tom") == 0
-    output = capsys.readouterr().out
-    assert "32 messages gave 16 pairs" in output and "replies by" not in output
-    assert "speaker=from --repliers Tom -o runs/c\n" in output

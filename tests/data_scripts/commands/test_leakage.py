@@ -10,7 +10,6 @@ from data_scripts.__main__ import main
 from data_scripts.clean.evaluation_texts import EvaluationTexts
 from data_scripts.clean.leakage import remove_leaked
 from data_scripts.clean.text import normalize_text
-from data_scripts.files import parquet_files
 from data_scripts.public import load_evaluation_texts
 
 
@@ -26,12 +25,6 @@ from data_scripts.public import load_evaluation_texts
 )
 def test_texts_that_differ_only_in_form_are_equal(one, other):
     assert normalize_text(one) == normalize_text(other)
-
-
-def test_texts_with_different_words_differ():
-    assert normalize_text("a man is riding") != normalize_text("a man was riding")
-    assert normalize_text("no where") != normalize_text("nowhere")
-    assert normalize_text(" It's  RAINING,\tno_where – ") == "it s raining no where"
 
 
 def test_removed_rows_equal_those_of_a_brute_force_comparison():
@@ -66,11 +59,6 @@ def test_all_rows_of_a_group_are_removed_with_one_that_leaks():
     left, counts = remove_leaked(rows, ["caption"], {"dev": ["a cat"], "test": ["two", "A CAT"]}, "group")
     assert left["caption"] == ["One.", "Three."]
     assert counts == {"dev": 1, "test": 2, "removed": 3}
-
-
-def test_only_the_named_columns_are_checked():
-    rows = Dataset.from_dict({"input": ["so it is"], "source": ["leaked"]})
-    assert len(remove_leaked(rows, ["input"], {"set": ["leaked"]})[0]) == 1
 
 
 def test_a_sentence_within_a_longer_text_does_not_leak():
@@ -170,39 +158,6 @@ def test_leaked_rows_of_every_kind_of_dataset_are_removed(tmp_path, stsb, column
     assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
 
 
-def test_leaked_rows_are_found_in_every_text_column_of_public_datasets(tmp_path, stsb):
-    numbered = [
-        f"{name}{number}" for name in ("text", "question", "caption", "title", "body", "post") for number in (1, 2)
-    ]
-    names = [
-        "query",
-        "candidate",
-        "sentence",
-        "caption",
-        "text",
-        "question",
-        "related",
-        "anchor",
-        "positive",
-        "negative",
-    ]
-    names += ["answer", "simplified", "english", "non_english", *numbered]
-    rows = range(len(names) + 1)
-    columns = {name: ["He is here." if row == number else "Fine." for row in rows] for number, name in enumerate(names)}
-    source = write(tmp_path / "source", train=columns)
-    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 0
-    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
-    assert left.to_list() == [dict.fromkeys(names, "Fine.")]
-
-
-def test_a_damaged_dataset_is_refused(tmp_path, stsb, capsys):
-    source = write(tmp_path / "source", train={"text": ["Fine."]})
-    digest = "0" * 64
-    (tmp_path / "source" / "SHA256SUMS").write_text(f"{digest}  train-00000-of-00001.parquet\n")
-    assert main(["leakage", source, "--against", stsb, "--output", str(tmp_path / "out")]) == 2
-    assert "train-00000-of-00001.parquet" in capsys.readouterr().err and not (tmp_path / "out").exists()
-
-
 def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
     draw = random.Random(1)
     rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
@@ -226,26 +181,6 @@ def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
         "removed": report["rows"]["removed"]
     } == counts
     assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
-
-
-def test_examples_are_named_by_their_rows_in_all_files(tmp_path):
-    folder = tmp_path / "pairs"
-    folder.mkdir()
-    leaked = {3, 2_500, 4_700, 6_900, 7_000, 8_999, 9_000}  # numbered from 1; two files, batches of 2,000 rows
-    texts = [f"leaked {row}" if row in leaked else f"text {row}" for row in range(1, 9_001)]
-    for number, start in enumerate((0, 4_600)):
-        part = Dataset.from_dict({"text": texts[start : start + 4_600]})
-        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
-    against = write(
-        tmp_path / "questions",
-        test={"question": [f"leaked {row}" for row in leaked]},
-        train_2={"question": texts},
-        dev={"question": ["leaked 3"]},
-    )
-    assert main(["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]) == 0
-    sets = json.loads((tmp_path / "out" / "leakage.json").read_text())["sets"]
-    assert [example["row"] for example in sets["mine test"]["examples"]] == sorted(leaked)[:5]
-    assert {name: found["rows"] for name, found in sets.items()} == {"mine test": len(leaked), "mine dev": 1}
 
 
 def test_without_an_output_nothing_is_written(tmp_path, stsb, capsys):
@@ -320,17 +255,6 @@ def test_removed_images_of_real_captions_equal_those_of_a_plain_reader(data_dir,
     assert left["group"] == expected and len(train) - len(left) == 504
 
 
-@pytest.mark.parametrize("lists", [pa.list_, pa.large_list])
-def test_rows_of_lists_are_numbered_by_their_row(lists):
-    captions = [["A dog."], None, [], ["A cat.", "He is here"], ["he is here.", "HE IS HERE"], [None]]
-    table = pa.table({"captions": pa.array(captions, lists(pa.string())), "text": ["he is here", *"abcde"]})
-    found = list(EvaluationTexts({"dev": ["He is here."]}).find_rows(table, ["captions", "text"]))
-    assert [(row, text) for row, text, _ in found] == [
-        (3, "He is here"), (4, "he is here."), (4, "HE IS HERE"), (0, "he is here"),
-    ]  # fmt: skip
-    assert all(names == {"dev"} for _, _, names in found)
-
-
 def test_a_row_counts_once_for_each_evaluation_dataset_of_its_texts():
     rows = Dataset.from_dict({"input": ["one", "one", "two"], "response": ["two", "One!", "three"]})
     kept, counts = remove_leaked(rows, ["input", "response"], {"a": ["one"], "b": ["two"], "c": ["one", "two"]})
@@ -345,24 +269,6 @@ def test_texts_of_lists_and_of_all_splits_but_train_are_evaluation_texts(tmp_pat
         "mine dev": ["A dog.", "A hound.", "So."],
         "mine test_matched": ["A cow.", "Four."],
     }
-
-
-def test_numbers_in_a_column_of_texts_are_no_evaluation_texts(tmp_path):
-    source = write(tmp_path / "source", test={"text": ["Fine."], "answer": [5]})
-    assert load_evaluation_texts([f"mine={source}"]) == {"mine test": ["Fine."]}
-
-
-def test_a_row_group_that_exceeds_memory_is_refused(tmp_path, stsb, capsys, monkeypatch):
-    source = write(tmp_path / "source", train={"text": ["Fine, and so on."] * 9})
-    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 99)
-    assert main(["leakage", source, "--against", stsb]) == 2
-    assert "train-00000-of-00001.parquet: row group 1 has more than" in capsys.readouterr().err
-
-
-def test_a_name_may_be_used_once(tmp_path, stsb, capsys):
-    source = write(tmp_path / "source", train={"text": ["Fine."]}, test={"text": ["Fine."]})
-    assert main(["leakage", source, "--against", f"a={source}", "--against", f"a={source}"]) == 2
-    assert "the name a is used twice; choose another name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["nli", "snli"])

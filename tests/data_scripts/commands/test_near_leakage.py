@@ -11,7 +11,6 @@ from data_scripts.clean.evaluation_texts import EvaluationTexts
 from data_scripts.clean.leakage import remove_leaked
 from data_scripts.clean.leaked_rows import LeakedRows
 from data_scripts.clean.near_duplicates import NearDuplicates
-from data_scripts.commands import leakage
 from trainer.data.datasets import load_run_data
 
 EVALUATED = "The parcel arrived on Tuesday morning."
@@ -83,13 +82,6 @@ def test_texts_of_its_own_splits_are_counted_but_stay(tmp_path, pairs, against):
     assert counts == {"mine test": (1, 0, 0, 0, 0), "own test": (2, 1, 3, 1, 1), "own validation": (1, 1, 1, 0, 0)}
 
 
-def test_without_against_only_its_own_splits_are_looked_up(pairs, capsys):
-    assert main(["leakage", pairs, "--near_duplicates"]) == 0
-    printed = capsys.readouterr().out
-    assert "own test" in printed and "own validation" in printed
-    assert "5 rows, 0 with an evaluation sentence, 5 without" in printed
-
-
 def test_without_the_option_near_duplicates_stay(tmp_path, pairs, against):
     assert main(["leakage", pairs, "--against", against, "-o", str(tmp_path / "out")]) == 0
     report = read_report(tmp_path / "out")
@@ -101,26 +93,6 @@ def test_without_the_option_near_duplicates_stay(tmp_path, pairs, against):
 def test_what_is_removed_must_be_named(tmp_path, pairs, capsys, options):
     assert main(["leakage", pairs, *(option.format(folder=tmp_path) for option in options)]) == 2
     assert "--against is missing: name an evaluation dataset" in capsys.readouterr().err
-
-
-def test_a_name_of_its_own_splits_is_refused(pairs, against, capsys):
-    assert main(["leakage", pairs, "--near_duplicates", "--against", against.replace("mine=", "own=")]) == 2
-    assert "the name own test is that of a split of FOLDER" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["train", "test"])
-def test_a_damaged_file_is_one_line(tmp_path, pairs, capsys, name):
-    (tmp_path / "pairs" / f"{name}-00000-of-00001.parquet").write_bytes(b"PAR1 and nothing else")
-    assert main(["leakage", pairs, "--near_duplicates"]) == 2
-    error = capsys.readouterr().err
-    assert f"{pairs}: a Parquet file cannot be read" in error and error.splitlines()[-1].startswith("error: ")
-
-
-def test_large_splits_are_sampled(pairs, capsys, monkeypatch):
-    monkeypatch.setattr(leakage, "HELD_OUT", 1)
-    assert main(["leakage", pairs, "--near_duplicates"]) == 0
-    line = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("own test"))
-    assert line.split()[2] == "1"
 
 
 def test_captions_are_counted_and_removed_as_in_a_training_run(tmp_path):

@@ -38,23 +38,6 @@ def test_the_card_states_the_license_and_the_folder_still_loads(tmp_path: Path, 
     assert {split: len(loaded[split]) for split in loaded} == rows
 
 
-def test_a_dataset_without_evaluation_sentences_keeps_its_license(tmp_path: Path) -> None:
-    source, _ = write(tmp_path, "nli")
-    assert main(["nli", str(source), "-o", str(tmp_path / "nli"), "--license", "cc-by-sa-4.0"]) == 0
-    (tmp_path / "test.tsv").write_text("premise\thypothesis\tlabel\nA dog.\tWho?\tn\n")
-    against = ["--against", f"snli={tmp_path / 'test.tsv'}", "-o", str(tmp_path / "left")]
-    assert main(["leakage", str(tmp_path / "nli"), *against]) == 0
-    card = DatasetCard.load(tmp_path / "left" / "README.md")
-    assert card.data.license == "cc-by-sa-4.0" and "| train | 1 |" in card.text
-
-
-def test_a_card_without_a_license_says_that_it_is_missing(tmp_path: Path) -> None:
-    source, _ = write(tmp_path, "paraphrases")
-    assert main(["paraphrases", str(source), "-o", str(tmp_path / "out")]) == 0
-    card = DatasetCard.load(tmp_path / "out" / "README.md")
-    assert card.data.license == "unknown" and "NOT STATED" in card.text
-
-
 @pytest.mark.parametrize("license", ["MIT", "CC BY 4.0", "", "cc_by", "-mit", "mit\n"])
 @pytest.mark.parametrize("command", ["paraphrases", "conversations"])
 def test_an_invalid_license_is_refused_before_anything_is_written(

@@ -1,5 +1,3 @@
-import errno
-
 import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -32,17 +30,6 @@ def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
     train = load_pairs(str(tmp_path))["train"]
     assert train.features == PAIR_FEATURES
     assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
-
-
-def test_a_full_disk_is_no_fault_of_the_dataset(tmp_path, monkeypatch):
-    write_folder(tmp_path / "pairs")
-
-    def fail(*_, **__):
-        raise datasets.exceptions.DatasetGenerationError("failed") from OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(datasets, "load_dataset", fail)
-    with pytest.raises(InputError, match=r"cannot be written \(No space left on device\); free .* HF_DATASETS_CACHE"):
-        load_pairs(str(tmp_path / "pairs"))
 
 
 def test_load_pairs_refuses_other_columns(tmp_path):

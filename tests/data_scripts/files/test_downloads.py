@@ -6,7 +6,6 @@ import zipfile
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
@@ -97,12 +96,6 @@ def test_an_interrupted_download_continues(server: Server, tmp_path: Path) -> No
     assert server.ranges == [None, "bytes=100000-", "bytes=100000-"]
 
 
-def test_a_redirection_is_followed(server: Server, tmp_path: Path) -> None:
-    server.faults = ["moved"]
-    download_file(server.address, tmp_path / "file.bin", SHA256)
-    assert (tmp_path / "file.bin").read_bytes() == CONTENT
-
-
 def test_what_an_earlier_run_has_read_is_not_read_again(server: Server, tmp_path: Path) -> None:
     (tmp_path / "file.bin.part").write_bytes(CONTENT[:7])
     download_file(server.address, tmp_path / "file.bin", SHA256)
@@ -149,29 +142,6 @@ def test_failures_name_the_address_and_the_cause(
         download_file(server.address, tmp_path / "file.bin")
     assert str(raised.value).startswith(f"{server.address}: ") and message in str(raised.value)
     assert len(server.ranges) == requests
-
-
-def test_the_time_between_attempts_doubles(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr(downloads, "WAIT_SECONDS", 1.0)
-    # Only the module's: threads of other tests may sleep too.
-    monkeypatch.setattr(downloads, "time", SimpleNamespace(sleep=waits.append))
-    server.faults = [503] * 3
-    download_file(server.address, tmp_path / "file.bin", SHA256)
-    assert waits == [1, 2, 4]
-
-
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9/file", "nowhere://host/file"])
-def test_an_address_without_a_server_is_refused(server: Server, tmp_path: Path, address: str) -> None:
-    with pytest.raises(InputError) as raised:
-        download_file(address, tmp_path / "file")
-    assert str(raised.value).startswith(f"{address}: ")
-
-
-def test_a_folder_that_cannot_be_written_is_named(server: Server, tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    with pytest.raises(InputError, match=r"file/file\.bin\.part: cannot be written"):
-        download_file(server.address, tmp_path / "file" / "file.bin")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@ import errno
 import hashlib
 import json
 import os
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,7 @@ from filelock import FileLock
 
 from data_scripts.errors import InputError
 from data_scripts.files.folders import RECORD, new_folder
-from data_scripts.files.new_files import lock_beside, locked
+from data_scripts.files.new_files import lock_beside
 from tests.killing import kill_at_each_call
 
 
@@ -106,32 +105,11 @@ def test_an_output_of_another_kind_is_not_replaced(tmp_path):
         pass
 
 
-def test_folders_with_names_like_temporary_ones_stay(tmp_path):
-    # What earlier versions deleted, a name like ours without a record, and the folder of another output.
-    for name in ("pairs.partial", ".pairs.0123456789ab.partial", ".pairs.x.0123456789ab.partial"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "thesis.tex").write_text("years of work")
-    write(tmp_path / "pairs", "new")
-    assert len(list(tmp_path.glob("*/thesis.tex"))) == 3
-
-
 def test_a_second_process_is_refused_while_the_first_writes(tmp_path):
     held = FileLock(lock_beside(tmp_path / "pairs"))
     with held, pytest.raises(InputError, match="pairs: another process is writing"):
         write(tmp_path / "pairs", "second")
     write(tmp_path / "pairs", "third")  # the first process has ended
-
-
-def test_the_lock_of_a_dead_process_does_not_block(tmp_path):
-    output = tmp_path / "pairs"
-    child = os.fork()
-    if child == 0:
-        with locked(output, lock_beside(output)):
-            os._exit(0)
-    os.waitpid(child, 0)
-    assert lock_beside(output).exists()
-    write(output, "new")
-    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
 
 
 def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path):
@@ -146,24 +124,6 @@ def test_killed_at_any_call_it_leaves_the_old_folder_or_the_new_one(tmp_path):
         write(output, "old")
 
 
-@pytest.mark.parametrize("failing", [1, 2])
-def test_a_rename_that_fails_leaves_the_old_folder(tmp_path, monkeypatch, failing):
-    write(tmp_path / "pairs", "old")
-    rename, calls = Path.rename, []
-
-    def fail(self: Path, target: Path) -> Path:
-        calls.append(target)
-        if len(calls) == failing:
-            raise OSError(errno.EIO, "broken", str(self))
-        return rename(self, target)
-
-    monkeypatch.setattr(Path, "rename", fail)
-    with pytest.raises(InputError, match="pairs: cannot be written"):
-        write(tmp_path / "pairs", "new")
-    assert contents(tmp_path / "pairs") == expected("old")
-    assert [file.name for file in tmp_path.iterdir()] == ["pairs"]
-
-
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [(errno.ENOSPC, r"\(No space left on device\); free some disk space"), (errno.EROFS, r"\(Read-only file system\)")],
@@ -176,22 +136,3 @@ def test_a_disk_that_cannot_be_written_is_one_line(tmp_path, code, remedy):
     ):
         raise OSError(code, os.strerror(code))
     assert contents(tmp_path / "pairs") == expected("old")
-
-
-def test_an_error_of_reading_is_not_one_of_writing(tmp_path):
-    with pytest.raises(FileNotFoundError), new_folder(tmp_path / "pairs", overwrite=True):
-        (tmp_path / "nothing").read_text()
-    assert not any(tmp_path.iterdir())
-
-
-def test_a_parent_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="file: cannot be written"):
-        write(tmp_path / "file" / "pairs", "new")
-
-
-def test_a_moved_output_can_still_be_replaced(tmp_path):
-    write(tmp_path / "pairs", "old")
-    shutil.move(tmp_path / "pairs", tmp_path / "moved")
-    write(tmp_path / "moved", "new")
-    assert contents(tmp_path / "moved") == expected("new")

@@ -1,15 +1,13 @@
 """Output folders at URLs: what interrupted runs left there is removed, and nothing else."""
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
-from data_scripts.errors import InputError
-from data_scripts.files import folders, object_storage
-from data_scripts.files.folders import RECORD, new_folder
-from data_scripts.files.storage import is_object_storage, is_url, move, storage_path, upload
+from data_scripts.files import folders
+from data_scripts.files.folders import new_folder
+from data_scripts.files.storage import is_url, storage_path
 
 
 @pytest.fixture(params=["file", "s3"])
@@ -61,20 +59,6 @@ def test_temporary_folders_of_killed_runs_are_removed_and_named(place, monkeypat
     assert capsys.readouterr().out == ""
 
 
-def test_the_record_of_a_temporary_folder_is_removed_last(tmp_path, monkeypatch):
-    output = storage_path(f"file://{tmp_path}/pairs")
-    kill_while_writing(output, monkeypatch)
-    removed, remove = [], type(output.fs).rm
-
-    def rm(filesystem, path: str, recursive: bool) -> None:
-        removed.append({file.name for file in Path(path).rglob("*") if file.is_file()})
-        remove(filesystem, path, recursive=recursive)
-
-    monkeypatch.setattr(type(output.fs), "rm", rm)
-    write(output)
-    assert removed == [{"a"}, {"large"}, {RECORD}]
-
-
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_finished_run_leaves_only_its_output(place, shared):
     write(place / "pairs", shared)
@@ -120,74 +104,3 @@ def test_files_in_folders_are_uploaded_under_their_names(place):
         (folder / "plots").mkdir()
         (folder / "plots" / "one.png").write_bytes(b"image")
     assert files_in(place)["pairs/plots/one.png"] == b"image"
-
-
-def test_files_are_moved_within_a_storage(place):
-    (place / "new").mkdir(parents=True, exist_ok=True)
-    (place / "new" / "a").write_bytes(b"words")
-    move(place / "new" / "a", place / "out" / "folder" / "a")
-    assert files_in(place) == {"out/folder/a": b"words"}
-
-
-def test_a_moved_file_that_is_not_complete_is_an_error(place, monkeypatch):
-    (place / "new").mkdir(parents=True, exist_ok=True)
-    (place / "new" / "a").write_bytes(b"words")
-    monkeypatch.setattr(type(place.fs), "mv", lambda self, source, target: (place / "a").write_bytes(b"wor"))
-    with pytest.raises(InputError, match=re.escape(f"{place / 'a'}: 3 of 5 bytes arrived")):
-        move(place / "new" / "a", place / "a")
-
-
-def test_a_file_appears_at_a_disk_under_its_name_when_it_is_complete(tmp_path, monkeypatch):
-    (tmp_path / "file").write_bytes(b"words")
-    target = storage_path(f"file://{tmp_path}/copy")
-    seen = []
-    put = type(target.fs).put_file
-    monkeypatch.setattr(
-        type(target.fs), "put_file", lambda self, *paths: (put(self, *paths), seen.append({*tmp_path.iterdir()}))
-    )
-    upload(tmp_path / "file", target)
-    assert len(seen) == 1 and tmp_path / "copy" not in seen[0] and (tmp_path / "copy").read_bytes() == b"words"
-
-
-def test_kinds_of_storage(tmp_path, s3_server):
-    assert not is_url(tmp_path) and not is_object_storage(tmp_path)
-    url = storage_path(f"file://{tmp_path}")
-    assert is_url(url) and not is_object_storage(url)
-    assert is_object_storage(storage_path("s3://bucket/a"))
-    assert storage_path("s3:/bucket") == Path("s3:/bucket")
-
-
-@pytest.mark.parametrize(
-    ("variables", "expected"),
-    [
-        ({"AWS_ENDPOINT_URL": "http://host:1"}, {"endpoint_override": "host:1", "scheme": "http"}),
-        (
-            {"AWS_ENDPOINT_URL": "http://a", "AWS_ENDPOINT_URL_S3": "https://b"},
-            {"endpoint_override": "b", "scheme": "https"},
-        ),
-        ({}, {}),
-    ],
-)
-def test_the_server_of_s3_is_that_of_the_environment(monkeypatch, variables, expected):
-    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    made = {}
-
-    class S3FileSystem:
-        type_name = "s3"
-
-        def __init__(self, **settings):
-            made.update(settings)
-
-    monkeypatch.setattr("pyarrow.fs.S3FileSystem", S3FileSystem)
-    object_storage._S3(skip_instance_cache=True)
-    assert made == expected
-
-
-def test_a_file_is_written_to_object_storage_once(tmp_path, s3_server):
-    (tmp_path / "file").write_bytes(b"words")
-    upload(tmp_path / "file", storage_path("s3://bucket/pairs/a"))
-    assert s3_server.objects["pairs/a"] == b"words"
-    assert not [key for _, key in s3_server.requests if key.endswith(".partial")]

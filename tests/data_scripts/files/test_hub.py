@@ -10,7 +10,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_columns
-from data_scripts.files.hub import HubDataset, assign_splits, rename_splits
+from data_scripts.files.hub import assign_splits, rename_splits
 from data_scripts.files.hub_errors import hub_errors
 from data_scripts.files.hub_names import HubName, is_hub_name, parse_hub_name
 
@@ -77,12 +77,6 @@ def test_a_column_assigns_rows_to_splits_if_all_its_values_name_one(values, expe
     assert {name: split["row"][:] for name, split in assigned.items()} == expected
 
 
-def test_a_column_does_not_change_the_splits_of_a_dataset_with_several(tmp_path):
-    rows = Dataset.from_dict({"split": ["test"], "row": [0]})
-    splits = DatasetDict({"train": rows, "validation": rows})
-    assert list(assign_splits(splits)) == ["train", "validation"]
-
-
 def test_a_column_assigns_the_rows_of_a_folder_to_splits(tmp_path):
     pq.write_table(pa.table({"split": ["val", "train"], "text": ["a", "b"]}), tmp_path / "all.parquet")
     assert {name: rows["text"][:] for name, rows in load_columns(str(tmp_path), ("text",)).items()} == {
@@ -114,23 +108,3 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"me/chats: no such file or folder here, .* because HF_HUB_OFFLINE is set"):
         load_columns("me/chats", ("text",))
-
-
-def test_the_reading_of_a_stream_is_repeated_once_and_without_a_long_wait(monkeypatch):
-    from datasets import config
-    from datasets.utils import file_utils
-
-    for name in ("MAX_RETRIES", "RATE_LIMIT_RETRY_INTERVAL"):  # restored after the test
-        monkeypatch.setattr(config, f"STREAMING_READ_{name}", getattr(config, f"STREAMING_READ_{name}"))
-    HubDataset("me/pairs")
-    waits, attempts = [], []
-    monkeypatch.setattr(file_utils.time, "sleep", waits.append)
-
-    class LimitedFile:
-        def read(self):
-            attempts.append(1)
-            raise HfHubHTTPError("429", response=SimpleNamespace(status_code=429, headers={}, request=None))
-
-    with pytest.raises(ConnectionError, match="Server Disconnected"):
-        file_utils._add_retries_to_file_obj_read_method(LimitedFile()).read()
-    assert len(attempts) == 2 and sum(waits) <= 2

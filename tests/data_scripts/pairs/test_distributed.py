@@ -8,9 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import find_damage, read_checksums
-from data_scripts.pairs import distributed
 from data_scripts.pairs.distributed import write_parts
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from tests.data_scripts.pairs.test_pairs import Pair, draw_pairs, written
@@ -62,17 +60,3 @@ def test_no_pair_gives_no_shard(tmp_path):
     with ThreadPoolExecutor(1) as tasks:
         counts = write_parts(sorted_parts(tmp_path / "in", [], 2), tmp_path, "thread", None, tasks)
     assert counts.statistics.pairs == 0 and not list(tmp_path.glob("*.parquet"))
-
-
-def test_rows_that_an_executor_wrote_elsewhere_are_missed(tmp_path, monkeypatch):
-    write = distributed._write_part
-
-    def lose(*args):
-        result = write(*args)
-        pq.write_table(PAIR_SCHEMA.empty_table(), args[1]["train"])
-        return result
-
-    monkeypatch.setattr(distributed, "_write_part", lose)
-    files = sorted_parts(tmp_path / "in", draw_pairs(200), 2)
-    with ThreadPoolExecutor(1) as tasks, pytest.raises(InputError, match="are there; all machines of Spark"):
-        write_parts(files, tmp_path, "thread", None, tasks)

@@ -6,8 +6,6 @@ import random
 import re
 import subprocess
 from collections import Counter
-from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 
 import datasets
@@ -240,21 +238,6 @@ def test_reports_name_files_without_their_folders_and_no_value_of_the_data(tmp_p
     assert '"chats.tsv:7: wrong time (' in text and "jane" not in text
 
 
-HOSTILE = "<img src=x onerror=alert(1)>\n# [a](http://evil.org) | *b* `c` www.evil.org &lt; ~~d~~ _e_ !"
-
-
-def test_names_are_no_markup_in_the_card(tmp_path):
-    markdown = pytest.importorskip("markdown_it").MarkdownIt("gfm-like", {"linkify": False}).enable("table")
-    written(tmp_path / "out", [("one", "two", "t1", HOSTILE)], settings={"files": [HOSTILE], HOSTILE: HOSTILE})
-    _, text = card(tmp_path / "out")
-    html = markdown.render(text)
-    shown = HOSTILE.replace("\n", " ")
-    assert html.count(escape(shown)) == 4 and "<img src=x" not in html and 'href="http://evil' not in html
-    assert f"<li>{escape(shown)}: 1 pairs</li>" in html
-    assert f"<td>{escape(shown)}</td>\n<td>{escape(shown)}</td>" in html
-    assert f"Read from <code>{escape(shown)}</code>" in html
-
-
 def card(folder: Path) -> tuple[dict, str]:
     _, front, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     return yaml.safe_load(front), text
@@ -325,23 +308,6 @@ def chats(tmp_path) -> Path:
     lines = [f"are you the {'first ' * number}one?\tthank you, I am {'the last ' * number}" for number in range(30)]
     (tmp_path / "chats.tsv").write_text("\n".join(["input\tresponse", *lines]))
     return tmp_path / "chats.tsv"
-
-
-def test_files_do_not_depend_on_the_number_of_rows_at_a_time(tmp_path, monkeypatch):
-    pairs, whole = draw_pairs(1_000), output.stream_rows
-    monkeypatch.setattr(shards, "SHARD_BYTES", 5_000)
-    folders = []
-    for size in (1, 7, 64, 1_000):
-
-        def some(table: ibis.Table, label: str, rows: int, size: int = size) -> Iterator[pa.Table]:
-            for part in whole(table, label, rows):
-                yield from (part.slice(start, size) for start in range(0, len(part), size))
-
-        monkeypatch.setattr(output, "stream_rows", some)
-        monkeypatch.setattr(shards, "BATCH_ROWS", 100)
-        written(tmp_path / str(size), pairs)
-        folders.append({file.name: file.read_bytes() for file in (tmp_path / str(size)).glob("*.parquet")})
-    assert all(files == folders[0] for files in folders) and len(folders[0]) > 5
 
 
 @pytest.mark.parametrize(

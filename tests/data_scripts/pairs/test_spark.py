@@ -8,7 +8,7 @@ import pytest
 
 from data_scripts.errors import InputError
 from data_scripts.files.storage import storage_path
-from data_scripts.pairs.spark import SparkTasks, check_shared, size_shuffles
+from data_scripts.pairs.spark import SparkTasks, check_shared
 
 
 def session(master: str, **settings: str) -> SimpleNamespace:
@@ -41,14 +41,3 @@ def test_paths_without_a_scheme_are_refused_on_a_cluster(tmp_path):
     check_shared(session("spark://host:7077"), [url])
     with pytest.raises(InputError, match=r"a path without a scheme, but Spark runs at spark://host:7077; all machines"):
         check_shared(session("spark://host:7077"), [url, path])
-
-
-@pytest.mark.parametrize(("size", "partitions"), [(1, 3), (4 << 26, 4)])
-def test_shuffles_are_sized_by_the_files_unless_the_configuration_states_it(tmp_path, size, partitions):
-    file = tmp_path / "comments.parquet"
-    with file.open("wb") as opened:
-        opened.truncate(size)
-    new, configured = session("local"), session("local", **{"spark.sql.shuffle.partitions": "7"})
-    for each in (new, configured):
-        size_shuffles(each, [file])
-    assert new.settings == {"spark.sql.shuffle.partitions": partitions} and not configured.settings

@@ -42,12 +42,3 @@ def test_tables_are_read_and_written_by_tasks(spark, s3_server: LoopbackS3, tmp_
         none = materialize(table.filter(table.key > 100), bucket / "scratch", "none")
         assert none.count().execute() == 0 and none.columns == ("key", "text")
     assert "scratch/none/part-00000.parquet" in s3_server.objects
-
-
-def test_batches_are_joined_to_row_groups(monkeypatch):
-    monkeypatch.setattr(spark_storage, "ROWS", 4)
-    batches = [pa.record_batch({"key": pa.array(range(count), pa.int64())}) for count in (3, 0, 2, 4, 1)]
-    assert [table["key"].to_pylist() for table in spark_storage._row_groups(batches)] == [
-        [0, 1, 2, 0, 1], [0, 1, 2, 3], [0],
-    ]  # fmt: skip
-    assert not list(spark_storage._row_groups(batches[1:2])) and not list(spark_storage._row_groups([]))

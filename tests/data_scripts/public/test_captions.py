@@ -87,14 +87,6 @@ def test_each_list_in_a_row_on_the_hub_is_an_image(
     }
 
 
-def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "scenes.tsv"
-    file.write_text("image_id\tcaption\n2\tA dog.\n1\tA cat.\n2\tA hound.\n")
-    first = run(tmp_path, file)
-    (tmp_path / "out").rename(tmp_path / "first")
-    assert run(tmp_path, tmp_path / "first") == first == {"train": [("2", ["A dog.", "A hound."]), ("1", ["A cat."])]}
-
-
 @pytest.mark.parametrize(
     ("files", "message"),
     [
@@ -151,36 +143,11 @@ def test_pairs_of_captions_in_a_row_are_of_one_image(tmp_path):
     assert table["captions"].to_pylist() == [["a", "b", "c"], ["a man", "a boy"], ["b", "a"]]
 
 
-def test_images_with_one_caption_are_counted_and_other_files_are_not_parallel(tmp_path):
-    folder = tmp_path / "source"
-    folder.mkdir()
-    (folder / "train.1.en").write_text("A dog.\nA cat.\nA cow.\n")
-    (folder / "train.2.en").write_text("A hound.\nA cat.\nA cow.\n")
-    (folder / "train.3.en.bak").write_text("A file of another kind.\n")
-    captions = [("train:1", ["A dog.", "A hound."]), ("train:2", ["A cat."]), ("train:3", ["A cow."])]
-    assert run(tmp_path, folder) == {"train": captions}
-    report = json.loads((tmp_path / "out" / "report.json").read_text())["train"]
-    assert report["images with one caption"] == 2 and report["repeated for their image, left out"] == 2
-
-
 @pytest.mark.parametrize("column", ["group", "image_id", "img_id", "imgid", "filename", "file_name"])
 @pytest.mark.parametrize("caption", ["caption", "captions", "sentences"])
 def test_the_column_that_identifies_an_image_has_any_of_its_usual_names(tmp_path, column, caption):
     (tmp_path / "scenes.tsv").write_text(f"{column}\t{caption}\n1\tA dog.\n2\tA cat.\n1\tA hound.\n")
     assert run(tmp_path, tmp_path / "scenes.tsv") == {"train": [("1", ["A dog.", "A hound."]), ("2", ["A cat."])]}
-
-
-def test_a_table_that_names_its_images_is_no_chain_of_pairs(tmp_path):
-    rows = ["1\ta\tb", "2\tb\tc"]
-    (tmp_path / "pairs.tsv").write_text("\n".join(["group\tcaption1\tcaption2", *rows, ""]))
-    assert run(tmp_path, tmp_path / "pairs.tsv") == {"train": [("1", ["a"]), ("2", ["b"])]}
-
-
-@pytest.mark.parametrize("row", ['{"caption1": 5, "caption2": "b"}', '{"caption1": "a", "caption2": 5}'])
-def test_a_pair_of_captions_must_be_texts(tmp_path, capsys, row):
-    (tmp_path / "pairs.jsonl").write_text('{"caption1": "a", "caption2": "b"}\n' + row)
-    assert main(["captions", str(tmp_path / "pairs.jsonl"), "--output", str(tmp_path / "out")]) == 2
-    assert "pairs.jsonl:2: caption1 and caption2 must be texts; found" in capsys.readouterr().err
 
 
 def test_files_of_the_same_split_are_joined(tmp_path):

@@ -5,9 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-import datasets
 import pytest
-from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
+from datasets import Dataset
 
 from data_scripts.__main__ import main
 
@@ -44,35 +43,6 @@ def test_a_rating_in_any_spelling_becomes_the_score(tmp_path: Path) -> None:
     report = json.loads((tmp_path / "out" / "report.json").read_text())
     scored = {split: (report[split]["pairs"], report[split]["with a score"]) for split in report}
     assert scored == {"train": (2, 2), "validation": (2, 1), "test": (1, 1)}
-
-
-def test_the_columns_of_sick_are_known(tmp_path: Path) -> None:
-    file = tmp_path / "SICK.txt"
-    file.write_text(
-        "pair_ID\tsentence_A\tsentence_B\tentailment_label\trelatedness_score\n1\tOne.\t1.\tENTAILMENT\t4.5\n"
-    )
-    assert run(tmp_path, file) == {"train": [("One.", "1.", 4.5)]}
-
-
-def test_a_configuration_of_a_dataset_on_the_hub_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    features = {"sentence1": Value("string"), "sentence2": Value("string"), "label": ClassLabel(names=["no", "yes"])}
-    rows = {"sentence1": ["One."], "sentence2": ["1."], "label": [1]}
-    asked = []
-
-    def load_dataset(*names: str) -> DatasetDict:
-        asked.append(names)
-        return DatasetDict({"validation": Dataset.from_dict(rows, features=Features(features))})
-
-    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
-    assert main(["paraphrases", "some/pairs:pair-class", "--output", str(tmp_path / "out")]) == 0
-    assert asked == [("some/pairs", "pair-class")]
-    report = json.loads((tmp_path / "out" / "report.json").read_text())
-    assert report["validation"] == {
-        "from": "some/pairs:pair-class",
-        "pairs": 1,
-        "with a score": 1,
-        "with an empty sentence, left out": 0,
-    }
 
 
 def test_a_negative_is_a_pair_with_the_first_sentence_of_score_0(tmp_path: Path) -> None:
@@ -128,11 +98,3 @@ def test_a_wrong_file_is_refused_and_leaves_nothing(
 def test_real_pairs_have_the_number_of_their_lines(data_dir: Path, tmp_path: Path) -> None:
     rows: Any = run(tmp_path, data_dir / "more" / "paraphrase" / "quora_20k.tsv.xz")["train"]
     assert len(rows) == 20_000 and sum(score for _, _, score in rows) == 10_000  # balanced
-
-
-@pytest.mark.parametrize("score", ["1" + "0" * 400, "1e39", "-1e39"])
-def test_a_score_that_float32_cannot_hold_is_refused(tmp_path: Path, capsys: Any, score: str) -> None:
-    file = tmp_path / "pairs.jsonl"
-    file.write_text(f'{{"a": "One.", "b": "1.", "score": {score}}}\n')
-    assert main(["paraphrases", str(file), "-o", str(tmp_path / "out")]) == 2
-    assert "pairs.jsonl:1: score " in capsys.readouterr().err

@@ -1,5 +1,4 @@
 import bz2
-import gzip
 import html
 import json
 from concurrent.futures.process import BrokenProcessPool
@@ -11,11 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.commands import reddit
 from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.lines import BrokenLines
-from data_scripts.pairs.engines import memory_bytes
 from data_scripts.reddit import comments
 
 SPLITS = ("train", "validation", "test")
@@ -123,11 +120,6 @@ def test_the_random_split_holds_the_same_pairs_in_about_the_papers_shares(real_d
     assert sorted(map(str, read(tmp_path / "random"))) == sorted(map(str, read(real_output)))
     sizes = report(tmp_path / "random")["splits"]
     assert sizes["test"] / sum(sizes.values()) == pytest.approx(0.1, abs=0.02)
-
-
-def test_the_folder_is_loaded_by_datasets(real_output):
-    pairs = datasets.load_dataset(str(real_output))
-    assert {split: len(pairs[split]) for split in SPLITS} == report(real_output)["splits"]
 
 
 def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
@@ -258,12 +250,6 @@ def test_arctic_shifts_files_are_recognized_by_their_names(tmp_path, capsys):
     assert len(read(tmp_path / "out")) == 1
 
 
-def test_a_decompressed_dump_without_a_suffix_is_read(tmp_path):
-    (tmp_path / "RC_2006-01").write_text("\n".join(map(json.dumps, [comment("a"), comment("b", "t1_a")])))
-    assert run(tmp_path / "RC_2006-01", "--output", tmp_path / "out") == 0
-    assert len(read(tmp_path / "out")) == 1
-
-
 def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comments(tmp_path, capsys):
     dumps = [
         write_dump(tmp_path / "RC_1.bz2", comment("a"), {"oops": 1}),
@@ -303,12 +289,6 @@ def test_a_language_filters_dumps_and_files_of_comments_with_a_language(tmp_path
     assert "--language: " in (error := capsys.readouterr().err) and "was converted without it" in error
 
 
-def test_comments_are_kept_on_request(tmp_path):
-    dump = write_dump(tmp_path / "RC_2001-01.bz2", comment("a"), comment("b", "t1_a"))
-    assert run(dump, "--output", tmp_path / "out", "--comments", tmp_path / "comments") == 0
-    assert pq.read_table(tmp_path / "comments" / "RC_2001-01.parquet")["id"].to_pylist() == ["a", "b"]
-
-
 @pytest.mark.parametrize("workers", [1, 2])
 def test_dumps_that_an_earlier_run_read_are_not_read_again(tmp_path, capsys, monkeypatch, workers):
     monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
@@ -332,24 +312,6 @@ def test_dumps_that_an_earlier_run_read_are_not_read_again(tmp_path, capsys, mon
     assert report(tmp_path / "again")["lines left out"] == {"missing field": 2}
 
 
-@pytest.mark.parametrize(
-    ("sizes", "limit", "readers"),
-    [
-        ([1_000] * 8, "2GiB", 8),
-        ([10**9] * 8, "4GiB", 2),
-        ([10**9] * 8, "1GiB", 1),
-        ([10**9, 1_000, 1_000], "2.5GiB", 8),
-        ([10**9] * 3, "7GB", 8),
-    ],
-)
-def test_as_many_dumps_are_read_at_a_time_as_their_windows_fit_in_memory(tmp_path, sizes, limit, readers):
-    dumps = [tmp_path / f"RC_{number}.zst" for number in range(len(sizes))]
-    for dump, size in zip(dumps, sizes, strict=True):
-        with dump.open("wb") as file:
-            file.truncate(size)  # a sparse file needs no disk space
-    assert reddit._count_workers(dumps, 8, memory_bytes(limit)) == readers
-
-
 def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(comments, "WORTH_WORKERS", 0)
     (tmp_path / "in").mkdir()
@@ -360,17 +322,6 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
     assert sorted(path.name for path in (tmp_path / "comments").iterdir()) == [
         "RC_2.parquet"
     ]  # so that the next run uses it
-
-
-def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
-    lines = [comment(str(number), f"t1_{number - 1}", body=f"{number} " + "words " * 50) for number in range(60_000)]
-    dump = tmp_path / "RC_1.gz"  # bzip2 would take seconds
-    dump.write_bytes(gzip.compress(b"".join(json.dumps(fields).encode() + b"\n" for fields in lines), 1))
-    assert run(dump, "--output", tmp_path / "out", "--memory_limit", "200MiB") == 0
-    assert len(read(tmp_path / "out")) == 59_999
-    assert run(dump, "--output", tmp_path / "less", "--memory_limit", "10MiB") == 2
-    assert "error: --memory_limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
-    assert not (tmp_path / "less").exists()
 
 
 @pytest.mark.parametrize(
@@ -394,14 +345,6 @@ def test_an_option_that_would_be_ignored_is_refused(tmp_path, monkeypatch, capsy
     assert run(dump, *options.split()) == 2
     assert f"error: {message}" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["RC_1.bz2"]
-
-
-@pytest.mark.parametrize("option", [("--comments", "kept"), ("--workers", "7")])
-def test_options_for_dumps_are_refused_if_all_sources_are_files_of_comments(tmp_path, capsys, option):
-    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
-    assert run(dump, "--comments", tmp_path / "comments") == 0
-    assert run(tmp_path / "comments" / "RC_1.parquet", "--output", tmp_path / "out", *option) == 2
-    assert f"error: {option[0]}: only for dumps" in capsys.readouterr().err
 
 
 def truncated(folder: Path) -> list[Path]:

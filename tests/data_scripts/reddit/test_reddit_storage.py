@@ -2,14 +2,11 @@
 
 import json
 import re
-from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files import storage
-from data_scripts.files.checksums import digest_of
 from tests.data_scripts.reddit.test_reddit import comment, write_dump
 from tests.loopback_s3 import LoopbackS3
 
@@ -72,24 +69,6 @@ def test_what_an_interrupted_upload_leaves_is_replaced_but_nothing_else(s3_serve
     assert json.loads(s3_server.objects["pairs/.written-by-convsim"])["kind"] == "dataset"
 
 
-def test_a_file_is_read_in_few_requests(s3_server, monkeypatch):
-    s3_server.objects["dump"] = bytes(range(250)) * 4_000
-    monkeypatch.setattr(storage, "PART_BYTES", 400_000)
-    with storage.open_stream(storage.storage_path("s3://bucket/dump")) as file:
-        assert b"".join(iter(lambda: file.read(8_192), b"")) == s3_server.objects["dump"]
-        assert file.tell() == 1_000_000
-    assert 3 <= [method for method, _ in s3_server.requests].count("GET") <= 4
-    assert digest_of(storage.storage_path("s3://bucket/dump")) == sha256(s3_server.objects["dump"]).hexdigest()
-
-
-def test_a_file_of_comments_that_arrived_incomplete_is_an_error(s3_server, tmp_path, capsys, monkeypatch):
-    (tmp_path / "file").write_bytes(b"words")
-    target = storage.storage_path("s3://bucket/file")
-    monkeypatch.setattr(type(target.fs), "put_file", lambda *_: s3_server.objects.update(file=b"wor"))
-    with pytest.raises(storage.InputError, match="s3://bucket/file: 3 of 5 bytes arrived; run the command again"):
-        storage.upload(tmp_path / "file", target)
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -105,9 +84,3 @@ def test_a_mistake_in_a_url_is_one_line(s3_server, tmp_path, monkeypatch, capsys
     assert run(*arguments.format(dump=files[0]).split()) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"error: {message}") and error.count("\n") == 1
-
-
-def test_other_kinds_of_urls_are_renamed_when_they_are_complete(tmp_path):
-    (tmp_path / "file").write_bytes(b"words")
-    storage.upload(tmp_path / "file", storage.storage_path(f"file://{tmp_path}/copy"))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["copy", "file"]

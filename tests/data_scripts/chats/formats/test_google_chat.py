@@ -79,9 +79,3 @@ def test_a_file_that_ends_too_early_is_refused(tmp_path):
 def test_lists_of_other_messages_are_not_google_chat(tmp_path):
     items, log = read(tmp_path / "m.json", {"role": "user", "content": "my creator"})
     assert [item.text for item in items] == ["my creator"] and log.detected == {"format": "messages with roles"}
-
-
-def test_messages_that_are_no_list_are_none(tmp_path):
-    path = tmp_path / "m.json"
-    path.write_text("\n".join(map(json.dumps, ({"messages": [message(1, "t", "a")]}, {"messages": 7}))))
-    assert [item.text for item in read_items(path)[0]] == ["a"]

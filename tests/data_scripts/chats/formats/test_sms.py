@@ -1,12 +1,10 @@
 """The .xml of SMS Backup & Restore."""
 
 import gzip
-import weakref
 from pathlib import Path
 
 import pytest
 
-from data_scripts.chats.formats.sms import _messages
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
 from data_scripts.errors import InputError
@@ -57,11 +55,6 @@ def test_messages_have_the_contact_the_time_and_the_text(tmp_path, name):
     assert len({item.id for item in items}) == 5
     assert {(item.parent, item.source, item.gap) for item in items} == {(None, "s", CHANNEL_GAP)}
     assert log.detected == {"format": "SMS Backup & Restore"} and not log.broken.counts and not log.left_out
-
-
-def test_the_gap_may_be_given(tmp_path):
-    items, _ = read(tmp_path / "sms.xml", sms("hi"), gap=60.0)
-    assert items[0].gap == 60
 
 
 @pytest.mark.parametrize(
@@ -151,12 +144,3 @@ def test_other_xml_is_refused(tmp_path, content, message):
     with pytest.raises(InputError) as error:
         list(read_log(ChatLog(tmp_path / "sms.xml", "s")))
     assert message in str(error.value)
-
-
-def test_the_elements_that_were_read_do_not_stay_in_memory(tmp_path):
-    (tmp_path / "sms.xml").write_text(f"<smses>{sms('a') * 5}</smses>")
-    read_before, alive = [], []
-    for _, element in _messages(tmp_path / "sms.xml"):
-        alive.append(sum(reference() is not None for reference in read_before))
-        read_before.append(weakref.ref(element))
-    assert len(alive) == 5 and max(alive) <= 1

@@ -1,9 +1,7 @@
-import gzip
 from pathlib import Path
 
 import pytest
 
-from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog
 from data_scripts.errors import InputError
 from tests.data_scripts.chats.reading import read_items
@@ -179,13 +177,6 @@ def test_where_conversations_end(tmp_path, text, threads):
     )
 
 
-def test_times_count_if_more_than_half_of_the_messages_have_one(tmp_path):
-    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\nBen: d\n")
-    assert [item.time for item in items] == [None] * 4
-    items, _ = read(tmp_path / "c.txt", "10:00 Ann: a\n10:01 Ben: b\nAnn: c\n10:02 Ben: d\n")
-    assert [item.time - items[0].time for item in items] == [0, MINUTE, MINUTE, 2 * MINUTE]
-
-
 def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
     lines = ["Ann: a", "Ben: b"] * 10
     items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", "", "Cid: d"]))
@@ -272,30 +263,6 @@ def test_what_may_be_around_names(tmp_path, lines, speakers):
     items, log = read(tmp_path / "c.txt", "\n".join(lines))
     assert [(item.speaker, item.text) for item in items] == list(zip(speakers, "abc", strict=True))
     assert not log.broken.counts and not log.left_out
-
-
-def test_names_above_texts_need_texts(tmp_path):
-    headings = ["10:00 Ann", "10:01 Ben", "10:02 Ann"] * 4
-    with pytest.raises(InputError, match="neither a chat"):
-        read(tmp_path / "c.txt", "\n".join(headings))
-    lines = [line for heading in headings for line in (heading, "a")]
-    assert len(read(tmp_path / "c.txt", "\n".join(lines))[0]) == 12
-    assert len(read(tmp_path / "c.txt", "\n".join(lines[:-1]))[0]) == 11  # the last was cut off
-    with pytest.raises(InputError, match="neither a chat"):
-        read(tmp_path / "c.txt", "\n".join(lines[:-6] + headings[-3:]))  # 9 of 12 have a text
-
-
-def test_compressed_and_utf16_transcripts(tmp_path):
-    expected, _ = read(tmp_path / "c.txt", SPOKEN)
-    for name, content in {"d.txt.gz": gzip.compress(SPOKEN.encode()), "d.txt": SPOKEN.encode("utf-16")}.items():
-        (tmp_path / name).write_bytes(content)
-        log = ChatLog(tmp_path / name, "c")
-        assert [item for _, item in read_log(log)] == expected
-
-
-def test_a_pause_needs_times(tmp_path):
-    with pytest.raises(InputError, match=r"--gap: .*has no times"):
-        read(tmp_path / "c.txt", SPOKEN, gap=60.0)
 
 
 @pytest.mark.parametrize(
