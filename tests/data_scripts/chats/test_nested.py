@@ -143,10 +143,7 @@ def test_an_object_of_lists_of_messages_has_a_conversation_in_each(tmp_path):
     ]  # fmt: skip
     assert items[0].thread == items[1].thread != items[2].thread == items[3].thread
     assert log.detected["format"].startswith("messages of each record (text=Content, speaker=From")
-    for other in (
-        {"posts": chats["ann"], "replies": chats["ben"]},
-        {**chats, "people": [{"name": "ann", "age": 3}]},
-    ):
+    for other in ({"posts": chats["ann"], "replies": chats["ben"]}, {**chats, "people": [{"name": "ann", "age": 3}]}):
         with pytest.raises(InputError, match="the columns are"):
             read(tmp_path / "c.json", other)
 
@@ -199,7 +196,7 @@ OPENINGS = {
         "requester_id": 5,
         "created_at": "2026-03-01T00:00:00Z",
         "conversations": [
-            {"body": "<p>answer</p>", "body_text": "answer", "user_id": 6, "created_at": "2026-03-01T00:01:00Z"},
+            {"body": "<p>answer</p>", "body_text": "answer", "user_id": 6, "created_at": "2026-03-01T00:01:00Z"}
         ],
     },
     "an issue": {
@@ -213,7 +210,7 @@ OPENINGS = {
         "created_at": 1772323200,
         "source": {"body": "question", "author": {"name": "5"}},
         "conversation_parts": {
-            "conversation_parts": [{"body": "answer", "author": {"name": "6"}, "created_at": 1772323260}],
+            "conversation_parts": [{"body": "answer", "author": {"name": "6"}, "created_at": 1772323260}]
         },
     },
 }
@@ -256,11 +253,3 @@ def test_internal_notes_are_left_out_and_counted(tmp_path, public, note):
     comments.insert(1, {"author_id": 6, "body": "what a question", "created_at": "2026-03-01T00:00:30Z"} | note)
     items, log = read(tmp_path / "c.jsonl", [record | {"comments": comments}])
     assert [item.text for item in items] == ["question 1", "answer 1"] and log.left_out == {"internal note": 1}
-
-
-def test_a_chat_that_is_private_as_a_whole_is_read(tmp_path):
-    rows = [{"thread": 1, "text": text, "private": True} for text in "ab"]
-    items, log = read(tmp_path / "c.jsonl", rows)
-    assert [item.text for item in items] == ["a", "b"] and not log.left_out
-    items, log = read(tmp_path / "c.jsonl", [*rows, {"thread": 1, "text": "c", "private": False}])
-    assert [item.text for item in items] == ["c"] and log.left_out == {"internal note": 2}

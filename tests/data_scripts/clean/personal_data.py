@@ -308,7 +308,6 @@ def serialize(measured: dict) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--write", action="store_true", help=f"record the table in {RECORDED.name}")
-    parser.add_argument("--missed", action="store_true", help="print an example of each form that is missed")
     args = parser.parse_args()
     measured = measure()
     for section, rows in measured.items():
@@ -317,17 +316,6 @@ def main() -> None:
             print(f"  {kind:<26}{masked:>5} of {total:>4} {masked / total:>7.1%}")
     if args.write:
         RECORDED.write_text(serialize(measured), encoding="utf-8")
-    if args.missed:
-        for kind, forms in POSITIVES.items():
-            for number, form in enumerate(forms):
-                missed = [text for text in texts([form], f"{kind} {number}") if not is_masked(*text)]
-                if missed:
-                    print(kind, number, len(missed), repr(missed[0][0]))
-        for kind, forms in NEGATIVES.items():
-            for text, _, _ in texts(forms, kind):
-                if found := find_personal_data(text, REGIONS):
-                    print("FALSE", kind, repr(text), [each.name for _, _, each in found])
-                    break
 
 
 if __name__ == "__main__":

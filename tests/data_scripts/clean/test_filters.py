@@ -91,7 +91,6 @@ def test_the_rules_for_chats_remove_only_texts_of_2000_characters_or_more():
     ("rule", "filters", "remedy"),
     [
         ("input: 70 % letters or fewer", PAPER, "--filters chat keeps more"),
-        ("author contains bot", Filters(bots=("a",)), "--filters chat keeps more"),
         ("author on the list of bots", Filters(bots=("a",)), "shorten the list of --bots"),
         ("2,000 characters or more", CHAT, "--filters none keeps more"),
         ("response: fewer than 5 characters", CHAT, "lower --min_characters"),

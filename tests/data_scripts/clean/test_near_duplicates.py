@@ -76,16 +76,6 @@ def test_rows_of_lists_are_numbered_by_their_row():
     assert [(row, text) for row, text, _ in near.find_rows(table, ["captions"])] == [(2, captions[2][1])]
 
 
-def test_sentences_of_several_batches_are_found_by_their_own_keys():
-    draw = random.Random(1)
-    sentences = ["".join(draw.choices("abcdefghij ", k=40)) + str(number) for number in range(2_500)]
-    near = NearDuplicates({sentence: {"dev"} for sentence in sentences})
-    picked = [3, 999, 1_000, 2_499]
-    table = pa.table({"text": [f"{sentences[number]} x" for number in picked]})
-    found = [(row, list(values)) for row, _, values in near.find_rows(table, ["text"])]
-    assert found == [(row, [sentences[number]]) for row, number in enumerate(picked)]
-
-
 def test_a_sample_of_texts_does_not_depend_on_their_order():
     texts = [f"Sentence number {number}, which is long." for number in range(500)]
     sample = sample_long_texts([*texts, "Too short.", *texts], 50)

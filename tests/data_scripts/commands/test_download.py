@@ -14,7 +14,6 @@ from types import SimpleNamespace
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.commands import download
 from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.public_datasets import PublicDataset, PublicFile, public_datasets
 
@@ -78,9 +77,8 @@ def catalog(requests: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ]
     public_datasets.cache_clear()
     entries = {dataset.name: dataset for dataset in datasets}
-    for module in (download, "data_scripts.public_datasets"):
-        name = module if isinstance(module, str) else module.__name__
-        monkeypatch.setattr(f"{name}.public_datasets", lambda: entries)
+    for module in ("commands.download", "public_datasets"):
+        monkeypatch.setattr(f"data_scripts.{module}.public_datasets", lambda: entries)
     monkeypatch.chdir(tmp_path)
     yield entries
     public_datasets.cache_clear()
@@ -122,11 +120,6 @@ def test_local_copies_are_read_in_place_of_a_download(catalog: dict, requests: l
     copies = Path("copies/nli/toy")
     copies.mkdir(parents=True)
     (copies / "own.csv").write_text("premise,hypothesis,label\nA dog.,A pet.,e\n")
-    talk = Path("copies/talk")
-    talk.mkdir()
-    for name in (".DS_Store", "b.tsv", "a.tsv", "a.zip"):
-        (talk / name).touch()
-    assert download._as_sources(catalog["talk"], talk) == ["copies/talk/a.tsv", "copies/talk/b.tsv"]
     assert main(["download", "nli/toy", "sts", "--originals", "copies"]) == 0
     assert load_columns("data/nli/toy", ("premise",))["train"]["premise"] == ["A dog."]
     assert requests[1:] == ["/sts.zip"]

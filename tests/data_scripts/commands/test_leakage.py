@@ -158,31 +158,6 @@ def test_leaked_rows_of_every_kind_of_dataset_are_removed(tmp_path, stsb, column
     assert left.to_list() == [{name: values[0] for name, values in columns.items()}]
 
 
-def test_remaining_rows_of_several_files_equal_those_of_the_trainer(tmp_path):
-    draw = random.Random(1)
-    rows = [{"input": f"Text {draw.randrange(5000)}.", "response": f"text {i}"} for i in range(9000)]
-    folder = tmp_path / "pairs"
-    folder.mkdir()
-    for number, start in enumerate((0, 4500)):
-        part = Dataset.from_list(rows[start : start + 4500])
-        part.to_parquet(folder / f"train-{number:05d}-of-00002.parquet")
-    sentences = [f"Text, {number}" for number in range(0, 9000, 7)]
-    against = write(
-        tmp_path / "of=questions", test={"question": sentences[:500]}, validation={"question": sentences[500:]}
-    )
-    arguments = ["leakage", str(folder), "--against", f"mine={against}", "--output", str(tmp_path / "out")]
-    assert main(arguments) == 0
-    evaluation = {"mine test": sentences[:500], "mine dev": sentences[500:]}
-    kept, counts = remove_leaked(Dataset.from_list(rows), ["input", "response"], evaluation)
-    left = load_dataset("parquet", data_dir=str(tmp_path / "out"))["train"]
-    assert left.to_list() == kept.to_list()
-    report = json.loads((tmp_path / "out" / "leakage.json").read_text())
-    assert {name: report["sets"][name]["rows"] for name in evaluation} | {
-        "removed": report["rows"]["removed"]
-    } == counts
-    assert report["rows"]["read"] == 9000 and counts["removed"] > 1000
-
-
 def test_without_an_output_nothing_is_written(tmp_path, stsb, capsys):
     source = write(tmp_path / "source", train={"sentence": ["He is here.", "Fine."]})
     before = sorted(tmp_path.rglob("*"))

@@ -38,8 +38,7 @@ def test_the_card_states_the_license_and_the_folder_still_loads(tmp_path: Path, 
     assert {split: len(loaded[split]) for split in loaded} == rows
 
 
-@pytest.mark.parametrize("license", ["MIT", "CC BY 4.0", "", "cc_by", "-mit", "mit\n"])
-@pytest.mark.parametrize("command", ["paraphrases", "conversations"])
+@pytest.mark.parametrize(("command", "license"), [("paraphrases", "CC BY 4.0"), ("conversations", "mit\n")])
 def test_an_invalid_license_is_refused_before_anything_is_written(
     tmp_path: Path, command: str, license: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

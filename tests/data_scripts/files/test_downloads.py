@@ -20,7 +20,7 @@ SHA256 = hashlib.sha256(CONTENT).hexdigest()
 class Server(ThreadingHTTPServer):
     """Serves `CONTENT`; each request takes one of `faults`: a status, or what happens.
 
-    "hang": no answer; "cut": half of it; "moved": a redirection; "whole" and "other": the range is ignored, which the
+    "hang": no answer; "cut": half of it; "whole" and "other": the range is ignored, which the
     answer states or not.
     """
 
@@ -46,12 +46,6 @@ class Handler(BaseHTTPRequestHandler):
             return
         if isinstance(fault, int):
             self.send_error(fault)
-            return
-        if fault == "moved":
-            self.send_response(302)
-            self.send_header("Location", "/elsewhere/file.bin")
-            self.send_header("Content-Length", "0")
-            self.end_headers()
             return
         assert self.headers["Accept-Encoding"] == "identity"  # positions are those in the file
         start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and fault not in ("whole", "other") else 0

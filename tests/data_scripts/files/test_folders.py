@@ -88,10 +88,7 @@ def test_a_file_of_the_user_s_among_those_of_a_command_is_not_lost(tmp_path, nam
 
 def test_a_file_that_comes_while_the_command_runs_is_not_lost(tmp_path):
     write(tmp_path / "pairs", "old")
-    with (
-        pytest.raises(InputError, match=r"holds thesis\.tex"),
-        new_folder(tmp_path / "pairs", overwrite=True),
-    ):
+    with pytest.raises(InputError, match=r"holds thesis\.tex"), new_folder(tmp_path / "pairs", overwrite=True):
         (tmp_path / "pairs" / "thesis.tex").write_text("years of work")
     assert contents(tmp_path / "pairs") == {**expected("old"), "thesis.tex": "years of work"}
 

@@ -1,6 +1,5 @@
 """Output folders at URLs: what interrupted runs left there is removed, and nothing else."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -73,22 +72,6 @@ def test_a_failed_run_leaves_nothing(place):
             (folder / "a").write_bytes(b"half")
             raise ValueError
     assert files_in(place) == {}
-
-
-def test_a_file_that_was_being_uploaded_is_replaced(tmp_path, monkeypatch):
-    output = storage_path(f"file://{tmp_path}/pairs")
-
-    def killed(file, target):
-        (target.with_name(f".{target.name}.0123456789ab.partial")).write_bytes(b"ha")
-        raise Killed
-
-    with monkeypatch.context() as context:
-        context.setattr(folders, "upload", killed)
-        with pytest.raises(Killed):
-            write(output)
-    assert json.loads((tmp_path / "pairs" / ".written-by-convsim").read_text())["kind"] == "unfinished output"
-    write(output)
-    assert set(files_in(output)) == {"a", "SHA256SUMS", ".written-by-convsim"}
 
 
 def test_the_temporary_folder_is_beside_the_output_only_if_machines_share_it(place):

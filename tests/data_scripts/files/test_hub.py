@@ -2,8 +2,6 @@ import errno
 from types import SimpleNamespace
 
 import datasets
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import HfHubHTTPError
@@ -75,14 +73,6 @@ def test_a_column_assigns_rows_to_splits_if_all_its_values_name_one(values, expe
     rows = Dataset.from_dict({"split": values, "row": range(len(values))})
     assigned = assign_splits(DatasetDict({"all": rows}))
     assert {name: split["row"][:] for name, split in assigned.items()} == expected
-
-
-def test_a_column_assigns_the_rows_of_a_folder_to_splits(tmp_path):
-    pq.write_table(pa.table({"split": ["val", "train"], "text": ["a", "b"]}), tmp_path / "all.parquet")
-    assert {name: rows["text"][:] for name, rows in load_columns(str(tmp_path), ("text",)).items()} == {
-        "validation": ["a"],
-        "train": ["b"],
-    }
 
 
 @pytest.mark.parametrize(

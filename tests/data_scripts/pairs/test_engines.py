@@ -37,13 +37,8 @@ def test_spark_gives_the_pairs_that_duckdb_gives(spark, by_duckdb, tmp_path):
     pq.write_table(pa.concat_tables([*comments, late, comments[1].slice(0, 500)]), tmp_path / "comments.parquet")
     found = {}
     for engine in ("duckdb", "spark"):
-        options = [
-            "--engine",
-            engine,
-            "--max_repeats",
-            "3",
-            *(["--spark_master", "local[2]"] if engine == "spark" else []),
-        ]
+        options = ["--engine", engine, "--max_repeats", "3"]
+        options += ["--spark_master", "local[2]"] if engine == "spark" else []
         assert main(["reddit", str(tmp_path / "comments.parquet"), "--output", str(tmp_path / engine), *options]) == 0
         report = json.loads((tmp_path / engine / "report.json").read_text(encoding="utf-8"))
         assert report["settings"].pop("engine") == engine

@@ -28,13 +28,6 @@ def test_a_cluster_gets_the_code_and_can_fetch_it_until_the_end():
     assert not Path(archive).exists()
 
 
-@pytest.mark.parametrize("master", ["local", "local[2]"])
-def test_local_tasks_need_no_copy_of_the_code(master):
-    local = session(master)
-    with SparkTasks(local):
-        assert not local.sent
-
-
 def test_paths_without_a_scheme_are_refused_on_a_cluster(tmp_path):
     url, path = storage_path(tmp_path.as_uri()), tmp_path
     check_shared(session("local[*]"), [url, path])

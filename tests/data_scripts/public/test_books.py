@@ -74,14 +74,6 @@ def test_rows_of_the_hub_are_sentences_and_blank_rows_end_paragraphs(
     assert run(tmp_path, "some/books") == expected
 
 
-def test_what_the_command_wrote_reads_back_the_same(tmp_path: Path) -> None:
-    file = tmp_path / "tales.txt"
-    file.write_text(TEXT)
-    first = run(tmp_path, file)
-    (tmp_path / "out").rename(tmp_path / "first")
-    assert run(tmp_path, tmp_path / "first") == first == SENTENCES
-
-
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -97,19 +97,7 @@ def test_merged_label_of_2017_is_relevant(tmp_path: Path) -> None:
     ("content", "message"),
     [
         (xml(RELATED_ROWS)[:-40], r"QL-dev.xml:\d+: not well-formed XML"),
-        (
-            b"<?xml version='1.0' encoding='no'?>" + xml(RELATED_ROWS),
-            r"QL-dev.xml:1: .* \(unknown encoding: no\): download",
-        ),
-        (
-            xml([{**RELATED_ROWS[0], "label": "?"}]),
-            r"QL-dev.xml, RelQuestion Q1_R3: label '\?'; expected one of PerfectMatch",
-        ),
         (xml([{**RELATED_ROWS[0], "rank": "first"}]), r"RelQuestion Q1_R3: the search engine's rank is first"),
-        (
-            xml([{**RELATED_ROWS[0], "subject": ""}]).replace(b"Is there a shop?", b""),
-            r"Q1_R3: relq is ''; expected a text",
-        ),
         (b"<xml></xml>", r"QL-dev.xml: contains no related question"),
     ],
 )
@@ -123,11 +111,8 @@ def test_damaged_xml_is_refused_with_its_location(tmp_path: Path, content: bytes
     ("content", "message"),
     [
         (json_lines(ROWS) + b"{\n", "subtaskB-dev.jsonl:3: not JSON"),
-        (json_lines(ROWS) + b"[]\n", "subtaskB-dev.jsonl:3: not an object"),
-        (json_lines(ROWS) + b"\xff\n", "subtaskB-dev.jsonl:3: not UTF-8"),
         (json_lines(ROWS, label=["Relevant"]), r"subtaskB-dev.jsonl:1: label \['Relevant'\]"),
         (json_lines(ROWS, ir_rank=None), "subtaskB-dev.jsonl:1: the search engine's rank is None"),
-        (json_lines(ROWS, relq_text=None), "subtaskB-dev.jsonl:1: relq is None"),
         (json_lines(ROWS, relq_text=" \t"), r"subtaskB-dev.jsonl:1: relq is ' .t'; expected a text"),
         (json_lines(ROWS, orgq_id=5), "subtaskB-dev.jsonl:1: orgq_id is 5"),
         (b"", "subtaskB-dev.jsonl: the file is empty"),
@@ -159,21 +144,6 @@ def test_labels_of_a_test_file_come_from_the_official_gold(tmp_path: Path) -> No
     assert rows == [{**ROWS[0], "label": "PerfectMatch/Relevant"}, ROWS[1]]
 
 
-@pytest.mark.parametrize(
-    ("gold", "message"),
-    [
-        (GOLD.replace("true", "false"), r"Q1_R3: label 'PerfectMatch', but 'Irrelevant' in the .relevancy file"),
-        (GOLD + "Q1\tQ1_R9\t9\t0.1\ttrue\n", r"1 of its related questions, such as Q1_R9, are not in"),
-        (GOLD.replace("\ttrue", ""), r"subtaskB.relevancy:1: expected question, related question, rank, score and"),
-    ],
-)
-def test_gold_of_another_file_is_refused(tmp_path: Path, gold: str, message: str) -> None:
-    (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
-    (tmp_path / f"{DEV}.subtaskB.relevancy").write_text(gold)
-    with pytest.raises(InputError, match=message):
-        load_cqa(str(tmp_path))
-
-
 @pytest.mark.parametrize("relevance", ['"relevant": true', '"relevant": 1', '"label": "Relevant"'])
 def test_a_table_without_ids_and_ranks_is_read(tmp_path: Path, relevance: str) -> None:
     lines = [
@@ -195,16 +165,9 @@ def test_a_table_without_ids_and_ranks_is_read(tmp_path: Path, relevance: str) -
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        (
-            '{"question": "Where?", "related": "Which?", "relevant": "perhaps"}',
-            "test.jsonl:1: 'perhaps'; expected true",
-        ),
+        ('{"question": "W?", "related": "Y?", "relevant": "perhaps"}', "test.jsonl:1: 'perhaps'; expected true"),
         ('{"question": "Where?", "related": "", "relevant": true}', "test.jsonl:1: candidate is ''; expected a text"),
         ('{"question": "Where?", "relevant": true}', "test.jsonl:1: no column candidate; expected query"),
-        (
-            '{"question": "W?", "related": "Y?", "relevant": true, "rank": "x"}',
-            "test.jsonl:1: rank 'x'; expected a number",
-        ),
     ],
 )
 def test_a_wrong_row_of_a_table_is_refused(tmp_path: Path, line: str, message: str) -> None:
@@ -228,13 +191,7 @@ def test_command_writes_splits_that_load_back_and_reports_the_labels(
         name: rows.to_list() for name, rows in before.items()
     }
     report = json.loads((output / "report.json").read_text())
-    assert report["validation"] == {
-        "from": str(source),
-        "rows": 2,
-        "questions": 1,
-        "Irrelevant": 1,
-        "PerfectMatch": 1,
-    }
+    assert report["validation"] == {"from": str(source), "rows": 2, "questions": 1, "Irrelevant": 1, "PerfectMatch": 1}
     assert f"test2017: from {source}, 1 rows" in capsys.readouterr().out
 
 

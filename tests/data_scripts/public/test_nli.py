@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import logging
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -54,23 +53,7 @@ def test_missing_splits_are_left_out_and_logged(tmp_path: Path, caplog: pytest.L
     assert "no train split" in caplog.text and "no test split" in caplog.text
 
 
-def test_rows_without_a_gold_label_are_dropped_and_counted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    splits = load_nli(str(write_official(tmp_path, official("One.", "Two.", "-") * 2)))
-    assert rows_of(splits["validation"]) == ROWS
-    assert "3 pairs, 2 without a gold label" in caplog.text
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        b'{"gold_label": "neut\n',
-        b'{"gold_label": "\xff"}\n',
-        b"[1]\n",
-        official("\ud83d", "Half.", "neutral"),
-        b"[" * 10**5,
-    ],
-)
+@pytest.mark.parametrize("line", [b'{"gold_label": "neut\n', b'{"gold_label": "\xff"}\n', b"[1]\n"])
 def test_a_broken_line_is_counted_with_file_and_line_and_the_others_are_kept(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, line: bytes
 ) -> None:
@@ -96,14 +79,6 @@ def test_a_file_without_a_labeled_row_is_refused(tmp_path: Path) -> None:
     (tmp_path / "snli_1.0_dev.jsonl").write_bytes(official("One.", "Two.", "-"))
     with pytest.raises(InputError, match=rf"^{tmp_path}, split validation: no row has a gold label \(1 without a gold"):
         load_nli(str(tmp_path))
-
-
-def test_a_file_of_another_kind_and_an_empty_folder_are_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing in it can be read"):
-        load_nli(str(tmp_path))
-    (tmp_path / "file.doc").write_text("text")
-    with pytest.raises(InputError, match=r"file.doc: unknown kind of file"):
-        load_nli(str(tmp_path / "file.doc"))
 
 
 def columns(labels: list[Any], label: Any) -> Dataset:
@@ -166,20 +141,6 @@ def test_command_writes_splits_that_load_back_and_reports_every_count(
     assert f"train: from {source}, 3 rows, 1 without a gold label" in capsys.readouterr().out
 
 
-def test_command_leaves_no_files_after_a_mistake_and_overwrites_only_with_the_option(tmp_path: Path) -> None:
-    source, output = tmp_path / "source", tmp_path / "out"
-    source.mkdir()
-    write_official(source, official("One.", "Two.", "3"))
-    with pytest.raises(InputError, match="label '3'"):
-        run_command(str(source), "--output", str(output))
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
-    write_official(source)
-    run_command(str(source), "--output", str(output))
-    with pytest.raises(InputError, match="--output"):
-        run_command(str(source), "--output", str(output))
-    run_command(str(source), "--output", str(output), "--overwrite")
-
-
 def test_the_two_dev_splits_of_multinli_stay_separate_and_load_back(tmp_path: Path) -> None:
     source = tmp_path / "multinli_1.0"
     source.mkdir()
@@ -214,10 +175,7 @@ def test_a_table_of_any_format_and_spelling_is_read(tmp_path: Path, name: str) -
     (tmp_path / name).write_text(TABLES[name])
     splits = load_nli(str(tmp_path / name))
     assert list(splits) == ["train"]  # its name contains no split
-    assert rows_of(splits["train"]) == [
-        ('A "cat.', "An animal.", "entailment"),
-        ("A cat.", "A dog.", "contradiction"),
-    ]
+    assert rows_of(splits["train"]) == [('A "cat.', "An animal.", "entailment"), ("A cat.", "A dog.", "contradiction")]
 
 
 def write_languages(folder: Path, languages: str) -> Path:
@@ -269,13 +227,11 @@ def test_a_column_of_texts_is_refused_as_labels(tmp_path: Path) -> None:
         load_nli(str(tmp_path))
 
 
-@pytest.mark.parametrize(
-    ("label", "number"),
-    [("entails", 0), ("Entailment", 0), (" neutral ", 1), ("N", 1), ("1", 1), ("c", 2), ("2", 2), ("CONTRADICTION", 2)],
-)
-def test_labels_in_any_spelling_are_numbers(tmp_path: Path, label: str, number: int) -> None:
-    (tmp_path / "dev.jsonl").write_text(json.dumps({"premise": "a", "hypothesis": "b", "label": label}))
-    assert load_nli(str(tmp_path / "dev.jsonl"))["validation"]["label"][:] == [number]
+def test_labels_in_any_spelling_are_numbers(tmp_path: Path) -> None:
+    labels = ("entails", "Entailment", " neutral ", "N", "1", "c", "2", "CONTRADICTION")
+    lines = [json.dumps({"premise": "a", "hypothesis": "b", "label": label}) for label in labels]
+    (tmp_path / "dev.jsonl").write_text("\n".join(lines))
+    assert load_nli(str(tmp_path / "dev.jsonl"))["validation"]["label"][:] == [0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_rows_without_a_gold_label_in_any_spelling_are_counted(tmp_path: Path) -> None:

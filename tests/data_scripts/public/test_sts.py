@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import math
 from pathlib import Path
 from typing import Any
 
@@ -92,21 +91,6 @@ def test_real_sets_have_the_papers_names_and_every_scored_pair(
     assert len(inputs) == 19 and sum(path.read_bytes().count(b"\n") for path in inputs) == 16_858
 
 
-def test_real_2015_pairs_keep_the_score_of_their_own_line(data_dir: Path) -> None:
-    """Compares with a plain reading of the two files, line by line."""
-    folder = data_dir / "sts" / "2015-test"
-    pairs = (folder / "STS.input.belief.txt").read_bytes().split(b"\n")
-    gold = (folder / "STS.gs.belief.txt").read_bytes().split(b"\n")
-    expected = [
-        (*pair.decode().split("\t"), float(score)) for pair, score in zip(pairs, gold, strict=True) if score.strip()
-    ]
-    rows = load_sts_sets(str(data_dir / "sts"))["2015"]["belief"]
-    assert len(rows) == len(expected) == 375
-    for row, (sentence1, sentence2, score) in zip(rows, expected, strict=True):
-        assert (row["sentence1"], row["sentence2"]) == (sentence1, sentence2)
-        assert math.isclose(row["score"], score, abs_tol=1e-6)
-
-
 SOURCES_2016 = "Red barn\tA barn\tplaces\ttrees\nOld oak\tA tree\tx\ty\nHot tea\tA drink\tx\ty\n"
 
 
@@ -126,16 +110,6 @@ def hub_year(monkeypatch: pytest.MonkeyPatch, **columns: list[Any]) -> None:
     copy = {"sentence1": ["One.", "Two."], "sentence2": ["1.", "2."], "score": [0.5, 5.0], **columns}
     splits = DatasetDict({name: Dataset.from_dict(copy) for name in ("train", "test")})
     monkeypatch.setattr(datasets, "load_dataset", lambda name: splits)
-
-
-def test_a_year_on_the_hub_is_one_dataset(monkeypatch: pytest.MonkeyPatch) -> None:
-    hub_year(monkeypatch)
-    loaded = load_sts_sets("mteb/sts12-sts")
-    assert {year: list(sets) for year, sets in loaded.items()} == {"2012": ["all"]}
-    assert loaded["2012"]["all"].to_list() == [
-        {"sentence1": "One.", "sentence2": "1.", "score": 0.5},
-        {"sentence1": "Two.", "sentence2": "2.", "score": 5.0},
-    ]
 
 
 def test_a_source_without_a_year_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

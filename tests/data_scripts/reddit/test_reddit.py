@@ -4,14 +4,12 @@ import json
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-import datasets
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.errors import InputError
-from data_scripts.files.datasets import load_pairs
 from data_scripts.files.lines import BrokenLines
 from data_scripts.reddit import comments
 
@@ -115,13 +113,6 @@ def test_the_split_stays_when_data_grows(real_dumps, real_output, tmp_path):
         assert few <= {tuple(row.values()) for row in read_split(real_output, split)}
 
 
-def test_the_random_split_holds_the_same_pairs_in_about_the_papers_shares(real_dumps, real_output, tmp_path):
-    assert run(*real_dumps, "--output", tmp_path / "random", "--split", "random") == 0
-    assert sorted(map(str, read(tmp_path / "random"))) == sorted(map(str, read(real_output)))
-    sizes = report(tmp_path / "random")["splits"]
-    assert sizes["test"] / sum(sizes.values()) == pytest.approx(0.1, abs=0.02)
-
-
 def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(tmp_path):
     first = write_dump(tmp_path / "RC_1.bz2", comment("b", "t1_a"))
     second = write_dump(tmp_path / "RC_2.bz2", comment("a"))
@@ -130,14 +121,6 @@ def test_a_reply_is_joined_to_its_parent_in_another_file_named_earlier_or_later(
     assert read(tmp_path / "out") == [
         {"input": f"{words} a", "response": f"{words} b", "thread": "t3_story", "source": "reddit/pictures"}
     ]
-
-
-def test_a_folder_with_empty_splits_is_loaded_too(tmp_path):
-    dump = write_dump(tmp_path / "RC_1.bz2", comment("a"), comment("b", "t1_a"))
-    assert run(dump, "--output", tmp_path / "out") == 0
-    assert sorted(report(tmp_path / "out")["splits"].values()) == [0, 0, 1]
-    assert sum(map(len, load_pairs(str(tmp_path / "out")).values())) == 1
-    assert sum(map(len, datasets.load_dataset(str(tmp_path / "out")).values())) == 1
 
 
 def test_each_comment_without_a_pair_is_counted_by_reason(tmp_path):

@@ -72,12 +72,6 @@ def test_the_sample_does_not_contain_the_sentences_of_figure_1(sample: Path) -> 
     assert found == []
 
 
-def test_some_tens_of_thousands_of_distinct_pairs(pairs: DatasetDict) -> None:
-    train = pairs["train"]
-    distinct = set(zip(train["input"], train["response"], strict=True))
-    assert 15_000 <= len(distinct) == len(train) <= 40_000
-
-
 def test_no_held_out_response_is_trained_on(pairs: DatasetDict) -> None:
     trained = set(map(words, pairs["train"]["response"]))
     assert [row for row in held_out(pairs) if words(row["response"]) in trained] == []
@@ -102,12 +96,6 @@ def test_a_held_out_filling_has_no_value_of_the_trained_ones(pairs: DatasetDict)
 def test_each_held_out_situation_is_trained_on(pairs: DatasetDict) -> None:
     trained = {thread.partition(": ")[0] for thread in pairs["train"]["thread"]}
     assert {row["thread"].removesuffix(" (held out)").partition(": ")[0] for row in held_out(pairs)} <= trained
-
-
-def test_the_test_split_has_hundreds_of_distinct_responses(pairs: DatasetDict) -> None:
-    responses = [words(response) for response in pairs["test"]["response"]]
-    assert len(set(responses)) == len(responses) >= 300
-    assert len(set(pairs["validation"]["response"])) >= 100
 
 
 def test_a_query_has_one_right_response(pairs: DatasetDict) -> None:

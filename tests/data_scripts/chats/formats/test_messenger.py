@@ -92,9 +92,3 @@ def test_a_broken_chat_is_refused_with_its_first_fault(tmp_path):
         InputError, match=r"contains no message .*wrong type \(messages should be a list of objects\); it was read as "
     ):
         store_logs([log], Filters("chat"), tmp_path)
-
-
-def test_other_lists_of_messages_with_participants_are_messages_with_roles(tmp_path):
-    chat = {"participants": ["a"], "messages": [{"role": "user", "content": "hi"}]}
-    items, log = read(tmp_path / "m.json", chat)
-    assert [item.text for item in items] == ["hi"] and log.detected == {"format": "messages with roles"}

@@ -119,10 +119,6 @@ def test_messages_after_names_and_times_in_brackets(tmp_path):
     ]  # fmt: skip
     assert log.detected["format"] == "KakaoTalk"
     assert log.broken.counts == {"line before the first message of a conversation": 2}
-    english = KAKAOTALK.replace("오전 10:00", "10:00 AM").replace("오전 11:00", "11:00 AM")
-    english = english.replace("오후 5:29", "5:29 PM").replace("오후 5:30", "5:30 PM")
-    english = english.replace("2026년 3월 14일 토요일", "Saturday, March 14, 2026")
-    assert read(tmp_path / "c.txt", english)[0] == items
 
 
 SPOKEN = """\
@@ -175,21 +171,6 @@ def test_where_conversations_end(tmp_path, text, threads):
     assert [item.text[0] for item in items] == list("abcd")[: len(items)] and all(
         "\r" not in item.text for item in items
     )
-
-
-def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
-    lines = ["Ann: a", "Ben: b"] * 10
-    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", "", "Cid: d"]))
-    assert [(item.speaker, item.text) for item in items[18:]] == [
-        ("Ann", "a"), ("Ben", "b"), ("Note", "c"), ("Cid", "d"),
-    ]  # fmt: skip
-    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", *lines, "---", "Cid: d"]))
-    assert [(item.speaker, item.text) for item in items[19:21]] == [("Ben", "b\nNote: c"), ("Ann", "a")]
-    assert (items[-1].speaker, items[-1].text, items[-1].thread) == ("Cid", "d", "c/2")
-    items, _ = read(tmp_path / "c.txt", "\n".join([*(f"10:00 {line}" for line in lines), "10:01 Cid: c"]))
-    assert items[-1].speaker == "Cid"
-    items, _ = read(tmp_path / "c.log", "\n".join(["<ann> a", "<ben> b", *["<ann> a"] * 50, "<cid> c"]))
-    assert len(items) == 53 and items[-1].speaker == "cid"
 
 
 def test_times_before_names(tmp_path):
