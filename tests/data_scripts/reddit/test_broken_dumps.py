@@ -13,6 +13,7 @@ import pytest
 import zstandard
 
 from data_scripts.__main__ import main
+from tests.data_scripts.reddit.test_reddit import comment as reddit_comment
 
 PACKERS: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
@@ -24,16 +25,9 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 def comment(number: int, **changes: object) -> dict:
     """A comment that passes the rules; it replies to the previous one, and the first of ten to a submission."""
-    return {
-        "id": f"c{number}",
-        "parent_id": f"t1_c{number - 1}" if number % 10 else f"t3_s{number}",
-        "link_id": f"t3_s{number - number % 10}",
-        "author": f"reader{number}",
-        "body": f"these are the words of a comment {number}",
-        "subreddit": "pictures",
-        "created_utc": 1136074029 + number,
-        "score": 3,
-    } | changes
+    parent = f"t1_c{number - 1}" if number % 10 else f"t3_s{number}"
+    fields = {"link_id": f"t3_s{number - number % 10}", "author": f"reader{number}", "created_utc": 1136074029 + number}
+    return reddit_comment(f"c{number}", **{"parent_id": parent, "score": 3} | fields | changes)
 
 
 def line(fields: dict) -> bytes:

@@ -15,19 +15,12 @@ from data_scripts.files.lines import BrokenLines, check_file
 from data_scripts.reddit import dumps
 from data_scripts.reddit.comments import write_comments
 from data_scripts.schemas import COMMENT_SCHEMA
+from tests.data_scripts.reddit.test_reddit import comment as reddit_comment
 
 
 def comment(number: int, **changes: object) -> dict:
-    return {
-        "id": f"c{number}",
-        "parent_id": "t3_story",
-        "link_id": "t3_story",
-        "author": "reader",
-        "body": f"comment number {number}",
-        "subreddit": "pictures",
-        "created_utc": 1136074029 + number,
-        "score": 3,
-    } | changes
+    fields = {"body": f"comment number {number}", "created_utc": 1136074029 + number, "score": 3}
+    return reddit_comment(f"c{number}", **fields | changes)
 
 
 def jsonl(*comments: dict) -> bytes:
