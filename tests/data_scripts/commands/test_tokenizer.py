@@ -92,11 +92,10 @@ def test_saved_folder_loads_with_auto_tokenizer_without_our_packages(tmp_path: P
         "tokenizer.json",
         "tokenizer_config.json",
     ]
-    root = str(Path(__file__).resolve().parents[3])
-    script = f"""
-import json, sys
-sys.path[:] = [folder for folder in sys.path if folder != {root!r}]  # an editable install puts the clone there
-import importlib.util
+    script = """
+import importlib.util, json, pathlib, sys
+# An editable install puts a clone there.
+sys.path[:] = [folder for folder in sys.path if not pathlib.Path(folder, "data_scripts").is_dir()]
 assert importlib.util.find_spec("data_scripts") is None
 from transformers import AutoTokenizer
 tokenizer = AutoTokenizer.from_pretrained("saved")

@@ -1,4 +1,4 @@
-"""The files of a dataset of pairs, its publication, and what its report withholds."""
+"""The files of a dataset of pairs, and the error if no pair is left."""
 
 import argparse
 from concurrent.futures import ThreadPoolExecutor

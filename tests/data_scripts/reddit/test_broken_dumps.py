@@ -27,6 +27,7 @@ def comment(number: int, **changes: object) -> dict:
     """A comment that passes the rules; it replies to the previous one, and the first of ten to a submission."""
     parent = f"t1_c{number - 1}" if number % 10 else f"t3_s{number}"
     fields = {"link_id": f"t3_s{number - number % 10}", "author": f"reader{number}", "created_utc": 1136074029 + number}
+    fields["body"] = f"these are the words of a comment {number}"
     return reddit_comment(f"c{number}", **{"parent_id": parent, "score": 3} | fields | changes)
 
 

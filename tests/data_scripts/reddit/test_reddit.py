@@ -307,6 +307,15 @@ def test_a_broken_dump_among_good_ones_is_named_by_the_workers_too(tmp_path, cap
     ]  # so that the next run uses it
 
 
+def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsys):
+    dump = write_dump(
+        tmp_path / "RC_1.bz2", *(comment(f"c{n}", f"t1_c{n - 1}", body="words " * 50) for n in range(2000))
+    )
+    assert run(dump, "--output", tmp_path / "out", "--memory_limit", "10MiB") == 2
+    assert "error: --memory_limit 10MiB: not enough for the join and the sort" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -173,6 +173,13 @@ def test_where_conversations_end(tmp_path, text, threads):
     )
 
 
+def test_a_name_that_nearly_all_others_are_not_is_no_name(tmp_path):
+    lines = ["Ann: a", "Ben: b"] * 10
+    items, _ = read(tmp_path / "c.txt", "\n".join([*lines, "Note: c", *lines, "---", "Cid: d"]))
+    assert [(item.speaker, item.text) for item in items[19:21]] == [("Ben", "b\nNote: c"), ("Ann", "a")]
+    assert (items[-1].speaker, items[-1].text, items[-1].thread) == ("Cid", "d", "c/2")
+
+
 def test_times_before_names(tmp_path):
     items, _ = read(
         tmp_path / "c.txt", "09:59:00\t Ann Lee:\ta\n10:01:00\t Ben:\tb\n\n10:02:00\t Ann Lee:\tc\n", gap=60.0
