@@ -9,7 +9,7 @@ import yaml
 
 from data_scripts.errors import InputError
 from trainer import run
-from trainer.command_line import arguments_class, build_arguments, parse_arguments, suggest_option
+from trainer.command_line import arguments_class, build_arguments, parse_arguments
 from trainer.preset_files import PRESETS, load_extensions, read_preset
 from trainer.tasks import TASKS
 
@@ -92,36 +92,11 @@ def test_a_wrong_setting_is_named(preset, text, words, message):
         parse_arguments([preset(BASE + text), *words])
 
 
-@pytest.mark.parametrize(
-    ("name", "model_type", "suggestion"),
-    [
-        ("token_dropot", "dan", "; did you mean 'model_config.token_dropout'?"),
-        ("model_config.token_dropot", None, "; did you mean 'model_config.token_dropout'?"),
-        ("tasks.snly", "dan", "; did you mean 'tasks.snli'?"),
-        ("qwertyuiop", "dan", ""),
-    ],
-)
-def test_a_similar_option_or_entry_is_suggested(name, model_type, suggestion):
-    assert suggest_option(name, model_type) == suggestion
-
-
 @EVERY_PRESET
 def test_the_written_out_settings_of_a_preset_are_a_preset(path, preset):
     arguments = parse_arguments([str(path)])
     assert arguments.max_steps or arguments.epochs or arguments.adapt
     assert parse_arguments([preset(yaml.safe_dump(dataclasses.asdict(arguments)))]) == arguments
-
-
-@pytest.mark.parametrize(
-    ("options", "words", "expected"),
-    [
-        ("optimizer: sgd\nlearning_rate: 0.5\n", [], 0.5),
-        ("optimizer: adamw\nlearning_rate: 0.001\n", ["--learning_rate", "0.01"], 0.2),
-        ("optimizer: adamw\ntable_learning_rate: 0.3\n", ["--learning_rate", "0.01"], 0.3),
-    ],
-)
-def test_the_learning_rate_of_the_embedding_matrices_is_written_out(options, words, expected, preset):
-    assert parse_arguments([preset(BASE + options), *words]).table_learning_rate == pytest.approx(expected)
 
 
 # -- preset files -----------------------------------------------------------------------------------------------------

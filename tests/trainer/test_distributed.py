@@ -1,8 +1,6 @@
 """The collectives against formulas: threads stand for the processes of a run, so that no process is started."""
 
 import time
-from collections.abc import Callable
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,13 +13,9 @@ from trainer.distributed import (
     bytes_received,
     exclude_from_ddp,
     first_on_each_machine,
-    gather,
     gather_rows,
     gather_uneven_rows,
-    seconds_waited,
-    share,
     sum_by_row,
-    wait_for_all,
 )
 
 
@@ -30,22 +24,6 @@ def group(monkeypatch: pytest.MonkeyPatch) -> ThreadGroup:
     group = ThreadGroup(3)
     monkeypatch.setattr(distributed, "dist", group)
     return group
-
-
-def test_the_seconds_of_all_waits_are_added(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [0.0]
-
-    def waiting(seconds: float) -> Callable[..., None]:
-        return lambda *arguments, **options: clock.__setitem__(0, clock[0] + seconds)
-
-    collectives = {"barrier": waiting(1), "broadcast_object_list": waiting(20), "all_gather_object": waiting(300)}
-    monkeypatch.setattr(distributed, "dist", SimpleNamespace(**collectives))
-    monkeypatch.setattr(distributed, "world_size", lambda: 2)
-    monkeypatch.setattr(distributed, "patient_group", lambda: None)
-    monkeypatch.setattr(distributed, "time", SimpleNamespace(perf_counter=lambda: clock[0]))
-    monkeypatch.setattr(distributed, "_waits", [])
-    wait_for_all(), share("value"), gather("value"), wait_for_all()
-    assert seconds_waited() == 322
 
 
 def test_the_first_process_of_each_machine_enters_before_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,13 +101,6 @@ def test_ddp_is_told_to_ignore_the_embedding_tables() -> None:
     model = torch.nn.Sequential(torch.nn.EmbeddingBag(3, 2), torch.nn.Linear(2, 2), torch.nn.Embedding(4, 2))
     exclude_from_ddp(model, [model[0].weight, model[2].weight])
     assert model._ddp_params_and_buffers_to_ignore == ["0.weight", "2.weight"]
-
-
-@pytest.mark.parametrize(("rows", "is_copied"), [([1, 2, 6], False), ([1, 1], True), ([2, 1], True)])
-def test_a_gradient_of_distinct_sorted_rows_is_not_copied(rows: list[int], is_copied: bool) -> None:
-    values = torch.ones(len(rows), 2)
-    summed = sum_by_row(torch.sparse_coo_tensor(torch.tensor([rows]), values, (7, 2), check_invariants=True))
-    assert (summed.values().data_ptr() != values.data_ptr()) == is_copied
 
 
 def test_a_single_process_changes_nothing() -> None:

@@ -12,12 +12,10 @@ from data_scripts.chats.conversations import ConversationOptions
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex, calibration
-from tests.modeling_convsim.tiny_models import build
 from tests.trainer.adapt.conftest import CHATS
 from trainer.adapt import adaptation, chats
 from trainer.adapt.__main__ import main
 from trainer.adapt.chats import adapt_to_chats, choose_base, prepare_folder
-from trainer.training.interruption import Interrupted
 
 COLUMNS = ["thread=ticket", "speaker=from"]
 
@@ -107,23 +105,6 @@ def test_a_mistake_is_one_line(options, capsys, chats, more, message):
     assert main(options(chats, *more)) == 2
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
     assert message in line
-
-
-def test_a_signal_during_training_is_one_line(options, monkeypatch, capsys):
-    def stop(*_: object) -> None:
-        raise Interrupted("stopped by SIGTERM; start it again", 143)
-
-    monkeypatch.setattr(chats, "adapt_to_chats", stop)
-    assert main(options(CHATS)) == 143
-    assert capsys.readouterr().err.endswith("error: stopped by SIGTERM; start it again\n")
-
-
-def test_a_model_without_heads_is_refused_before_the_logs_are_read(options, tiny_tokenizer, tmp_path, capsys):
-    build("dan_best").encoder.save_pretrained(tmp_path / "encoder")
-    tiny_tokenizer.save_pretrained(tmp_path / "encoder")
-    assert main(options(CHATS, "--base", str(tmp_path / "encoder"))) == 2
-    assert "encoder holds ConvSimDanModel, expected a multitask model" in capsys.readouterr().err
-    assert not (tmp_path / "run" / "pairs").exists()
 
 
 @pytest.mark.parametrize(

@@ -21,9 +21,8 @@ from trainer.adapt.start import Start
 from trainer.command_line import build_arguments, parse_arguments
 from trainer.data.datasets import RunData
 from trainer.preset_files import PRESETS
-from trainer.training.context import Progress, RunContext
+from trainer.training.context import Progress
 from trainer.training.loop import TrainingLoop
-from trainer.training.model_evaluator import ModelEvaluator
 
 
 def arguments(**options: Any) -> Any:
@@ -189,26 +188,6 @@ def test_an_evaluation_has_the_best_factor_and_the_lowest_of_equal_ones(chosen):
     assert adaptation.evaluate(evaluator, 3, lambda results: results["score"]) == best
     assert seen == ([chosen] if chosen else [0.25, 0.5, 0.75, 1.0])
     assert adaptation.evaluate(evaluator, 0, lambda results: results["score"]) == {"score": 0.2}  # before training
-
-
-@pytest.mark.parametrize("dev", [True, False])
-def test_the_settings_follow_from_the_number_of_pairs_or_from_cross_validation(monkeypatch, dev):
-    start, choice, seen = object(), Choice(7, 0.5, 690, ranking(0.3), ranking(0.2)), []
-    monkeypatch.setattr(module, "prepare_start", lambda *values: seen.append(values[2:]) or start)
-    monkeypatch.setattr(module, "cross_validate", lambda *values: seen.append(values[0].arguments) or (start, choice))
-    monkeypatch.setattr(ModelEvaluator, "evaluate", lambda self, split, queries, evaluators: {TASK: ranking(0.1)})
-    adaptation = Adaptation()
-    adaptation.pairs = {"train": "pairs", **({"validation": Dataset.from_dict({"input": ["a"]})} if dev else {})}
-    task: Any = type("Task", (), {"columns": "columns", "__len__": lambda self: 1000})()
-    context = RunContext(arguments(), SimpleNamespace(), Path())
-    settings = adaptation.prepare(context, build("dan_best"), None, {TASK: task})
-    scaled = scale_schedule(arguments(), 1000)
-    assert adaptation._start is start and seen == [("columns", "pairs") if dev else scaled]
-    if dev:
-        assert settings == scaled and adaptation._base_ranking == ranking(0.1)
-    else:
-        assert (settings.max_steps, settings.eval_every, settings.best_metric) == (7, 7, "last")
-        assert adaptation._base_ranking == ranking(0.2)
 
 
 def test_a_resumed_adaptation_has_the_same_result(base, adapted_pairs, tmp_path, monkeypatch):

@@ -259,19 +259,3 @@ def test_the_columns_of_texts_are_those_of_the_kind_or_are_found_by_name() -> No
         "documents/b": source_of(("book", "sentence")),
     }
     assert training_text_columns(RunData(rows)) == {"nli/a": ["premise", "hypothesis"], "documents/b": ["sentence"]}
-
-
-def test_removed_rows_are_logged_by_the_dataset_that_they_leak_from(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    leaked = [sentence("stsb", "test", "sentence1"), sentence("snli", "validation", "premise"), "a text"]
-    train_on(monkeypatch, "pairs", Dataset.from_dict({"input": [*leaked, leaked[0]], "response": ["yes"] * 4}))
-    load_run_data(options)
-    assert caplog.messages == ["pairs: removed 3 training rows with an evaluation sentence (1 snli dev, 2 stsb test)"]
-
-
-def test_texts_for_word_vectors_are_in_no_task() -> None:
-    texts = Dataset.from_dict({"text": ["only for word vectors"]})
-    data = RunData({"texts/books": texts, "nli/more": Dataset.from_dict({"premise": ["p"], "hypothesis": ["h"]})})
-    assert sorted(training_texts(data)) == ["h", "p"]
-    assert list(data.named("texts")) == ["books"] and list(data.named("nli")) == ["more"]

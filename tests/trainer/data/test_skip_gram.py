@@ -4,7 +4,6 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gensim.models import Doc2Vec, Word2Vec
 
 from data_scripts.errors import InputError
 from trainer.data import skip_gram
@@ -101,17 +100,6 @@ def test_every_text_of_a_step_is_read_in_its_order(monkeypatch, chunk, step, exp
     read = list(skip_gram._Texts([tokens(*texts)], list("abcdefghij"), step, False, bar))
     assert read == [["abcdefghij"[token] for token in texts[index]] for index in expected]
     assert bar.counted == [len(texts[index]) for index in expected]
-
-
-def test_a_doc2vec_model_gets_the_numbers_of_texts_as_tags(monkeypatch):
-    read: list[list] = []
-    for kind in (Word2Vec, Doc2Vec):
-        monkeypatch.setattr(kind, "train", lambda self, texts, total_examples, epochs: read.append(list(texts)))
-        skip_gram.fit(kind(vector_size=2, min_count=1), [tokens([1], [2]), tokens([0, 1])], ["zero", "one", "two"])
-    words = [["one"], ["two"], ["zero", "one"]]
-    assert read[0] == words and [tuple(document) for document in read[1]] == list(
-        zip(words, ([0], [1], [2]), strict=True)
-    )
 
 
 def test_vectors_are_cached_for_the_same_texts_sizes_and_passes(column, tmp_path, monkeypatch):

@@ -14,7 +14,6 @@ from data_scripts.errors import InputError
 from trainer.data import teacher as teacher_module
 from trainer.data.datasets import RunData
 from trainer.data.teacher import embed_tokens, encode_columns, sample_rows, teacher_vectors
-from trainer.encoders.loading import SentenceTransformerEncoder
 
 TEXTS = ["a", "bb", "ccc", "dddd", "eeeee"]
 
@@ -149,16 +148,6 @@ def test_a_teacher_on_the_hub_is_known_by_its_commit(folder, tmp_path, monkeypat
     assert (teacher_vectors("a/b", TEXTS, tmp_path / "cache") == teacher_vectors(str(folder), TEXTS, tmp_path)).all()
     (folder / "model.safetensors").write_text("7")
     np.testing.assert_allclose(teacher_vectors("a/b", TEXTS, tmp_path / "cache"), expected(7), atol=1e-3)
-
-
-def test_a_teacher_of_sentence_transformers_computes_in_bfloat16_where_it_is_fast(monkeypatch):
-    for is_fast, dtype in ((True, torch.bfloat16), (False, torch.float32)):
-        monkeypatch.setattr(teacher_module, "has_fast_bfloat16", lambda device, is_fast=is_fast: (is_fast, "why"))
-        assert teacher_module._dtype() == dtype
-    teacher = SentenceTransformerEncoder.__new__(SentenceTransformerEncoder)
-    teacher.model = torch.nn.Linear(2, 2)
-    monkeypatch.setattr(teacher_module, "load_encoder", {"teacher": teacher}.__getitem__)
-    assert teacher_module._load("teacher", torch.bfloat16) is teacher and teacher.model.weight.dtype == torch.bfloat16
 
 
 def test_tokens_are_embedded_without_prefix_centered_and_normalized_and_special_tokens_are_not(folder, tmp_path, calls):

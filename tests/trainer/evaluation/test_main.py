@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -69,45 +68,6 @@ def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
     assert json.loads(output.read_text()) == expected
 
 
-def test_intervals_are_written_and_shown_for_encoder_and_baseline(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "results.json"
-    argv = ["--tasks", "stsb,cqa", "--split", "dev", "--baselines", "bm25", "--intervals", "--output", str(output)]
-    assert call(data, *argv) == 0
-    results = json.loads(output.read_text())
-    low, high = results["stsb"]["dev"]["news"]["pearson_interval"]
-    assert "map_interval" in results["baselines"]["bm25"]["cqa"]["dev"]
-    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
-    pearson = results["stsb"]["dev"]["news"]["pearson"]
-    assert ["stsb", "dev", "news", "pearson", f"{pearson:.4f}", f"[{low:.4f},", f"{high:.4f}]"] in rows
-
-
-def test_errors_by_kind_are_written_and_texts_only_shown(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    output = tmp_path / "results.json"
-    assert call(data, "--tasks", "stsb_errors", "--split", "dev", "--output", str(output)) == 0
-    results = json.loads(output.read_text())["stsb_errors"]
-    assert list(results) == ["dev"] and sum(kind["pairs"] for kind in results["dev"].values()) >= 30
-    shown = capsys.readouterr().out
-    assert shown.count("  gold ") == 10 and "validation: a " in shown
-    assert "validation: a " not in output.read_text()
-
-
-def test_update_adds_results_to_the_existing_ones(data: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    earlier: dict[str, Any] = {"run": {"steps": 7}, "cqa": {"dev": {"map": 9.0}}, "stsb": "damaged"}
-    earlier["baselines"] = {"tfidf": {"cqa": {"dev": {"map": 0.5}}}, "bm25": {"snli": {"accuracy": 0.5}}}
-    results.write_text(json.dumps(earlier))
-    assert call(data, "--tasks", "cqa", "--split", "test", "--baselines", "bm25", "--update", str(results)) == 0
-    updated = json.loads(results.read_text())
-    assert updated["run"] == {"steps": 7} and updated["stsb"] == "damaged"
-    assert updated["cqa"]["dev"] == {"map": 9.0} and updated["cqa"]["test2017"]["map"] <= 1
-    assert updated["baselines"]["tfidf"] == earlier["baselines"]["tfidf"]
-    assert set(updated["baselines"]["bm25"]) == {"snli", "cqa"}
-
-
 def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     results = tmp_path / "results.json"
     results.write_text('{"run": {"steps": 7}}')
@@ -170,17 +130,6 @@ def test_without_a_folder_the_message_says_which_one_is_expected(
     monkeypatch.setenv("CONVSIM_DATA", str(data))
     assert command.main(["model", "--tasks", task]) == 2
     assert message in capsys.readouterr().err
-
-
-def test_a_misspelled_option_gets_a_suggestion(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        command.main(["model", "--tasks", "cqa", "--split-", "dev", "--intervalls"])
-    assert "did you mean '--split'?" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("task", ["snli", "stsb", "cqa", "sts", "sample"])
-def test_missing_data_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str], task: str) -> None:
-    assert str(tmp_path / "nowhere") in refused(capsys, tmp_path / "nowhere", "--tasks", task)
 
 
 def test_the_missing_folder_of_a_public_dataset_is_built_by_a_command(

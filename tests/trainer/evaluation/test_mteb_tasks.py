@@ -1,20 +1,16 @@
 """MTEB's code computes our scores, in files that it reads again and that are published with the model."""
 
-import json
 import random
 import sys
 from pathlib import Path
 
-import huggingface_hub
 import pytest
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from tests.conftest import WORDS
-from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
 from tests.trainer.publish.test_publish import make_run
 from trainer.evaluation import mteb_tasks
-from trainer.publish import upload as publish
 
 
 @pytest.fixture
@@ -58,18 +54,6 @@ def test_mteb_computes_our_scores_and_reads_its_files_again(run: Path, sets: Pat
     for one in scores:
         result = mteb.TaskResult.from_disk(folder / f"{one.task}.json", load_historic_data=False)
         assert result.scores[split][0][one.name] == pytest.approx(one.mteb, abs=1e-6)
-
-
-def test_results_of_mteb_are_published_with_the_model(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (run / "model" / "mteb").mkdir()
-    (run / "model" / "mteb" / "STSBenchmark.json").write_text('{"task_name": "STSBenchmark"}')
-    with LoopbackHub() as server:
-        monkeypatch.setenv("HF_TOKEN", WRITE_TOKEN)
-        for name, value in {"ENDPOINT": server.url, "HF_HUB_OFFLINE": False, "HF_HUB_DISABLE_XET": True}.items():
-            monkeypatch.setattr(huggingface_hub.constants, name, value)
-        publish.publish(run, "me/talker")
-        (commit,) = server.repositories["models", "me/talker"].commits
-    assert json.loads(commit[2]["mteb/STSBenchmark.json"]) == {"task_name": "STSBenchmark"}
 
 
 def test_without_mteb_the_message_names_the_extra(

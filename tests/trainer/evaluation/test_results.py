@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files.new_files import locked
 from trainer.evaluation.results import (
     flatten,
     format_table,
@@ -48,20 +47,6 @@ def test_values_are_flattened_to_their_paths_and_the_file_is_indented_by_two(tmp
     }  # fmt: skip
     write_results(tmp_path / "results.json", {"snli": {"accuracy": 0.5}})
     assert (tmp_path / "results.json").read_text() == '{\n  "snli": {\n    "accuracy": 0.5\n  }\n}\n'
-
-
-def test_an_update_merges_into_the_file_and_waits_a_minute_for_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, waits = tmp_path / "results.json", []
-    monkeypatch.setattr(
-        "trainer.evaluation.results.locked",
-        lambda file, lock, seconds: waits.append((file, seconds)) or locked(file, lock, seconds=seconds),
-    )
-    write_results(path, {"cqa": {"dev": {"map": 1}}})
-    update_results(path, {"cqa": {"test": {"map": 2}}, "seed": 3})
-    assert read_results(path) == {"cqa": {"dev": {"map": 1}, "test": {"map": 2}}, "seed": 3}
-    assert waits == [(path, 60)]
 
 
 def test_table_shows_an_interval_on_the_line_of_its_number() -> None:

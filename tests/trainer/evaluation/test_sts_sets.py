@@ -37,18 +37,6 @@ def test_each_dataset_equals_scipy_on_brute_force_cosines() -> None:
         }
 
 
-def test_all_datasets_are_encoded_in_one_call_and_each_sentence_once() -> None:
-    encoder = FakeEncoder()
-    sets = sts()
-    evaluate_sts_sets(encoder, {**sets, "2015": {"images": sets["2014"]["OnWN"]}})
-    assert [side for side, _ in encoder.calls] == ["input"]
-    (texts,) = (texts for _, texts in encoder.calls)
-    distinct = {
-        text for names in sets.values() for rows in names.values() for row in rows for text in list(row.values())[:2]
-    }
-    assert len(texts) == len(distinct) and set(texts) == distinct
-
-
 class OfKnownWords(FakeEncoder):
     """A zero vector for a text without a known word."""
 

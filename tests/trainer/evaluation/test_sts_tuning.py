@@ -1,7 +1,6 @@
 """Tuning one matrix: its objective and gradient in float64, its start, its guarantees, and a planted direction."""
 
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from scipy import stats
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import angular, cosine, to_gold_scale
-from trainer.evaluation.sts_tuning import EmbeddedPairs, _fit, objective, tune, tune_on_stsb, tuned_scores
+from trainer.evaluation.sts_tuning import EmbeddedPairs, objective, tune, tune_on_stsb, tuned_scores
 from trainer.evaluation.stsb import evaluate_stsb
 
 SIZE = 5
@@ -89,45 +88,6 @@ def test_dev_is_never_worse_than_untuned(seed: int) -> None:
     misleading = EmbeddedPairs(train.first, train.second, 5 - train.gold)
     identity = np.eye(SIZE, dtype=np.float32)
     assert pearson(tune(misleading, dev), dev) >= pearson(identity, dev)
-
-
-def symmetric(seed: int, size: int = SIZE) -> np.ndarray:
-    noise = np.random.default_rng(seed).normal(size=(size, size))
-    return (np.eye(size) + 0.5 * (noise + noise.T)).astype(np.float32)
-
-
-def opposed() -> tuple[EmbeddedPairs, EmbeddedPairs]:
-    """Pairs to train on whose gold is the reverse of that of the dev pairs."""
-    train = planted(40, 0)
-    return EmbeddedPairs(train.first, train.second, 5 - train.gold), planted(30, 1)
-
-
-def fit_with(iterations: list[np.ndarray], monkeypatch: pytest.MonkeyPatch) -> tuple[np.ndarray, list[np.ndarray]]:
-    """Tune with an optimizer that tries these matrices; returns the one that is selected, and those it got to."""
-    tried, (train, dev) = [], opposed()
-
-    def minimize(loss_and_gradient, start, jac, method, callback, options):  # type: ignore[no-untyped-def]
-        assert (start == np.eye(SIZE).ravel()).all() and jac and options == {"maxiter": 100}
-        for matrix in iterations:
-            tried.append(matrix)
-            try:
-                callback(SimpleNamespace(x=matrix.astype(float).ravel()))
-            except StopIteration:
-                return
-
-    monkeypatch.setattr("scipy.optimize.minimize", minimize)
-    matrix, best = _fit(train, dev, 0.01)
-    assert best == pearson(matrix, dev)
-    return matrix, tried
-
-
-def test_the_iteration_with_the_best_pearson_on_dev_is_selected(monkeypatch: pytest.MonkeyPatch) -> None:
-    train, dev = opposed()
-    iterations = [symmetric(seed) for seed in range(9)]
-    on_dev, on_train = ([pearson(matrix, pairs) for matrix in iterations] for pairs in (dev, train))
-    assert len({np.argmax(on_dev), np.argmax(on_train), len(iterations) - 1, 0}) == 4  # not the same by chance
-    matrix, tried = fit_with(iterations, monkeypatch)
-    assert len(tried) == 9 and (matrix == iterations[np.argmax(on_dev)]).all()
 
 
 def test_tuning_is_deterministic_and_its_matrix_symmetric() -> None:

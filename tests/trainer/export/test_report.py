@@ -87,10 +87,6 @@ def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: p
     assert rows(run)[0][0] == FLOAT
 
 
-def test_a_card_without_exports_has_no_section_for_them(run: Path):
-    assert "## Exports" not in (run / "model" / "README.md").read_text()
-
-
 def test_a_saved_model_and_an_unfinished_run_are_unchanged(run: Path, tiny_tokenizer, tmp_path: Path):
     before = (run / "results.json").read_text(), (run / "model" / "README.md").read_text()
     assert export.main([str(run / "model"), "-o", str(tmp_path / "one")]) == 0

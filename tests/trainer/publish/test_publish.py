@@ -265,11 +265,6 @@ def test_the_folder_of_an_unfinished_run_is_refused(tmp_path: Path, capsys):
     assert "config.yaml is missing" in refusal(capsys, tmp_path, "--hub_model_id", "me/x")
 
 
-def test_results_that_are_not_json_are_refused(dan_run: Path, capsys):
-    (dan_run / "results.json").write_text('{"snli": ')
-    assert "results.json: not readable as JSON" in refusal(capsys, dan_run, "--hub_model_id", "me/x")
-
-
 @pytest.mark.parametrize("name", ["me/a/b", "me", "me/with space", "-/-"])
 def test_an_invalid_repository_id_is_refused(dan_run: Path, name: str, capsys):
     message = refusal(capsys, dan_run, f"--hub_model_id={name}")

@@ -7,18 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from huggingface_hub import EvalResult, ModelCard, ModelCardData, constants, metadata_load
+from huggingface_hub import ModelCard, constants
 from huggingface_hub.utils import close_session
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as prepare
-from data_scripts.errors import InputError
 from tests.loopback_hub import LoopbackHub
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
 from trainer import hardware as machine
 from trainer.arguments import Arguments
-from trainer.command_line import build_arguments
 from trainer.export import __main__ as export
 from trainer.hardware import measure_speed
 from trainer.publish import training_data
@@ -48,27 +46,12 @@ def test_the_hubs_validator_receives_the_card_and_accepts_it(tmp_path, monkeypat
         assert hub.requests == ["POST /api/validate-yaml"]
 
 
-def test_metadata_are_read_and_written_back_without_loss(tmp_path):
-    card = card_of(tmp_path)
-    read = metadata_load(tmp_path / "README.md")
-    assert ModelCard(f"---\n{card.data.to_yaml()}\n---\n").data.to_dict() == card.data.to_dict() == read
-    index = [metric for result in read["model-index"][0]["results"] for metric in result["metrics"]]
-    assert len(index) == len(card.data.eval_results) and all(isinstance(r, EvalResult) for r in card.data.eval_results)
-    assert not set(read) - {"model-index", *vars(ModelCardData(language="en"))}  # no key that the Hub does not know
-
-
 # -- licenses ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_model_has_the_license_of_its_option(tmp_path):
     assert Arguments().license == card_of(tmp_path).data.license == "apache-2.0"
     assert card_of(tmp_path, settings=SETTINGS | {"license": "cc-by-sa-4.0"}).data.license == "cc-by-sa-4.0"
-
-
-@pytest.mark.parametrize("name", ["Apache-2.0", "Apache 2.0", "", "mit\n", "cc_by", "https://opensource.org"])
-def test_an_invalid_license_id_is_refused(name):
-    with pytest.raises(InputError, match=r"(?s)^license is .* expected a license as the Hub spells it"):
-        build_arguments(pairs=["data"], tasks={"response_prediction": 1}, license=name)
 
 
 def test_licenses_of_the_data_come_from_their_cards(tmp_path, monkeypatch):
@@ -100,16 +83,6 @@ def test_the_license_option_of_a_command_reaches_the_model_card(tmp_path):
     assert "| local dataset | cc-by-nc-4.0 | none | 0 |" in card_of(tmp_path, results, settings).text
 
 
-def test_the_cards_table_names_the_licenses_and_keeps_those_of_the_run(tmp_path):
-    results = RESULTS | {"licenses": {"someone/talk-pairs": "cc-by-4.0", "stanfordnlp/snli": "cc-by-sa-4.0"}}
-    text = card_of(tmp_path, results).text
-    assert (
-        "| someone/talk-pairs, local dataset | someone/talk-pairs: cc-by-4.0, local dataset: not stated | response"
-        in text
-    )
-    assert "| stanfordnlp/snli | cc-by-sa-4.0 | snli 2,345 |" in text
-
-
 # -- languages --------------------------------------------------------------------------------------------------------
 
 
@@ -119,12 +92,6 @@ def test_the_model_has_the_languages_of_its_option(tmp_path):
     card = card_of(tmp_path, settings=SETTINGS | {"language": ["de", "gsw"]})
     assert card.data.language == ["de", "gsw"] and "English" not in card.text
     assert "similarity of sentences (language: de, gsw), for search" in card.text
-
-
-@pytest.mark.parametrize("languages", [[], ["english"], ["EN"], ["en", "en-GB"], ["e"], ["de", ""]])
-def test_an_invalid_language_code_is_refused(languages):
-    with pytest.raises(InputError, match=r"^language is .* expected ISO 639 codes"):
-        build_arguments(pairs=["data"], tasks={"response_prediction": 1}, language=languages)
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------

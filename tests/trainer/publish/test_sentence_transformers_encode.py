@@ -1,14 +1,12 @@
 """What sentence-transformers does with a published folder and with one of `save_pretrained`."""
 
 from itertools import product
-from multiprocessing import get_context
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from sentence_transformers import SentenceTransformer
-from sentence_transformers.base import model as base_model
 
 import tests.forking  # noqa: F401 - its server of processes has imported the libraries
 from tests.trainer.publish.test_publish import TEXTS, make_model
@@ -98,28 +96,3 @@ def test_a_saved_model_is_the_same_on_both_routes_and_has_a_card(loaded, tmp_pat
 
 
 # -- processes and backends -------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("loaded", [("published", "transformer")], indirect=True, ids="-".join)
-def test_two_processes_give_the_vectors_of_one(loaded, monkeypatch):
-    # Instead of new processes, which import the libraries.
-    monkeypatch.setattr(base_model.mp, "get_context", lambda _: get_context("forkserver"))
-    model = loaded.model
-    pool = model.start_multi_process_pool(["cpu", "cpu"])
-    try:
-        assert close(model.encode(TEXTS, pool=pool, chunk_size=2), loaded.vectors)
-        assert close(model.encode_document(TEXTS, pool=pool), model.encode_document(TEXTS))
-        assert model.encode([], pool=pool).size == 0
-        tensor = model.encode(TEXTS, pool=pool, prompt="hello ", normalize_embeddings=True, convert_to_tensor=True)
-        assert isinstance(tensor, torch.Tensor)
-        assert close(tensor, model.encode(TEXTS, prompt="hello ", normalize_embeddings=True))
-        exact, found = (
-            model.encode(TEXTS, precision="int8"),
-            model.encode(TEXTS, pool=pool, precision="int8", chunk_size=1),
-        )
-        assert np.abs(exact.astype(int) - found).max() <= 1
-        features = model.encode(TEXTS, pool=pool, output_value=None)
-        assert close(torch.stack([row["sentence_embedding"] for row in features]), loaded.vectors)
-        assert close(model.encode(TEXTS[0], pool=pool), loaded.vectors[0])
-    finally:
-        model.stop_multi_process_pool(pool)

@@ -76,13 +76,6 @@ def test_shares_of_attention_against_a_loop_over_sentences(
     assert np.abs(shares[0] - measured["uniform"]).max() > 0.01
 
 
-def test_a_text_is_truncated_by_the_tokenizer(encoder: Encoder) -> None:
-    long = " ".join(["cat", "dog"] * 30)
-    shares = measure_attention(encoder, [long])["layers"]
-    assert np.shape(shares) == (LAYERS, 20)
-    np.testing.assert_allclose(shares, shares_by_loop(encoder, [long]), atol=1e-5)
-
-
 def test_uniform_shares_of_sentences_of_known_length(encoder: Encoder) -> None:
     def uniform(*sentences: str) -> list[float]:
         return measure_attention(encoder, sentences)["uniform"]

@@ -1,7 +1,6 @@
 """Measurements: each value is measured once, by the evaluators. The encoders are invented."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -137,25 +136,6 @@ def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: Countin
     # A fake encoder has no inference classifier.
     assert Measurements(data, SOURCES, tmp_path / "measured").scores(system, "snli") is None
     assert json.loads((tmp_path / "measured" / "model.json").read_text())["snli"] is None
-
-
-def test_each_system_and_the_data_have_a_separate_file(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData
-) -> None:
-    measurements = Measurements(data, SOURCES, tmp_path / "measured")
-    first, second = (open_system(write_model(tmp_path / name, DAN, name), f"sweep/{name}") for name in ("a", "bcd"))
-
-    def given(value: Any) -> Callable[[], Any]:
-        return lambda: value
-
-    for _ in range(2):
-        for system, value in ((first, 1), (second, [2]), (None, None)):
-            assert measurements.cached(system, "x", given(value)) == value
-    assert sorted(path.name for path in (tmp_path / "measured").iterdir()) == [
-        "data.json",
-        "sweep__a.json",
-        "sweep__bcd.json",
-    ]
 
 
 def test_angles_and_cosines_are_those_of_the_vectors(

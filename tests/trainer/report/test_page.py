@@ -57,14 +57,6 @@ def test_a_plot_is_a_png_that_the_page_shows_with_its_caption(tmp_path: Path) ->
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_characters_beyond_ascii_are_not_escaped(tmp_path: Path) -> None:
-    page = Page(tmp_path)
-    page.table("one", ["größe"], [["†"]], {"größe": "†"})
-    markdown, values = written(page)
-    assert "| † |" in markdown and values == {"one": {"größe": "†"}}
-    assert "größe" in (tmp_path / "report.json").read_text("utf-8")
-
-
 def test_a_score_has_its_interval_in_brackets_and_the_other_after_a_slash() -> None:
     scores = {"pearson": 0.75, "pearson_interval": [0.7049, 0.8], "spearman": -0.1, "map": None}
     assert format_score(scores, "pearson") == ".750 [.705, .800]"

@@ -77,16 +77,6 @@ def test_a_training_run_is_a_call_of_the_trainer_with_its_options(tmp_path: Path
     assert settings.output_dir == str(runs / "second") and not settings.resume
 
 
-def test_word_vectors_are_a_call_of_embeddings(tmp_path: Path) -> None:
-    options = {"tokenizer": "{folder}/dan/model", "against": ["stsb=a", "cqa=b"], "sif": True, "epochs": 1}
-    (job,) = read(tmp_path, vectors={"embed": "skip_gram", "sources": ["a", "b"], "options": options}).jobs
-    assert job.command[1:] == [
-        "-m", "trainer.embeddings", "skip_gram", "a", "b", "-o", str(tmp_path / "runs/vectors"),
-        "--tokenizer", str(tmp_path / "runs/dan/model"), "--against", "stsb=a", "--against", "cqa=b", "--sif",
-        "--epochs", "1",
-    ]  # fmt: skip
-
-
 def test_a_sweep_is_a_call_of_the_sweep_command_which_skips_finished_runs(tmp_path: Path) -> None:
     entry = {
         "sweep": "small",
@@ -174,11 +164,6 @@ def test_a_mistake_is_one_line_that_names_the_entry(tmp_path: Path, text: str, m
         read_plan(path)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert str(caught.value).startswith(str(path))
-
-
-def test_a_missing_plan_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"^nowhere\.yaml: not readable"):
-        read_plan(Path("nowhere.yaml"))
 
 
 def test_a_plan_is_run_and_its_failures_are_returned(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,14 @@ from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
 from tests.trainer.evaluation.invented_data import COLORS, THINGS, sts
-from tests.trainer.report.folders import write_model, write_run, write_sweep
+from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with, tables
 from trainer.report import measurements as module
 from trainer.report.__main__ import PUBLISHED
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
 from trainer.report.siamese import write_siamese
-from trainer.report.systems import open_folders, open_system
+from trainer.report.systems import open_folders
 
 WORDS = [*"the a is : , her she his me my i".split(), *COLORS, *THINGS]
 SIZE = 6
@@ -273,23 +273,6 @@ def test_neighbors_of_words_are_those_above_a_cosine_nearest_first(report: Path,
     assert numbers["neighbors"]["her"]["siamese"][0].startswith("she ")
     rows = table_with(report, "word", "system")
     assert ["her", "the paper: word2vec", "she, his, my, hers"] in rows
-
-
-@pytest.mark.parametrize("kind", ["none", "a saved model", "another task"])
-def test_without_compared_systems_there_are_only_published_results(tmp_path: Path, published: Any, kind: str) -> None:
-    systems = {
-        "none": lambda: [],
-        "a saved model": lambda: [open_system(write_model(tmp_path / "model", {"model_type": "convsim_dan"}))],
-        "another task": lambda: [open_system(write_run(tmp_path / "run", {"tasks": {"captions": 1}}))],
-    }[kind]()
-    page = Page(tmp_path / "report")
-    write_siamese(page, Measurements({"sts": sts()}, SOURCES, tmp_path / "measured", systems), published)
-    page.save()
-    table1 = published["table1"]["sets"]
-    assert page.values["siamese_published"]["the paper: Siamese CBOW"] == [
-        table1[year][name]["pearson"][3] for year, name in SETS.values()
-    ]
-    assert not page.values.get("siamese_table1")
 
 
 def test_without_the_datasets_nothing_is_written(tmp_path: Path, published: Any) -> None:

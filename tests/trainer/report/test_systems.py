@@ -74,14 +74,6 @@ def test_the_label_of_a_saved_model_is_its_folders_name(tmp_path: Path) -> None:
     assert (theirs.label, theirs.encoder, theirs.trained_on) == ("theirs", "", UNKNOWN)
 
 
-def test_a_system_has_the_results_and_metrics_of_its_run(tmp_path: Path) -> None:
-    metrics = [{"step": 1, "loss": 2.0}, {"step": 2, "dev": {}}]
-    folder = write_run(tmp_path / "run", {"tasks": TALK}, results={"run": {"steps": 2}}, metrics=metrics)
-    system = open_system(folder)
-    assert system.results == {"run": {"steps": 2}} and system.metrics == metrics
-    assert system.model == folder / "model"
-
-
 def test_a_folder_without_run_model_or_sweep_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=f"^{tmp_path}: expected a finished run"):
         open_folders([tmp_path])

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import yaml
 from datasets import Dataset
 from gensim.models import Word2Vec
 
@@ -82,23 +81,6 @@ def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monk
     assert not vectors[3].any()
 
 
-def test_a_response_has_the_vector_of_an_input(sources, tmp_path):
-    run(tmp_path / "run", "cbow", sources)
-    encoder = load_encoder(str(tmp_path / "run" / "model"))
-    np.testing.assert_allclose(encoder.encode(TEXTS, side="response"), encoder.encode(TEXTS), atol=1e-6)
-
-
-def test_results_and_config_describe_the_training(sources, tmp_path):
-    results = run(tmp_path / "run", "skip_gram", sources, "--seed", "3")["run"]
-    assert results["sentences"] == 400 and results["tokens"] == 8 * 400
-    assert (results["method"], results["size"], results["epochs"], results["seed"]) == ("skip_gram", SIZE, 3, 3)
-    table, vocabulary = table_of(tmp_path / "run")
-    assert results["vocabulary"] == np.count_nonzero(table.any(axis=1)) == len(vocabulary) - 2
-    assert not table[:2].any()
-    config = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())
-    assert config["sources"] == sources and config["min_count"] == 5 and config["from"] is None
-
-
 def test_fewer_sentences_are_evenly_spaced(sources):
     every, _ = read_texts(sources, [], None)
     some, _ = read_texts(sources, [], 40)
@@ -157,12 +139,6 @@ def test_sif_is_the_same_at_once_and_from_an_earlier_run(sources, tmp_path):
     once, later_table = table_of(tmp_path / "once")[0], table_of(tmp_path / "later")[0]
     np.testing.assert_allclose(later_table, once, atol=1e-7)
     assert later["run"]["seed"] == 2 and later["run"]["seconds"] == plain["run"]["seconds"]
-
-
-def test_sif_uses_evenly_spaced_sentences(sources, tmp_path, monkeypatch):
-    monkeypatch.setattr(word2vec, "SIF_SENTENCES", 3)
-    run(tmp_path / "run", "cbow", sources, "--sif")
-    assert np.isfinite(table_of(tmp_path / "run")[0]).all()
 
 
 def test_paragraph_vectors_are_gensims_up_to_chance(sources, tmp_path, monkeypatch):

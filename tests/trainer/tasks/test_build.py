@@ -21,7 +21,6 @@ from trainer.data.positive_pairs import (
 )
 from trainer.tasks import TASKS, Task, TaskInputs, response_distillation
 from trainer.tasks.captions import Captions
-from trainer.tasks.distillation import Distillation
 from trainer.tasks.entailment import Entailment
 from trainer.tasks.neighbors import NeighboringSentences
 from trainer.tasks.paraphrases import Paraphrases
@@ -107,22 +106,6 @@ def test_neighboring_sentences_read_pairs_as_documents():
     (item,) = build(NeighboringSentences, {"documents/d": PAIRS}, negatives=4).items()
     assert item[0] == "neighbors/d" and len(item[1]) == 60
     assert len(item[1].batch(np.arange(60))["cu_seqlens"]) - 1 == 60 * (1 + 2 + 4)
-
-
-def test_distillation_encodes_the_sample_that_the_options_ask_for_and_each_text_once(monkeypatch, tmp_path):
-    samples = {"pairs": PAIRS.select(range(20)), "captions/c": CAPTIONS.select_columns(["caption"])}
-    texts = [*FIRST[:20], *SECOND[:20], *FIRST]
-    vectors = np.random.default_rng(0).normal(size=(70, 5)).astype(np.float16)
-    encoded = {"pairs": {"input": vectors[:20], "response": vectors[20:40]}, "captions/c": {"caption": vectors[40:]}}
-    asked = []
-    monkeypatch.setattr("trainer.data.teacher.sample_rows", lambda data, count: asked.append(count) or samples)
-    monkeypatch.setattr("trainer.data.teacher.encode_columns", lambda *arguments: asked.append(arguments) or encoded)
-    tasks = build(Distillation, {}, teacher="one", teacher_texts=12, cache_dir=str(tmp_path))
-    assert asked == [12, ("one", samples, tmp_path)]
-    rows = [row for row, text in enumerate(texts) if text not in texts[:row]]
-    assert len(rows) < 70
-    explicit = Distillation(Distillation.Options(), letters_column([texts[row] for row in rows]), vectors[rows])
-    assert len(tasks["distillation"]) == len(rows) and loss_of(tasks["distillation"]) == loss_of(explicit)
 
 
 VECTORS = np.random.default_rng(3).normal(size=(2, 30, 5)).astype(np.float16)

@@ -99,19 +99,6 @@ def test_no_equal_response_and_no_other_response_to_the_same_input_is_a_negative
     np.testing.assert_allclose(loss.item(), np.mean(terms), rtol=1e-6)
 
 
-def test_a_wrapped_model_has_the_same_loss():
-    class Wrapped(nn.Module):  # as DistributedDataParallel does
-        def __init__(self) -> None:
-            super().__init__()
-            self.module = build_model("dan").eval()
-
-        def forward(self, **batch: Any) -> Any:
-            return self.module(**batch)
-
-    task = build_task("response_prediction", matryoshka_dims=[3])
-    assert torch.equal(*(task.loss(model, task.batch(ALL))[0] for model in (build_model("dan").eval(), Wrapped())))
-
-
 def test_the_input_network_scores_responses_and_is_trained():
     model, task = build_model("dan_input_network"), build_task("response_prediction")
     model.set_sparse_gradients(False)

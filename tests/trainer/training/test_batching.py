@@ -39,13 +39,6 @@ def test_a_run_can_be_repeated_with_another_version():
     ]
 
 
-def test_every_epoch_reads_each_row_once():
-    batches = plan(weights={"a": 1.0}, steps=50)
-    read = np.concatenate([batches.batch(step)[1] for step in range(50)])
-    for epoch in range(4):
-        assert sorted(read[100 * epoch : 100 * (epoch + 1)]) == list(range(100))
-
-
 def test_tasks_are_sampled_by_their_weights():
     batches = plan(steps=20_000, weights={"a": 0.95, "b": 0.05})
     share = np.mean([batches.batch(step)[0] == "b" for step in range(20_000)])

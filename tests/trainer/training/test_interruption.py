@@ -63,17 +63,6 @@ def test_handlers_are_restored_and_other_threads_have_none():
     assert entered == [before]
 
 
-def test_the_message_names_the_last_checkpoint_of_this_run_only(interruption, tmp_path):
-    (tmp_path / "checkpoint-4").mkdir()  # of a run that will be overwritten
-    message = "has no checkpoint of this run yet: start it again"
-    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
-        raise Interrupted("stopped by SIGTERM", 143)
-    interruption.saved = tmp_path / "checkpoint-12"
-    message = r"stopped by SIGTERM; .*checkpoint-12 is saved: continue with --resume true"
-    with pytest.raises(Interrupted, match=message), interruption.explained(tmp_path):
-        raise Interrupted("stopped by SIGTERM", 143)
-
-
 def test_the_end_of_another_process_is_one_line(interruption, tmp_path, monkeypatch):
     gloo = RuntimeError("[/third_party/gloo/pair.cc:537] Read error [::1]:21: Connection reset by peer. This is\nlong")
     monkeypatch.setattr(module, "world_size", lambda: 2)

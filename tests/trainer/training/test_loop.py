@@ -263,27 +263,6 @@ def test_a_resumed_run_goes_back_to_the_log_of_its_checkpoint(log, tmp_path):
     assert file.read_text() == '{"step": 2}\n'
 
 
-def test_a_log_that_cannot_be_written_is_named_in_one_line(log, tmp_path):
-    (tmp_path / "metrics.jsonl").mkdir()
-    with pytest.raises(InputError, match=r"metrics\.jsonl: cannot be written \(Is a directory\)"):
-        log.write({"step": 2})
-
-
-@pytest.mark.parametrize(
-    ("trackers", "project"), [(["tensorboard"], "tensorboard"), (["wandb", "tensorboard"], "convsim"), (["none"], None)]
-)
-def test_trackers_get_the_numbers_of_the_rows_that_the_main_process_writes(tmp_path, trackers, project):
-    row = {"step": 3, "dev": {"snli": {"accuracy": 0.5, "split": "dev"}}, "pairs": 96}
-    for rank, line in ((1, []), (0, [row])):
-        accelerator = Accelerator(rank, 2)
-        log = MetricsLog(RunContext(Arguments(trackers=trackers), accelerator, tmp_path))
-        log.start_trackers()
-        log.write(row)
-        numbers = [({"dev.snli.accuracy": 0.5, "pairs": 96}, 3)] if rank == 0 else []
-        assert accelerator.calls == ([project, *numbers] if project else [])
-        assert (read_rows(tmp_path) if (tmp_path / "metrics.jsonl").exists() else []) == line
-
-
 def test_means_and_first_steps_are_those_of_all_processes(tmp_path):
     log = MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(1, 2), tmp_path))
     log.add(1, "snli", {"loss": torch.tensor(1.0), "accuracy": torch.tensor(9.0)})

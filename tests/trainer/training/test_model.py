@@ -9,8 +9,6 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import Dataset
-from sentence_transformers import SentenceTransformer
-from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
@@ -24,10 +22,9 @@ from modeling_convsim import (
 )
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.arguments import Arguments
-from trainer.command_line import build_arguments, parse_arguments
+from trainer.command_line import build_arguments
 from trainer.data import skip_gram
 from trainer.data.datasets import RunData
-from trainer.tasks import sampling_weights
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.inputs import build_tasks
 from trainer.training.model import build_model, load_pretrained
@@ -104,17 +101,6 @@ def test_a_model_without_heads_is_refused(saved, tiny_tokenizer, tmp_path):
         load(tmp_path, tiny_tokenizer)
 
 
-def test_on_the_command_line_it_replaces_what_a_preset_says_of_a_new_model(saved, tmp_path):
-    preset = tmp_path / "preset.yaml"
-    new_model = "tokenizer_kind: wordpiece\nvocab_size: 300\nword_vectors: skip_gram\ntexts: [t]\n"
-    preset.write_text(f"pairs: [p]\ntasks: {{response_prediction: 1}}\n{new_model}")
-    arguments = parse_arguments([str(preset), "--initialize_from", str(saved)])
-    assert (arguments.word_vectors, arguments.tokenizer_kind, arguments.texts) == ("random", "word", [])
-    with pytest.raises(InputError, match="word_vectors has no effect with initialize_from"):
-        parse_arguments([str(preset), "--initialize_from", str(saved), "--word_vectors", "skip_gram"])
-    assert parse_arguments([str(preset)]).model_type == "dan"
-
-
 INPUTS = ["the cat", "the dog", "the the the cat", "a cat"]
 RESPONSES = ["the mat", "the bone", "a mat", "the cat"]
 
@@ -180,22 +166,6 @@ def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, m
     assert table[vocabulary["dog"]].any()  # not in the file: random
 
 
-def test_word_vectors_of_a_sentence_transformer_are_its_embeddings_of_the_tokens(tmp_path, monkeypatch):
-    generator = np.random.default_rng(0)
-    texts = generator.normal(size=(30, 4)).astype(np.float32)
-    tokenizer = train_tokenizer(INPUTS + RESPONSES, "word", 30, min_count=1)
-    teacher = StaticEmbedding(tokenizer.backend_tokenizer, embedding_weights=texts[: len(tokenizer)])
-    SentenceTransformer(modules=[teacher], device="cpu").save(str(tmp_path / "teacher"))
-    model, vocabulary = initialized("dan", tmp_path, monkeypatch, word_vectors=str(tmp_path / "teacher"))
-    words = [token_id for token, token_id in vocabulary.items() if not token.startswith("[")]
-    embeddings = texts[words].astype(np.float64)
-    embeddings /= np.linalg.norm(embeddings, axis=1, keepdims=True)
-    expected = embeddings - embeddings.mean(axis=0)
-    expected /= np.linalg.norm(expected, axis=1, keepdims=True)
-    table = model.get_parameter("encoder.embed_tokens.weight").detach().numpy()
-    np.testing.assert_allclose(table[words], expected, atol=5e-3)  # half precision
-
-
 @pytest.mark.parametrize(
     ("model_type", "option"),
     [("dan", "word_embedding_size"), ("cbow", "embedding_size"), ("transformer", "embedding_size")],
@@ -205,12 +175,6 @@ def test_word_vectors_of_another_size_are_refused(model_type, option, tmp_path, 
     path.write_text("cat 3 0 0\n")
     with pytest.raises(InputError, match=rf"vectors of 3 dimensions, but .* have 4: set {option} to 3 in model_config"):
         initialized(model_type, tmp_path, monkeypatch, word_vectors=str(path))
-
-
-def test_sampling_weights_are_divided_by_the_root_of_the_examples():
-    tasks = {"captions/a": range(400), "captions/b": range(100), "response_prediction": range(7)}
-    weights = sampling_weights({"captions": 0.3, "response_prediction": 0.7, "snli": 0.5}, tasks)
-    assert weights == pytest.approx({"captions/a": 0.2, "captions/b": 0.1, "response_prediction": 0.7})
 
 
 LAYERS = {"hidden_size": 8, "num_attention_heads": 2, "num_hidden_layers": 1, "intermediate_size": 8}

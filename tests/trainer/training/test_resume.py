@@ -25,7 +25,6 @@ from trainer.training.checkpoints import (
     _check_unchanged,
     complete_checkpoint,
     newest_whole_checkpoint,
-    recorded_precision,
 )
 from trainer.training.context import Progress
 from trainer.training.loop import TrainingLoop
@@ -167,13 +166,6 @@ def test_a_change_of_precision_or_data_is_refused(tmp_path, now, message):
         _check_unchanged(tmp_path, asdict(begun), replace(begun, **now))
 
 
-def test_another_device_or_number_of_processes_is_logged(tmp_path, caplog):
-    begun = Progress(mixed_precision="bf16", device="cuda", processes=2)
-    _check_unchanged(tmp_path, asdict(begun), replace(begun, device="cpu", processes=1))
-    assert "the run had device cuda and now has cpu" in caplog.text
-    assert "the run had processes 2 and now has 1" in caplog.text
-
-
 def complete(folder: Path, step: int, best_step: int | None, is_last: bool = False, **progress: Any) -> list[str]:
     """Complete a checkpoint; returns the names of all of them."""
     written = folder / f".checkpoint-{step}"
@@ -214,13 +206,3 @@ def test_a_checkpoint_without_checksums_or_its_best_one_is_not_used(tmp_path, ca
     reasons = rf"checkpoint-2: {CHECKSUMS} is missing; checkpoint-4: {reason}"
     with pytest.raises(InputError, match=rf"no whole checkpoint \({reasons}\): start again with --overwrite"):
         newest_whole_checkpoint(tmp_path)
-
-
-def test_the_precision_of_a_run_is_that_of_its_last_readable_checkpoint(tmp_path):
-    assert recorded_precision(tmp_path) is None
-    complete(tmp_path, 2, 2, mixed_precision="bf16")
-    complete(tmp_path, 4, 4, mixed_precision="no")
-    assert recorded_precision(tmp_path) == "no"
-    for damage in ("[]", "{", "{}"):
-        (tmp_path / "checkpoint-4" / "progress.json").write_text(damage)
-        assert recorded_precision(tmp_path) == "bf16"

@@ -1,28 +1,22 @@
 """Whole runs of `trainer/run.py` on tiny synthetic datasets: their files, data, tasks, evaluations, and refusals."""
 
 import re
-import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset
 from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
-from tests.trainer.training.tiny_runs import COLORS, THINGS, read_metrics, read_results, values_of, write
-from trainer import hardware, run
+from tests.trainer.training.tiny_runs import read_metrics, read_results, values_of, write
+from trainer import hardware
 from trainer.evaluation.sts_matrix import has_route
 from trainer.training import schedule
 from trainer.training.loop import TrainingLoop
 from trainer.training.run_folder import list_checkpoints
-from trainer.training.trainable_model import TrainableModel
-
-SIAMESE_LOSS = "neighbors/in_order/loss"
 
 
 def weights_of(folder: Path) -> dict[str, torch.Tensor]:
@@ -58,33 +52,6 @@ def test_training_improves_the_metrics_of_both_tasks(run_trainer, preset, tmp_pa
     # Ten replies fit each question: P@1 of a random model is 0.01, of a model that knows thing and owner 0.1.
     assert results["response_prediction"]["p_at_10"] > 0.8
     assert results["snli"]["accuracy"] > 0.55
-
-
-@pytest.mark.parametrize("share", [0, 0.5])
-def test_snli_share_is_the_share_of_the_training_pairs(run_trainer, preset, tmp_path, share):
-    assert run_trainer(preset(snli_share=share, eval_every=100)) == 0
-    results, rows = read_results(tmp_path / "run"), read_metrics(tmp_path / "run")
-    assert results["run"]["rows"] == {"pairs": 240} | ({"snli": 270 // 2} if share else {})
-    # An untrained head is not evaluated.
-    assert ("snli" in results) == any("snli/loss" in row for row in rows) == bool(share)
-
-
-def test_evaluation_sentences_are_removed_from_training(run_trainer, preset, positive_pairs, datasets, tmp_path):
-    leaky = tmp_path / "leaky"
-    shutil.copytree(datasets / "nli", leaky)
-    rows = Dataset.from_parquet(str(leaky / "train-00000-of-00001.parquet")).to_list()
-    rows += [{"premise": "A RED kitchen!", "hypothesis": "something else", "label": 1}] * 3
-    write(leaky, "train", rows)
-    data = {"captions": positive_pairs["captions"], "snli": str(leaky), "stsb": str(datasets / "sts")}
-    assert (
-        run_trainer(preset(**data, tasks={"captions": 1, "snli": 1}, pairs=None, best_metric="last", max_steps=1)) == 0
-    )
-    results = read_results(tmp_path / "run")
-    assert results["leakage"]["snli"]["stsb test"] == 3
-    assert results["run"]["rows"]["snli"] == len(rows) - results["leakage"]["snli"]["removed"]
-    # Dev and test contain "a COLOR THING" of the last three things, and all captions of an image are removed.
-    assert results["leakage"]["captions/captions"]["removed"] == 10 * 3 * 3
-    assert results["run"]["rows"]["captions/captions"] == 90 * 3 * 2
 
 
 def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
@@ -131,85 +98,6 @@ def test_positive_pairs_are_trained_together_with_conversations(
         assert {f"{task}/accuracy", f"{task}/accuracy_8", f"{task}/accuracy_4"} <= names
 
 
-def test_a_teacher_encodes_its_texts_only_once(run_trainer, preset, positive_pairs, tmp_path, monkeypatch):
-    assert run_trainer(preset(max_steps=1)) == 0
-    teacher = str(tmp_path / "run" / "model")
-    settings = dict(positive_pairs, tasks={"distillation": 1}, teacher=teacher, best_metric="last")
-    distilled = preset(**settings, output_dir=str(tmp_path / "distilled"), max_steps=60, eval_every=60)
-    assert run_trainer(distilled) == 0
-    losses = values_of("distillation/loss", tmp_path / "distilled")
-    assert losses[-1] < 0.7 * losses[0]
-    monkeypatch.setattr("trainer.data.teacher.load_encoder", lambda _: pytest.fail("the teacher was loaded again"))
-    assert run_trainer(distilled, "--overwrite", "true") == 0
-
-
-def test_a_student_of_two_teachers_learns_their_scores(run_trainer, refused, preset, positive_pairs, tmp_path):
-    weights = {"response_prediction": 1, "captions": 1, "snli": 1}
-    settings = {"captions": positive_pairs["captions"], "tasks": weights, "max_steps": 40, "eval_every": 40}
-    for seed in (1, 2):
-        assert run_trainer(preset(**settings, seed=seed, output_dir=str(tmp_path / f"teacher_{seed}"))) == 0
-    teachers = [str(tmp_path / f"teacher_{seed}" / "model") for seed in (1, 2)]
-    given = settings | {"score_teachers": teachers, "score_teacher_share": 1.0}
-    given |= {"max_steps": 100, "eval_every": 100, "log_every": 10}
-    student = preset(**given, tokenizer=teachers[0], vocab_size=None, output_dir=str(tmp_path / "student"))
-    assert run_trainer(student) == 0
-    for task in ("response_prediction", "captions/captions"):
-        divergences = values_of(f"{task}/loss", tmp_path / "student")
-        # At most 0.5 with ten seeds of the student.
-        assert 0 < np.mean(divergences[-3:]) < 0.75 * divergences[0]
-    shutil.copytree(teachers[0], teachers[1], dirs_exist_ok=True)
-    assert "resume: score teacher 2 changed since" in refused(student, "--resume", "true")
-
-
-@pytest.fixture
-def siamese_cbow(datasets, tmp_path, run_trainer) -> Callable[..., dict]:
-    """Trains a tiny Siamese CBOW on synthetic books, with more options; returns the run's results."""
-    rows = [
-        {"book": book, "position": position, "sentence": f"{THINGS[(position + shift) // 8]} {color}"}
-        for book, shift in (("one", 0), ("two", 9), ("three", 20))
-        for position in range(70)
-        if position % 23 != 22  # a gap, like that of a removed sentence
-        for color in [COLORS[position % len(COLORS)]]
-    ]
-    write(datasets / "in_order", "train", rows)
-
-    def train(*options: str) -> dict:
-        changes = {"documents": datasets / "in_order", "stsb": "none", "sts": "none", "cache_dir": datasets / "cache"}
-        changes |= {"model_config": '{"embedding_size": 8}', "batch_size": 32, "learning_rate": 0.1, "eval_every": 9}
-        changes |= {"log_every": 1, "trackers": "none", "device": "cpu", "output_dir": tmp_path / "run"}
-        words = [word for key, value in changes.items() for word in (f"--{key}", str(value))]
-        preset = Path(run.__file__).parent / "presets" / "siamese_cbow.yaml"
-        assert run_trainer(str(preset), *words, *options) == 0
-        return read_results(tmp_path / "run")
-
-    return train
-
-
-@pytest.mark.parametrize("epochs", [1, 20])
-def test_siamese_cbow_trains_for_epochs_and_keeps_its_last_step(siamese_cbow, tmp_path, epochs):
-    results = siamese_cbow("--epochs", str(epochs))
-    # Positions 22, 45 and 68 are missing: of each book's 67 sentences the last, at 69, has no neighbor.
-    steps = -(-epochs * 3 * 66 // 32)
-    assert results["run"]["rows"] == {"neighbors/in_order": 3 * 66}
-    assert results["run"]["steps"] == results["run"]["best_step"] == steps
-    losses = values_of(SIAMESE_LOSS, tmp_path / "run")
-    assert len(losses) == steps and (epochs == 1 or np.mean(losses[-30:]) < losses[0] - 0.2)
-    last, saved = (weights_of(tmp_path / "run" / name) for name in (f"checkpoint-{steps}", "model"))
-    assert all(torch.equal(saved[name], last[name]) for name in saved)
-    assert Encoder.from_pretrained(tmp_path / "run" / "model").encode(["the red dog"]).shape == (1, 8)
-
-
-def test_evaluation_sentences_are_removed_from_books_and_separate_their_neighbors(siamese_cbow, datasets, tmp_path):
-    sentences = ["the dog in the dog", "a red kitchen", "the cat in the dog", "the dog in the cat"] * 10
-    rows = [{"book": "one", "position": position, "sentence": text} for position, text in enumerate(sentences)]
-    write(tmp_path / "leaky", "train", rows)
-    data = ["--documents", str(tmp_path / "leaky"), "--stsb", str(datasets / "sts"), "--batch_size", "16"]
-    results = siamese_cbow(*data, "--epochs", "1")
-    assert results["leakage"]["documents/leaky"]["removed"] == 10
-    # The first sentence has no neighbor; nine groups of three sentences and one of two follow.
-    assert results["run"]["rows"] == {"neighbors/leaky": 9 * 3 + 2}
-
-
 @pytest.fixture
 def recorded(monkeypatch) -> list[dict[str, torch.Tensor]]:
     """The trained weights after each step, in float64; weights of every second step are averaged."""
@@ -238,14 +126,6 @@ def test_the_result_is_the_mean_of_the_weights_of_some_steps(run_trainer, preset
     assert run_trainer(preset(**changes, output_dir=str(tmp_path / "plain"))) == 0
     of_mean, of_plain = ([row["dev"] for row in read_metrics(tmp_path / n) if "dev" in row] for n in ("run", "plain"))
     assert of_plain[:3] == of_mean[:3] and of_plain[3] != of_mean[3]
-
-
-def test_bfloat16_trains_and_the_model_is_saved_in_float32(run_trainer, preset, tiny_transformer, tmp_path):
-    changes = {"model_type": "transformer", "model_config": tiny_transformer, "mixed_precision": "bf16"}
-    assert run_trainer(preset(**changes, max_steps=2)) == 0
-    weights = weights_of(tmp_path / "run" / "model")
-    assert {tensor.dtype for tensor in weights.values()} == {torch.float32}
-    assert all(tensor.isfinite().all() for tensor in weights.values())
 
 
 def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, preset, datasets, tmp_path):
@@ -345,13 +225,3 @@ def test_a_diverging_run_leaves_no_checkpoint_that_is_not_finite(refused, preset
     assert "is not finite at step 3" in message and "the checkpoint of an earlier step, checkpoint-2" in message
     for checkpoint in list_checkpoints(tmp_path / "run"):
         assert all(value.isfinite().all() for value in weights_of(checkpoint).values())
-
-
-def test_weights_that_are_not_finite_are_found_before_their_first_loss(refused, preset, tmp_path, monkeypatch):
-    def diverge(self: TrainableModel) -> None:
-        self.full.embedding_tables()[-1].data[-1, -1] = torch.nan  # a row that few batches have
-
-    monkeypatch.setattr(TrainableModel, "apply_gradients", diverge)
-    message = refused(preset(eval_every=1, best_metric="last"))
-    assert "the weights are not finite after step 1: lower" in message and "has no checkpoint" in message
-    assert not list_checkpoints(tmp_path / "run")
