@@ -84,9 +84,7 @@ def refused(folder: Path, run: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
         ("model/config.json", "[]", ["report"]),
     ],
 )
-def test_a_damaged_file_of_a_run_is_named(
-    run: Path, refused: Callable[..., str], name: str, content: str, commands: list[str]
-) -> None:
+def test_a_damaged_file_of_a_run_is_named(run, refused, name, content, commands):
     (run / name).write_text(content)
     for command in commands:
         assert str(run) in (line := refused(command)) and Path(name).name in line
@@ -110,11 +108,6 @@ def test_weights_that_are_not_finite_are_refused(run: Path, refused: Callable[..
     weights = {name: array * np.float32("nan") for name, array in load_file(run / WEIGHTS).items()}
     save_file(weights, run / WEIGHTS, metadata={"format": "pt"})
     assert "not finite" in refused(command)
-
-
-def test_a_model_that_cannot_be_loaded_is_refused(run: Path, refused: Callable[..., str]) -> None:
-    (run / "model" / "config.json").write_text('{"model_type": 3}')
-    assert "the model cannot be loaded" in refused("evaluate")
 
 
 def test_a_report_replaces_no_file_and_needs_data(folder: Path, refused: Callable[..., str]) -> None:

@@ -71,9 +71,7 @@ def test_rows_of_processes_with_different_numbers_of_them_are_gathered(group: Th
 
 
 @pytest.mark.parametrize(("size", "collective"), [(1_000, "all_gather"), (8, "all_reduce")])
-def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers_of_rows(
-    group: ThreadGroup, size: int, collective: str
-) -> None:
+def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers_of_rows(group, size, collective):
     rows = [[5, 2, 5, 7], [], [2, 7, 3, 3, 1]]
     generator = torch.Generator().manual_seed(0)
     values = [torch.randn(len(part), 2, generator=generator) for part in rows]

@@ -32,7 +32,7 @@ def _write_pairs(folder: Path) -> None:
     ]
     order = np.random.default_rng(0).permutation(len(rows))
     for split, part in (("train", order[:240]), ("validation", order[240:360]), ("test", order[360:])):
-        _write_split(folder, split, [rows[index] for index in part])
+        write(folder, split, [rows[index] for index in part])
 
 
 def _write_nli(folder: Path) -> None:
@@ -44,7 +44,7 @@ def _write_nli(folder: Path) -> None:
                 rows.append({"premise": premise, "hypothesis": f"there is a {thing}", "label": 0})
                 rows.append({"premise": premise, "hypothesis": f"the {thing} is old", "label": 1})
                 rows.append({"premise": premise, "hypothesis": f"the {thing} is {other}", "label": 2})
-        _write_split(folder, split, rows)
+        write(folder, split, rows)
 
 
 def _write_captions(folder: Path) -> None:
@@ -56,7 +56,7 @@ def _write_captions(folder: Path) -> None:
         for color in COLORS
         for thing in THINGS[:4]
     ]
-    _write_split(folder, "train", rows)
+    write(folder, "train", rows)
 
 
 def _write_paraphrases(folder: Path) -> None:
@@ -67,7 +67,7 @@ def _write_paraphrases(folder: Path) -> None:
         for owner in OWNERS
         for thing, other in zip(THINGS * 2, THINGS + THINGS[1:] + THINGS[:1], strict=True)
     ]
-    _write_split(folder, "train", rows)
+    write(folder, "train", rows)
 
 
 def _write_sentences_in_order(folder: Path) -> None:
@@ -76,7 +76,7 @@ def _write_sentences_in_order(folder: Path) -> None:
         for book in OWNERS
         for position, color in enumerate(COLORS * 5)
     ]
-    _write_split(folder, "train", rows)
+    write(folder, "train", rows)
 
 
 def _write_stsb(folder: Path) -> None:
@@ -87,7 +87,7 @@ def _write_stsb(folder: Path) -> None:
             for thing in things
             for color, other in zip(COLORS, COLORS[:5] + COLORS[:5], strict=True)
         ]
-        _write_split(folder, split, rows)
+        write(folder, split, rows)
 
 
 def _write_cqa(folder: Path) -> None:
@@ -117,7 +117,9 @@ def _write_sts(folder: Path) -> None:
     (year / "STS.gs.MSRpar.txt").write_text("".join(f"{index % 6}\n" for index in range(len(pairs))))
 
 
-def _write_split(folder: Path, split: str, rows: list[dict]) -> None:
+def write(folder: Path, split: str, rows: list[dict]) -> None:
+    """Write a split as Parquet."""
+    folder.mkdir(parents=True, exist_ok=True)
     Dataset.from_list(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
 
 

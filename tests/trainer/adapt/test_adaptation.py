@@ -43,10 +43,8 @@ def test_batch_size_and_steps_follow_from_the_number_of_pairs(pairs, batch_size,
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"initialize_from": None}, "adapt needs a model to start from"),
         ({"tasks": {"response_prediction": 0.9, "snli": 0.1}, "snli": "s"}, "adapt trains on conversations alone"),
         ({"epochs": 3}, "epochs has no effect with adapt"),
-        ({"sharded": True}, "adapt interpolates whole models: drop sharded"),
         ({"average_from": 0.5}, "adapt interpolates whole models: drop sharded and average_from"),
     ],
 )

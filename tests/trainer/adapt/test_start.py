@@ -82,14 +82,6 @@ def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokeni
     assert is_equal(after, state(model))
 
 
-def test_the_queries_of_many_pairs_are_of_all_parts_of_them(monkeypatch, tiny_tokenizer):
-    monkeypatch.setattr(module, "CANDIDATE_PAIRS", 10)
-    pairs, seen = pairs_of(tiny_tokenizer, 35), []
-    monkeypatch.setattr(module, "_rank_shares", lambda model, _, queries: seen.append(queries.inputs) or {0: 1})
-    prepare_start(model_of("dan_best"), tiny_tokenizer, columns([5]), pairs)
-    assert seen == [pairs["input"][::4]]
-
-
 def test_token_weights_follow_from_the_mean_of_both_frequencies():
     model = build("dan_lexical")
     size = model.config.vocab_size

@@ -61,9 +61,7 @@ def train_on(monkeypatch: pytest.MonkeyPatch, kind: str, rows: Dataset) -> None:
 
 @pytest.mark.parametrize("side", [0, 1])
 @pytest.mark.parametrize("trained", ["pairs", "snli"])
-def test_each_sentence_of_each_evaluation_split_is_removed_from_the_training_data(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, trained: str, side: int
-) -> None:
+def test_each_sentence_of_each_evaluation_split_is_removed_from_the_training_data(options, monkeypatch, trained, side):
     leaks = [(key, name) for key in EVALUATED for name in COLUMNS[key[0]]]
     # Sentences of the training splits of other datasets may be trained on, and so may texts of held-out conversations.
     allowed = [sentence("stsb", "train", "sentence1"), sentence("pairs", "test", "input"), "Nothing of this leaks."]
@@ -88,9 +86,7 @@ def test_training_splits_are_no_evaluation_data(options: SimpleNamespace) -> Non
     )
 
 
-def test_the_share_of_snli_is_a_random_sample_of_the_remaining_rows(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_share_of_snli_is_a_random_sample_of_the_remaining_rows(options, monkeypatch):
     leaked = [sentence("stsb", "test", "sentence1")] * 100
     remaining = [f"premise {number}" for number in range(201)]
     rows = Dataset.from_dict({"premise": [*leaked, *remaining], "hypothesis": ["so"] * 301})
@@ -112,9 +108,7 @@ def source_of(names: tuple[str, ...], text: str = "text") -> Dataset:
     return Dataset.from_dict({name: [f"{name} {text}"] for name in names})
 
 
-def test_every_source_of_a_kind_is_a_dataset_named_after_its_folder(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_source_of_a_kind_is_a_dataset_named_after_its_folder(options, monkeypatch):
     def load(source: str) -> DatasetDict:
         return DatasetDict({"train": source_of(("premise", "hypothesis"), source), "test": source_of(("premise",))})
 
@@ -135,9 +129,7 @@ def test_every_source_of_a_kind_is_a_dataset_named_after_its_folder(
         load_run_data(options)
 
 
-def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sources_of_pairs_are_trained_on_separately_and_evaluated_together(options, monkeypatch):
     def load(source: str) -> DatasetDict:
         splits = {"a": ("train", "validation"), "b": ("train", "test")}[source]
         return DatasetDict({split: source_of(COLUMNS["pairs"], f"{split} {source}") for split in splits})
@@ -166,9 +158,7 @@ def _pairs(*rows: str) -> Dataset:
     return Dataset.from_list([dict(zip(("input", "response"), row.split("|"), strict=True)) for row in rows])
 
 
-def test_a_pair_that_another_source_holds_out_is_no_training_pair(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_pair_that_another_source_holds_out_is_no_training_pair(options, monkeypatch):
     sources = {
         "a": DatasetDict(
             train=_pairs("of a|1", "held by b|2", "HELD by c|3", "held by a|4"), test=_pairs("held by a|4")
@@ -191,9 +181,7 @@ def test_a_pair_that_another_source_holds_out_is_no_training_pair(
     assert leaks["pairs/b"] == {"pairs test": 1, "removed": 1} and leaks["pairs/c"] == {}
 
 
-def test_a_pair_of_several_sources_is_used_once(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_pair_of_several_sources_is_used_once(options, monkeypatch, caplog):
     sources = {
         "a": DatasetDict(train=_pairs("one|1", "two|2", "two|2")),  # repetitions within a source are its own
         "b": DatasetDict(train=_pairs("TWO|2", "one|2", "held|0", "new|3"), test=_pairs("of the test|0")),
@@ -233,9 +221,7 @@ def test_a_source_among_several_is_named_by_the_last_part_of_its_name(source: st
     assert source_name(source) == name
 
 
-def test_an_image_with_an_evaluation_sentence_is_removed_with_all_its_captions(
-    options: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_image_with_an_evaluation_sentence_is_removed_with_all_its_captions(options, monkeypatch):
     captions = [["one", sentence("stsb", "test", "sentence2")], ["two", "three"], []]
     images = {"train": Dataset.from_dict({"group": ["x", "y", "z"], "captions": captions, "size": [1, 2, 3]})}
     monkeypatch.setattr("trainer.data.datasets.load_captions", lambda source: images)

@@ -76,9 +76,7 @@ def test_intervals_of_published_scores_do_not_change() -> None:
 
 
 @pytest.mark.parametrize("items_per_batch", [1_000_000, 5_000, 1])
-def test_an_interval_over_groups_resamples_the_items_of_each_group(
-    monkeypatch: pytest.MonkeyPatch, items_per_batch: int
-) -> None:
+def test_an_interval_over_groups_resamples_the_items_of_each_group(monkeypatch, items_per_batch):
     monkeypatch.setattr(bootstrap, "ITEMS_PER_BATCH", items_per_batch)
     groups = [np.random.default_rng(seed).normal(seed, 1, size) for seed, size in enumerate((60, 150))]
     resamples = []

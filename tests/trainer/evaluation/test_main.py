@@ -34,9 +34,7 @@ def refused(capsys: pytest.CaptureFixture[str], data: Path, *argv: str) -> str:
     return lines[0]
 
 
-def test_results_are_those_of_the_functions_and_the_table_shows_them(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_results_are_those_of_the_functions_and_the_table_shows_them(data, tmp_path, capsys):
     output = tmp_path / "results.json"
     argv = ["--tasks", "stsb, cqa,response_prediction", "--pairs", str(data / "pairs"), "--baselines", "bm25,tfidf"]
     assert call(data, *argv, "--output", str(output)) == 0
@@ -53,9 +51,7 @@ def test_results_are_those_of_the_functions_and_the_table_shows_them(
     assert ["baselines", "bm25", "response_prediction", "p_at_1", "1.0000"] in rows
 
 
-def test_sts_sets_are_found_in_data_or_named_and_have_a_table(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_sts_sets_are_found_in_data_or_named_and_have_a_table(data, tmp_path, capsys):
     output = tmp_path / "results.json"
     assert call(data, "--tasks", "sts", "--split", "dev", "--output", str(output)) == 0
     expected = evaluate_encoder(FakeEncoder(), evaluation_data(), "both", ["sts"])
@@ -103,14 +99,7 @@ def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsy
         (["--tasks", "cqa", "--output", "./nowhere/results.json"], "there is no folder nowhere; create it first"),
     ],
 )
-def test_mistakes_get_one_line_and_exit_code_2(
-    data: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    argv: list[str],
-    message: str,
-) -> None:
+def test_mistakes_get_one_line_and_exit_code_2(data, tmp_path, monkeypatch, capsys, argv, message):
     monkeypatch.chdir(tmp_path)
     assert message in refused(capsys, data, *argv)
 
@@ -124,17 +113,13 @@ def test_mistakes_get_one_line_and_exit_code_2(
         ("sample", "task sample: name its folder with --data FOLDER; python -m data_scripts sample -o FOLDER writes"),
     ],
 )
-def test_without_a_folder_the_message_says_which_one_is_expected(
-    monkeypatch: pytest.MonkeyPatch, data: Path, capsys: pytest.CaptureFixture[str], task: str, message: str
-) -> None:
+def test_without_a_folder_the_message_says_which_one_is_expected(monkeypatch, data, capsys, task, message):
     monkeypatch.setenv("CONVSIM_DATA", str(data))
     assert command.main(["model", "--tasks", task]) == 2
     assert message in capsys.readouterr().err
 
 
-def test_the_missing_folder_of_a_public_dataset_is_built_by_a_command(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_missing_folder_of_a_public_dataset_is_built_by_a_command(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     remedy = "build it: python -m data_scripts download stsb; name the dataset with --stsb"
     assert f"data/stsb: no such folder; {remedy}" in refused(capsys, Path("data"), "--tasks", "stsb")
@@ -152,9 +137,7 @@ def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.Cap
 
 
 @pytest.mark.parametrize("content", ["{ no JSON", "[1]", "\ufffe"])
-def test_a_damaged_file_to_update_is_refused_before_any_work(
-    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
-) -> None:
+def test_a_damaged_file_to_update_is_refused_before_any_work(data, tmp_path, capsys, content):
     file = tmp_path / "results.json"
     file.write_text(content, encoding="utf-16" if content == "\ufffe" else "utf-8")
     before = file.read_bytes()

@@ -56,17 +56,13 @@ def test_mteb_computes_our_scores_and_reads_its_files_again(run: Path, sets: Pat
         assert result.scores[split][0][one.name] == pytest.approx(one.mteb, abs=1e-6)
 
 
-def test_without_mteb_the_message_names_the_extra(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_without_mteb_the_message_names_the_extra(run, monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mteb", None)
     assert mteb_tasks.main([str(run / "model"), "--stsb", "data/stsb"]) == 2
     assert "install the extra mteb, with pip install" in capsys.readouterr().err
 
 
-def test_the_code_of_a_folder_is_not_run(
-    tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, sets: Path, capsys: pytest.CaptureFixture
-) -> None:
+def test_the_code_of_a_folder_is_not_run(tiny_tokenizer, tmp_path, sets, capsys):
     pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
     run = make_run(tmp_path / "run", tiny_tokenizer, "dan_lexical")
     assert mteb_tasks.main([str(run / "model"), "--stsb", str(sets / "stsb")]) == 2
@@ -82,9 +78,7 @@ def test_the_code_of_a_folder_is_not_run(
         (["--stsb", "x"], "ORG/NAME is not a local folder; name a folder for the results with -o"),
     ],
 )
-def test_a_mistake_is_one_message(
-    options: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
-) -> None:
+def test_a_mistake_is_one_message(options, message, monkeypatch, capsys):
     monkeypatch.setattr(mteb_tasks, "import_mteb", lambda: None)
     assert mteb_tasks.main(["ORG/NAME", *options]) == 2
     assert message in capsys.readouterr().err

@@ -26,9 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(("answers", "holds"), [({OLD: AGE}, True), ({OLD: HOW}, False)])
-def test_figure_1_holds_if_the_meaning_is_closer_than_the_words(
-    folder: Path, capsys: pytest.CaptureFixture[str], answers: dict[str, str], holds: bool
-) -> None:
+def test_figure_1_holds_if_the_meaning_is_closer_than_the_words(folder, capsys, answers, holds):
     figure = evaluate_sample(FakeEncoder(answers), folder)["figure_1"]
     other = float(np.prod(FakeEncoder().encode([AGE, HOW]).astype(float), axis=0).sum())
     assert figure["holds"] is holds

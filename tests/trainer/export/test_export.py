@@ -296,9 +296,7 @@ def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
         (["MODEL", "-o", "out", "--stsb", "STSB", "--split", "test"], "--stsb STSB: has no test split"),
     ],
 )
-def test_mistakes_give_one_line(
-    tiny_tokenizer, tmp_path: Path, arguments: list[str], message: str, capsys, monkeypatch: pytest.MonkeyPatch
-):
+def test_mistakes_give_one_line(tiny_tokenizer, tmp_path, arguments, message, capsys, monkeypatch):
     save_run("cbow", tmp_path / "MODEL", tiny_tokenizer)
     (tmp_path / "EMPTY").mkdir()
     save_stsb(tmp_path / "STSB")
@@ -308,9 +306,7 @@ def test_mistakes_give_one_line(
 
 
 @pytest.mark.parametrize("module", ["onnx", "onnxscript", "onnxruntime", "model2vec"])
-def test_a_missing_package_is_named_with_the_extra(
-    tiny_tokenizer, tmp_path: Path, module: str, capsys, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_missing_package_is_named_with_the_extra(tiny_tokenizer, tmp_path, module, capsys, monkeypatch):
     run = save_run("cbow", tmp_path / "run", tiny_tokenizer)
     monkeypatch.setitem(sys.modules, module, None)
     options = ["--format", "static"] if module == "model2vec" else []

@@ -19,20 +19,10 @@ from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreT
 
 from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS
-from modeling_convsim import (
-    ConvSimBilstmConfig,
-    ConvSimBilstmForMultitask,
-    ConvSimCbowConfig,
-    ConvSimCbowForMultitask,
-    ConvSimDanConfig,
-    ConvSimDanForMultitask,
-    ConvSimForMultitask,
-    ConvSimTransformerConfig,
-    ConvSimTransformerForMultitask,
-)
 from modeling_convsim.encoding import Encoder
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
+from tests.modeling_convsim.tiny_models import build
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
 from trainer.publish import upload as publish_upload
@@ -46,41 +36,12 @@ RESULTS = {
     "snli": {"accuracy": 0.75, "split": "test"},
     "run": {"steps": 7, "seconds": 1.5, "parameters": 1234},
 }
-SIZES = {"embedding_size": 12, "response_hidden_sizes": [10], "nli_hidden_size": 6}
-
-
-def make_model(kind: str, vocab_size: int) -> ConvSimForMultitask:
-    torch.manual_seed(0)
-    if kind.startswith("dan"):
-        sizes = {"word_embedding_size": 8, "hidden_sizes": [9], "bigram_buckets": 50}
-        head: dict[str, Any] = {"input_network": kind == "dan_input_network"}
-        if kind == "dan_lexical":
-            head = {"normalize_response": True, "lexical_size": 40, "lexical_share": 0.3}
-        model = ConvSimDanForMultitask(ConvSimDanConfig(vocab_size=vocab_size, **sizes, **head, **SIZES))
-        if model.lexical_channel is not None:
-            model.lexical_channel.weights.uniform_(0.5, 2)
-    elif kind == "cbow":
-        model = ConvSimCbowForMultitask(ConvSimCbowConfig(vocab_size=vocab_size, **SIZES))
-    elif kind == "bilstm":
-        sizes = {"word_embedding_size": 8, "hidden_size": 7}
-        model = ConvSimBilstmForMultitask(ConvSimBilstmConfig(vocab_size=vocab_size, **sizes, **SIZES))
-    else:
-        sizes = {"hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
-        head = {"response_residual": True, "normalize_response": True}
-        model = ConvSimTransformerForMultitask(
-            ConvSimTransformerConfig(vocab_size=vocab_size, **sizes, **head, **SIZES)
-        )
-    # Biases start at zero and a residual network as the identity: change them, so that a missing layer is noticed.
-    for layer in model.response_head.layers:
-        torch.nn.init.normal_(layer.weight)
-        torch.nn.init.normal_(layer.bias)
-    return model.eval()
 
 
 @pytest.fixture(scope="module", params=["dan", "dan_input_network", "dan_lexical", "cbow", "transformer", "bilstm"])
 def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """A model in memory, its vectors, and its published folder."""
-    model = make_model(request.param, len(tiny_tokenizer))
+    model = build(request.param)
     folder = tmp_path_factory.mktemp(request.param) / "run" / "model"
     publish.build_folder(model, tiny_tokenizer, folder, results=RESULTS, settings=SETTINGS)
     return SimpleNamespace(model=model, folder=folder, vectors=embed_all_sides(model, tiny_tokenizer, TEXTS))
@@ -93,7 +54,7 @@ def dan_run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
 
 
 def make_run(run: Path, tokenizer: PreTrainedTokenizerFast, kind: str = "dan") -> Path:
-    model = make_model(kind, len(tokenizer))
+    model = build(kind)
     publish.build_folder(model, tokenizer, run / "model", results=RESULTS, settings=SETTINGS)
     (run / "results.json").write_text(json.dumps(RESULTS))
     (run / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
@@ -122,9 +83,13 @@ def test_auto_classes_give_the_same_bits_as_the_model_in_memory(published):
         assert np.array_equal(responses.numpy(), published.vectors.responses)
 
 
-def open_in_sentence_transformers(published) -> SentenceTransformer:
-    has_own_code = published.model.config.lexical_share > 0
-    return SentenceTransformer(str(published.folder), device="cpu", trust_remote_code=has_own_code)
+def has_own_code(published) -> bool:
+    return published.model.config.lexical_share > 0
+
+
+def open_in_sentence_transformers(published, **options) -> SentenceTransformer:
+    folder, trust = str(published.folder), has_own_code(published)
+    return SentenceTransformer(folder, device="cpu", trust_remote_code=trust, model_kwargs=options)
 
 
 def test_sentence_transformers_encodes_inputs_as_the_model_does(published):
@@ -138,6 +103,24 @@ def test_sentence_transformers_encodes_documents_through_the_response_network(pu
     if published.model.config.normalize_response and not published.model.config.lexical_share:
         expected = expected / np.linalg.norm(expected, axis=1, keepdims=True)
     assert close(open_in_sentence_transformers(published).encode_document(TEXTS), expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_close_on_both_routes(published, dtype):
+    """Of an empty text, too, whose vector may be zero: normalized once more, it would not be a number in float16."""
+    whole, half = open_in_sentence_transformers(published), open_in_sentence_transformers(published, dtype=dtype)
+    for route in ("encode_query", "encode_document"):
+        found, expected = (getattr(each, route)(TEXTS, convert_to_tensor=True).float() for each in (half, whole))
+        assert (found - expected).norm(dim=1).max() < 0.03 * expected.norm(dim=1).max()
+    assert (half.transformers_model.dtype, whole.transformers_model.dtype) == (dtype, torch.float32)
+
+
+def test_a_folder_that_sentence_transformers_saves_is_the_same_on_both_routes(published, tmp_path):
+    model = open_in_sentence_transformers(published)
+    model.save_pretrained(str(tmp_path))
+    again = SentenceTransformer(str(tmp_path), device="cpu", trust_remote_code=has_own_code(published))
+    for route in ("encode", "encode_query", "encode_document"):
+        assert np.array_equal(getattr(again, route)(TEXTS), getattr(model, route)(TEXTS))
 
 
 def test_encoder_gives_the_same_vectors(published):
@@ -164,7 +147,7 @@ def test_weights_have_the_permissions_of_the_other_files(published):
 
 
 def test_weights_are_published_as_float32_and_the_model_is_unchanged(tiny_tokenizer, tmp_path: Path):
-    model = make_model("dan", len(tiny_tokenizer)).bfloat16().train()
+    model = build("dan").bfloat16().train()
     folder = publish.build_folder(model, tiny_tokenizer, tmp_path / "model", results={}, settings={})
     assert {weight.dtype for weight in load_file(folder / "model.safetensors").values()} == {torch.float32}
     assert (model.dtype, model.training) == (torch.bfloat16, True)
@@ -205,7 +188,7 @@ def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer,
         raise InputError("not this one")
 
     monkeypatch.setattr(publish, "verify_folder", refuse)
-    model = make_model("dan", len(tiny_tokenizer))
+    model = build("dan")
     with pytest.raises(InputError, match="not this one"):
         publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
     assert (dan_run / "model" / "README.md").read_text() == before
@@ -215,7 +198,7 @@ def test_after_a_refusal_the_earlier_folder_stays(dan_run: Path, tiny_tokenizer,
 def test_a_user_s_file_in_the_model_s_folder_stays(dan_run: Path, tiny_tokenizer):
     (dan_run / "model" / "notes").mkdir()
     (dan_run / "model" / "notes" / "thesis.tex").write_text("years of work")
-    model = make_model("dan", len(tiny_tokenizer))
+    model = build("dan")
     publish.build_folder(model, tiny_tokenizer, dan_run / "model", results={}, settings={})
     assert (dan_run / "model" / "notes" / "thesis.tex").read_text() == "years of work"
     assert sorted(path.name for path in dan_run.iterdir()) == ["config.yaml", "model", "results.json"]
@@ -399,7 +382,7 @@ def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPa
             shutil.rmtree(folder / "tiny-replies")
             has_gradio = importlib.util.find_spec("gradio") is not None
             page = has_gradio and python(PAGE, json.dumps(TEXTS[0]), cwd=folder / "space", path=folder / "space")
-    vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    vectors = embed_all_sides(build("dan"), tiny_tokenizer, TEXTS)
     written = {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     for (_, name), repository in server.repositories.items():
         written |= {f"{name}/{path}": data for *_, files in repository.commits for path, data in files.items()}

@@ -9,7 +9,6 @@ import pytest
 import torch
 from huggingface_hub import ModelCard, constants
 from huggingface_hub.utils import close_session
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as prepare
 from tests.loopback_hub import LoopbackHub
@@ -120,9 +119,7 @@ def test_speed_counts_encoded_sentences_and_has_no_side_effect(tiny_tokenizer, m
 
 
 @pytest.mark.parametrize("kind", ["dan", "cbow", "transformer", "bilstm"])
-def test_every_example_runs(
-    kind: str, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_every_example_runs(kind, tiny_tokenizer, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     settings = SETTINGS | {"hub_model_id": "someone/talker"}
     folder = build_folder(build(kind), tiny_tokenizer, Path("someone/talker"), results=RESULTS, settings=settings)

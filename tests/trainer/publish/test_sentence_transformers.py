@@ -17,7 +17,8 @@ from torch import nn
 from transformers import AutoModel
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask
-from tests.trainer.publish.test_publish import TEXTS, make_model
+from tests.modeling_convsim.tiny_models import build
+from tests.trainer.publish.test_publish import TEXTS
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
 from trainer.publish.verify import embed_all_sides
@@ -37,7 +38,7 @@ def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_truncate_dim_gives_the_first_dimensions_on_every_route(kind, tiny_tokenizer, tmp_path):
-    model = make_model(kind, len(tiny_tokenizer))
+    model = build(kind)
     folder = build_folder(model, tiny_tokenizer, tmp_path)
     vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
     cut = SentenceTransformer(str(folder), truncate_dim=5, device="cpu")
@@ -91,7 +92,7 @@ def weights_of(module: nn.Module) -> dict[str, torch.Tensor]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_trainer_of_sentence_transformers_trains_both_routes(kind, tiny_tokenizer, tmp_path):
-    folder = build_folder(make_model(kind, len(tiny_tokenizer)), tiny_tokenizer, tmp_path)
+    folder = build_folder(build(kind), tiny_tokenizer, tmp_path)
     model = SentenceTransformer(str(folder), device="cpu")
     encoder, router = model[0], model[1]
     before = weights_of(encoder), weights_of(router)

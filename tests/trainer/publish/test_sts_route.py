@@ -19,7 +19,8 @@ from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
-from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close, make_model
+from tests.modeling_convsim.tiny_models import build
+from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close
 from trainer.evaluation import __main__ as evaluation
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import read_results
@@ -57,7 +58,7 @@ def stsb() -> dict[str, Dataset]:
 def tuned_run(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any, stsb: dict[str, Dataset]) -> Path:
     """A finished run with tuned scores."""
     run = tmp_path_factory.mktemp("runs") / "tuned"
-    model = make_model("dan", len(tiny_tokenizer))
+    model = build("dan")
     matrices: dict[str, np.ndarray] = {}
     results = evaluate_encoder(
         Encoder(model, tiny_tokenizer), {"stsb": stsb}, "both", ["stsb", "stsb_tuned"], matrices=matrices
@@ -95,7 +96,7 @@ def test_the_route_of_the_loaded_folder_gives_the_tuned_score(tuned_run, stsb, s
 
 
 def test_the_other_readers_get_the_same_vectors_with_a_matrix(tuned_run, tiny_tokenizer, tmp_path):
-    vectors = embed_all_sides(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, TEXTS)
+    vectors = embed_all_sides(build("dan"), tiny_tokenizer, TEXTS)
     model = SentenceTransformer(str(tuned_run / "model"), device="cpu")
     assert close(model.encode(TEXTS), vectors.inputs) and close(model.encode_document(TEXTS), vectors.responses)
     batch = tiny_tokenizer(TEXTS, padding=True, return_tensors="pt")
@@ -105,9 +106,7 @@ def test_the_other_readers_get_the_same_vectors_with_a_matrix(tuned_run, tiny_to
 
 def test_the_card_shows_the_route_only_of_a_tuned_model(tuned_run, tiny_tokenizer, tmp_path):
     assert 'task="sts"' in (tuned_run / "model" / "README.md").read_text()
-    untuned = build_folder(
-        make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, tmp_path / "model", results={}, settings={}
-    )
+    untuned = build_folder(build("dan"), tiny_tokenizer, tmp_path / "model", results={}, settings={})
     assert 'task="sts"' not in (untuned / "README.md").read_text()
     assert not has_route(untuned) and read_matrix(untuned) is None
 
@@ -140,7 +139,7 @@ def test_tuned_scores_are_not_published_without_the_matrix_and_evaluation_writes
     tuned_run, stsb, tiny_tokenizer, tmp_path, capsys, monkeypatch
 ):
     run = tmp_path / "run"
-    build_folder(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, run / "model", results={}, settings=SETTINGS)
+    build_folder(build("dan"), tiny_tokenizer, run / "model", results={}, settings=SETTINGS)
     for name in ("results.json", "config.yaml"):
         (run / name).write_bytes((tuned_run / name).read_bytes())
     argv = [str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]

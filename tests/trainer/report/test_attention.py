@@ -60,9 +60,7 @@ def shares_by_loop(encoder: Encoder, sentences: list[str]) -> np.ndarray:
 
 
 @pytest.mark.parametrize("batch", [2, 64])
-def test_shares_of_attention_against_a_loop_over_sentences(
-    encoder: Encoder, monkeypatch: pytest.MonkeyPatch, batch: int
-) -> None:
+def test_shares_of_attention_against_a_loop_over_sentences(encoder, monkeypatch, batch):
     monkeypatch.setattr(attention, "BATCH", batch)
     measured = measure_attention(encoder, SENTENCES)
     shares = np.array(measured["layers"])

@@ -1,7 +1,5 @@
 """python -m trainer.report: a plan's failed runs, and mistakes. `test_tiny_plan` runs a whole plan."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.trainer.report.folders import write_run
@@ -10,9 +8,7 @@ from trainer.report import __main__ as command
 from trainer.report.plan import ReportPlan
 
 
-def test_a_report_of_a_plan_names_failed_runs_and_has_exit_code_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_report_of_a_plan_names_failed_runs_and_has_exit_code_1(tmp_path, monkeypatch):
     runs = [write_run(tmp_path / name, {"tasks": {"response_prediction": 1}}) for name in ("named", "planned")]
     plan = ReportPlan([runs[1], tmp_path / "broken"], [])
     monkeypatch.setattr(command, "read_plan", lambda path: plan)
@@ -35,9 +31,7 @@ def test_a_report_of_a_plan_names_failed_runs_and_has_exit_code_1(
         (["--plan", "nowhere.yaml"], "nowhere.yaml: not readable as YAML"),
     ],
 )
-def test_a_mistake_is_one_line_with_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
-) -> None:
+def test_a_mistake_is_one_line_with_exit_code_2(tmp_path, capsys, argv, message):
     assert command.main([*argv, "-o", str(tmp_path / "report")]) == 2
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 1 and lines[0].startswith(f"error: {message}")

@@ -50,9 +50,7 @@ def data() -> EvaluationData:
     return evaluation_data()
 
 
-def test_scores_are_those_of_the_evaluators_and_measured_once(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData
-) -> None:
+def test_scores_are_those_of_the_evaluators_and_measured_once(tmp_path, loader, data):
     system = open_system(write_run(tmp_path / "run", {"tasks": TALK}))
     expected = evaluate_encoder(loader(str(system.model)), data, "both", ["stsb", "cqa"], intervals=True)
     before = loader.encoded
@@ -68,9 +66,7 @@ def test_scores_are_those_of_the_evaluators_and_measured_once(
 
 
 @pytest.mark.parametrize("changed", ["weights", "sources"])
-def test_other_weights_or_sources_discard_the_measurements(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData, changed: str
-) -> None:
+def test_other_weights_or_sources_discard_the_measurements(tmp_path, loader, data, changed):
     folder = write_run(tmp_path / "run", {"tasks": TALK})
     Measurements(data, SOURCES, tmp_path / "measured").scores(open_system(folder), "stsb")
     before, sources = loader.encoded, dict(SOURCES)
@@ -98,36 +94,19 @@ OPTIONS = {"stsb": "stsb", "cqa": "cqa", "snli": "snli", "sts": "sts", "response
 
 
 @pytest.mark.parametrize("task", KNOWN)
-def test_scores_of_a_run_on_the_same_source_are_used(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData, task: str
-) -> None:
+def test_scores_of_a_run_on_the_same_source_are_used(tmp_path, loader, data, task):
     system = open_system(write_run(tmp_path / "run", {"tasks": TALK, **SOURCES}, results=KNOWN))
     assert Measurements(data, SOURCES, tmp_path / "measured").scores(system, task) == KNOWN[task]
     assert loader.loaded == []
 
 
 @pytest.mark.parametrize("task", ["stsb", "cqa", "sts", "response_prediction"])
-def test_scores_of_a_run_on_another_source_are_measured_again(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData, task: str
-) -> None:
+def test_scores_of_a_run_on_another_source_are_measured_again(tmp_path, loader, data, task):
     settings = {"tasks": TALK, **SOURCES, OPTIONS[task]: ["other"] if OPTIONS[task] == "pairs" else "other"}
     system = open_system(write_run(tmp_path / "run", settings, results=KNOWN))
     scores = Measurements(data, SOURCES, tmp_path / "measured").scores(system, task)
     encoder = FakeEncoder(size=loader.encoders[0].size)
     assert scores == evaluate_encoder(encoder, data, "both", [task], intervals=True)[task]
-
-
-def test_scores_of_a_run_on_dev_alone_are_measured_again(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData
-) -> None:
-    results = {
-        "stsb": {"dev": {"all": {"pearson": 0.5}}},
-        "response_prediction": {"p_at_1": 1.0, "split": "validation"},
-    }
-    system = open_system(write_run(tmp_path / "run", {"tasks": TALK, **SOURCES}, results=results))
-    measurements = Measurements(data, SOURCES, tmp_path / "measured")
-    stsb, predicted = measurements.scores(system, "stsb"), measurements.scores(system, "response_prediction")
-    assert stsb and set(stsb) == {"dev", "test"} and predicted and predicted["split"] == "test"
 
 
 def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: CountingLoader, data: EvaluationData) -> None:
@@ -138,9 +117,7 @@ def test_scores_that_cannot_be_measured_are_none(tmp_path: Path, loader: Countin
     assert json.loads((tmp_path / "measured" / "model.json").read_text())["snli"] is None
 
 
-def test_angles_and_cosines_are_those_of_the_vectors(
-    tmp_path: Path, loader: CountingLoader, data: EvaluationData
-) -> None:
+def test_angles_and_cosines_are_those_of_the_vectors(tmp_path, loader, data):
     system = open_system(write_model(tmp_path / "model", DAN))
     measurements = Measurements(data, SOURCES, tmp_path / "measured", [system])
     encoder = FakeEncoder(size=loader(str(system.model)).size)

@@ -215,9 +215,7 @@ def test_curves_during_training_are_those_of_the_metrics(report: Path, numbers: 
 
 
 @pytest.mark.parametrize(("figure", "values"), [("figure3", ["1", "2", "5", "10"]), ("figure4", ["50", "300", "1200"])])
-def test_a_study_has_each_value_in_order_with_the_base_run(
-    report: Path, numbers: dict[str, Any], figure: str, values: list[str]
-) -> None:
+def test_a_study_has_each_value_in_order_with_the_base_run(report, numbers, figure, values):
     base = {"figure3": "2", "figure4": "300"}[figure]
     assert list(numbers[figure]) == values and (report / f"{figure}.png").is_file()
     title = {"figure3": "negative examples", "figure4": "dimensions"}[figure]
@@ -273,10 +271,3 @@ def test_neighbors_of_words_are_those_above_a_cosine_nearest_first(report: Path,
     assert numbers["neighbors"]["her"]["siamese"][0].startswith("she ")
     rows = table_with(report, "word", "system")
     assert ["her", "the paper: word2vec", "she, his, my, hers"] in rows
-
-
-def test_without_the_datasets_nothing_is_written(tmp_path: Path, published: Any) -> None:
-    page = Page(tmp_path / "report")
-    write_siamese(page, Measurements({}, {}, tmp_path / "measured"), published)
-    page.save()
-    assert (tmp_path / "report" / "README.md").read_text() == "" and page.values == {}

@@ -49,17 +49,13 @@ CBOW, DAN = {"model_type": "convsim_cbow"}, {"model_type": "convsim_dan"}
         ({"method": "pv_dbow", "sif": False, "sources": ["a"]}, {}, "PV-DBOW (a)", WORDS, True),
     ],
 )  # fmt: skip
-def test_a_label_has_the_encoder_and_what_it_was_trained_on(
-    tmp_path: Path, settings: dict, config: dict, label: str, trained_on: str, plain: bool
-) -> None:
+def test_a_label_has_the_encoder_and_what_it_was_trained_on(tmp_path, settings, config, label, trained_on, plain):
     system = open_system(write_run(tmp_path / "run", settings, config))
     assert (system.name, system.label, system.trained_on, system.is_plain) == ("run", label, trained_on, plain)
 
 
 @pytest.mark.parametrize(("sif", "method"), [(False, "skip_gram"), (True, "sif")])
-def test_skip_gram_and_sif_are_two_methods_and_a_trained_encoder_is_none(
-    tmp_path: Path, sif: bool, method: str
-) -> None:
+def test_skip_gram_and_sif_are_two_methods_and_a_trained_encoder_is_none(tmp_path, sif, method):
     words = open_system(write_run(tmp_path / "words", {"method": "skip_gram", "sif": sif, "sources": ["a"]}, CBOW))
     assert words.method == method
     assert open_system(write_run(tmp_path / "run", {"tasks": TALK})).method is None

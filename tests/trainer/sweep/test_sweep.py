@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from datasets import Dataset
 from scipy import stats
 
 from tests.forking import CONTEXT, ForkedJob
+from tests.trainer.tiny_datasets import write, write_datasets
 from trainer.data.datasets import load_run_data
 from trainer.data.dev_split import complete_dev_split
 from trainer.evaluation.metrics.precision_at_n.precision_at_n import precision_at_n
@@ -385,39 +385,15 @@ def test_a_table_leaves_missing_metrics_empty_and_marks_intervals_without_zero()
     assert first["varied"] == "b.a=1" and lines[2].endswith(r"| failed \| x |")
 
 
-def write(folder: Path, rows: list[dict]) -> None:
-    folder.mkdir()
-    for split, part in (("train", rows[::2]), ("validation", rows[1::4]), ("test", rows[3::4])):
-        Dataset.from_list(part).to_parquet(folder / f"{split}-00000-of-00001.parquet")
-
-
 @pytest.fixture
 def tiny_preset(tmp_path) -> str:
     """A preset of a run that takes a second."""
-    things, colors = "dog cat car house boat tree".split(), "red green blue black white gray".split()
-    named = [(thing, color, name) for thing in things for color in colors for name in ("ann", "bob", "eve", "tom")]
-    write(
-        tmp_path / "pairs",
-        [
-            {
-                "input": f"what color is the {t} of {n}",
-                "response": f"the {t} of {n} is {c}",
-                "thread": t,
-                "source": "x",
-            }
-            for t, c, n in named
-        ],
-    )
-    sts = [
-        {"sentence1": f"a {t} of {n}", "sentence2": f"the {c} {t}", "score": len(c) % 5.0, "genre": "news"}
-        for t, c, n in named
-    ]
-    write(tmp_path / "sts", sts)
+    data = write_datasets(tmp_path / "data")
     sizes = {"word_embedding_size": 8, "embedding_size": 8, "bigram_buckets": 16}
     settings = {
         "model_config": {**sizes, "hidden_sizes": [8], "response_hidden_sizes": [8], "nli_hidden_size": 8},
-        "pairs": [str(tmp_path / "pairs")],
-        "stsb": str(tmp_path / "sts"),
+        "pairs": [data["pairs"]],
+        "stsb": data["stsb"],
         "tasks": {"response_prediction": 1},
         "optimizer": "adamw",
         "max_steps": 3,
@@ -447,7 +423,7 @@ def test_a_sweep_of_two_real_runs(tiny_preset, tmp_path, capsys, monkeypatch):
         assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
         assert row["p_at_1"] == results["response_prediction"]["p_at_1"]
         with np.load(folder / name / "dev_scores.npz") as scores:
-            assert len(scores["p_at_1"]) == results["response_prediction"]["queries"] == 36
+            assert len(scores["p_at_1"]) == results["response_prediction"]["queries"] == 120
             assert scores["p_at_1"].mean() == pytest.approx(row["p_at_1"])
             assert stats.pearsonr(scores["stsb"], scores["stsb_gold"])[0] == pytest.approx(row["stsb"], abs=1e-5)
     differences = compared["learning_rate=0.1"]
@@ -495,11 +471,10 @@ def _run_with_pairs(tiny_preset, tmp_path, *folders):
 def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_path, scored, dev_threads):
     """As in a run, of which a few chats have a few dev pairs, or none."""
     folder = tmp_path / "few"
-    folder.mkdir()
     rows = [{"input": f"{n}?", "response": f"{n}!", "thread": f"t{n // 2}", "source": "x"} for n in range(60)]
-    Dataset.from_list(rows[2 * dev_threads :]).to_parquet(folder / "train-00000-of-00001.parquet")
+    write(folder, "train", rows[2 * dev_threads :])
     if dev_threads:
-        Dataset.from_list(rows[: 2 * dev_threads]).to_parquet(folder / "validation-00000-of-00001.parquet")
+        write(folder, "validation", rows[: 2 * dev_threads])
     run = _run_with_pairs(tiny_preset, tmp_path, folder)
     data = load_run_data(run.arguments)
     complete_dev_split(data)
@@ -510,9 +485,8 @@ def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_p
 
 def test_a_dev_pair_of_several_datasets_is_scored_once(tiny_preset, tmp_path, scored):
     for name, numbers in (("a", range(100)), ("b", range(90, 150))):
-        (tmp_path / name).mkdir()
         rows = [{"input": f"{n}?", "response": f"{n}!", "thread": f"t{n}", "source": "x"} for n in numbers]
-        Dataset.from_list(rows).to_parquet(tmp_path / name / "validation-00000-of-00001.parquet")
+        write(tmp_path / name, "validation", rows)
     score_items(_run_with_pairs(tiny_preset, tmp_path, tmp_path / "a", tmp_path / "b"), torch.get_num_threads())
     assert scored == [f"{n}?" for n in range(150)]
 

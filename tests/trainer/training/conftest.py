@@ -10,7 +10,7 @@ import pytest
 import yaml
 from accelerate.state import AcceleratorState
 
-from tests.trainer.training.tiny_runs import COLORS, THINGS, write
+from tests.trainer.tiny_datasets import write, write_datasets
 from trainer import hardware, run
 from trainer.training.loop import TrainingLoop
 
@@ -23,66 +23,10 @@ def no_measurement(monkeypatch) -> None:
 
 @pytest.fixture(scope="session")
 def datasets(tmp_path_factory) -> Path:
-    """Pairs of a question about the color of a thing and its answer, and NLI and STS on the same things."""
+    """A folder with a tiny dataset of every kind, and the cache of the runs."""
     folder = tmp_path_factory.mktemp("datasets")
-    pairs = [
-        {"input": f"what color is the {thing} of {name}", "response": f"the {thing} of {name} is {color}"}
-        | {"thread": f"{thing}/{name}", "source": "synthetic"}
-        for thing in THINGS
-        for name in ("ann", "bob", "eve", "tom")
-        for color in COLORS
-    ]
-    order = np.random.default_rng(0).permutation(len(pairs))
-    for split, part in (("train", order[:240]), ("validation", order[240:360]), ("test", order[360:])):
-        write(folder / "pairs", split, [pairs[index] for index in part])
-    for split, things in (("train", THINGS[:9]), ("validation", THINGS[9:]), ("test", THINGS[9:])):
-        write(folder / "nli", split, nli_rows(things))
-        write(folder / "sts", split, sts_rows(things))
+    write_datasets(folder)
     return folder
-
-
-def nli_rows(things: list[str]) -> list[dict]:
-    rows = []
-    for thing in things:
-        for color, other in zip(COLORS, COLORS[1:] + COLORS[:1], strict=True):
-            premise = f"a {color} {thing} stands here"
-            rows.append({"premise": premise, "hypothesis": f"there is a {thing}", "label": 0})
-            rows.append({"premise": premise, "hypothesis": f"the {thing} is old", "label": 1})
-            rows.append({"premise": premise, "hypothesis": f"the {thing} is {other}", "label": 2})
-    return rows
-
-
-def sts_rows(things: list[str]) -> list[dict]:
-    return [
-        {"sentence1": f"a {color} {thing}", "sentence2": f"one {other} {thing}"}
-        | {"score": 5.0 if color == other else 2.0, "genre": "captions"}
-        for thing in things
-        for color, other in zip(COLORS, COLORS[:5] + COLORS[:5], strict=True)
-    ]
-
-
-@pytest.fixture(scope="session")
-def positive_pairs(datasets) -> dict[str, list[str]]:
-    """Captions by image, paraphrases with and without scores, and NLI, as options of a run."""
-    captions = [
-        {"group": f"{color} {thing}", "captions": [f"a {color} {thing}", f"one {thing}, {color}", f"{color} {thing}s"]}
-        for color in COLORS
-        for thing in THINGS
-    ]
-    write(datasets / "captions", "train", captions)
-    pairs = [
-        {"sentence1": f"where is the {thing} of {name}", "sentence2": f"in which place is the {other} of {name}"}
-        | {"score": float(thing == other)}
-        for name in ("ann", "bob", "eve", "tom")
-        for thing, other in zip(THINGS * 2, THINGS + THINGS[1:] + THINGS[:1], strict=True)
-    ]
-    write(datasets / "rated", "train", pairs)
-    write(datasets / "unrated", "train", [pair | {"score": None} for pair in pairs if pair["score"]])
-    return {
-        "captions": [str(datasets / "captions")],
-        "paraphrases": [str(datasets / "rated"), str(datasets / "unrated")],
-        "nli": [str(datasets / "nli")],
-    }
 
 
 @pytest.fixture
@@ -97,7 +41,7 @@ def preset(datasets, tmp_path) -> Callable[..., str]:
             "model_config": layers | heads,
             "vocab_size": 100,
             "pairs": [str(datasets / "pairs")],
-            "snli": str(datasets / "nli"),
+            "snli": str(datasets / "snli"),
             "tasks": {"response_prediction": 0.7, "snli": 0.3},
             "optimizer": "adamw",
             "learning_rate": 0.01,

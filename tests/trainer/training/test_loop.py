@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from data_scripts.errors import InputError
+from tests.modeling_convsim.tiny_models import build
 from tests.trainer.evaluation.invented_data import evaluation_data
-from tests.trainer.publish.test_publish import make_model
 from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
 from trainer.training import loop as loop_module
@@ -99,7 +99,7 @@ class Evaluator:
         return {"stsb": {"dev": {"pearson": self.scores.pop(0)}}}
 
 
-def build(folder: Path, accelerator: Any = None, **options: Any) -> tuple[TrainingLoop, Model, Task]:
+def build_loop(folder: Path, accelerator: Any = None, **options: Any) -> tuple[TrainingLoop, Model, Task]:
     options = {"max_steps": 6, "batch_size": 8, "learning_rate": 0.5, "trackers": ["none"]} | options
     options = {"best_metric": "stsb.dev.pearson"} | options
     arguments = build_arguments(pairs=["here"], tasks={"response_prediction": 1}, **options)
@@ -131,7 +131,7 @@ def saved(monkeypatch) -> list[tuple[int, int | None, float | None]]:
 
 def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradients_of_its_batch(tmp_path):
     options = {"warmup": 0.5, "decay": "linear", "table_learning_rate": 5.0}
-    loop, model, task = build(tmp_path, **options)
+    loop, model, task = build_loop(tmp_path, **options)
     for step in range(6):
         loop.step(step)
     rates = [loop._schedule.learning_rate(step) for step in range(6)]
@@ -143,7 +143,7 @@ def test_a_step_sets_both_learning_rates_and_updates_the_weights_with_the_gradie
 
 def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(tmp_path):
     def draw(seed: int, step: int, rank: int) -> float:
-        loop, _, task = build(tmp_path, Accelerator(rank, 3), seed=seed)
+        loop, _, task = build_loop(tmp_path, Accelerator(rank, 3), seed=seed)
         torch.rand(seed + 5 * rank)  # numbers that were drawn before have no effect
         loop.step(step)
         return task.random[0]
@@ -158,7 +158,7 @@ def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(tmp_path)
 def test_each_process_takes_its_part_of_the_batch_in_the_order_of_the_ranks(tmp_path, processes):
     rows = []
     for rank in range(processes):
-        loop, _, task = build(tmp_path, Accelerator(rank, processes))
+        loop, _, task = build_loop(tmp_path, Accelerator(rank, processes))
         loop.step(4)
         assert len(task.rows) == 12 // processes
         rows += task.rows
@@ -175,7 +175,7 @@ def test_each_process_takes_its_part_of_the_batch_in_the_order_of_the_ranks(tmp_
     ],
 )
 def test_the_best_checkpoint_is_the_first_with_the_highest_score_on_dev(tmp_path, saved, scores, best, best_steps):
-    loop, _, _ = build(tmp_path, max_steps=3, eval_every=1)
+    loop, _, _ = build_loop(tmp_path, max_steps=3, eval_every=1)
     progress = loop.run(Evaluator(*scores), lambda: None)
     assert [each[:2] for each in saved] == list(enumerate(best_steps, start=1))
     assert (progress.step, progress.best, progress.best_step, progress.pairs) == (3, best, best_steps[-1], 24)
@@ -186,7 +186,7 @@ def test_the_best_checkpoint_is_the_first_with_the_highest_score_on_dev(tmp_path
 
 def test_losses_are_logged_as_means_with_the_rate_of_their_last_step(tmp_path, saved):
     late = {"late_batch_size": 16, "late_from": 0.5}
-    loop, _, _ = build(tmp_path, eval_every=4, log_every=4, decay="linear", **late)
+    loop, _, _ = build_loop(tmp_path, eval_every=4, log_every=4, decay="linear", **late)
     loop.run(Evaluator(0.1, 0.2, 0.3), lambda: None)
     rows = read_rows(tmp_path)
     assert [row["step"] for row in rows] == [0, 4, 4, 6, 6] and [each[0] for each in saved] == [4, 6]
@@ -201,7 +201,7 @@ def test_losses_are_logged_as_means_with_the_rate_of_their_last_step(tmp_path, s
 
 @pytest.mark.parametrize(("eval_every", "log_every"), [(1, 5), (5, 1)])
 def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path, saved, eval_every, log_every):
-    loop, _, task = build(tmp_path, eval_every=eval_every, log_every=log_every, best_metric="last")
+    loop, _, task = build_loop(tmp_path, eval_every=eval_every, log_every=log_every, best_metric="last")
     task.losses[3] = torch.nan
     with pytest.raises(InputError, match="the loss of even is not finite at step 3: lower learning_rate"):
         loop.run(Evaluator(*[0.1] * 7), lambda: None)
@@ -210,7 +210,7 @@ def test_a_loss_that_is_not_finite_stops_the_run_at_its_step(tmp_path, saved, ev
 
 @pytest.mark.parametrize("processes", [1, 2])
 def test_weights_that_are_not_finite_on_a_process_are_not_saved(tmp_path, saved, processes):
-    loop, model, _ = build(tmp_path, eval_every=2, best_metric="last")
+    loop, model, _ = build_loop(tmp_path, eval_every=2, best_metric="last")
     model.is_finite = processes == 2
     if processes == 2:  # the other process has one that is not finite
         loop._accelerator.num_processes, loop._accelerator.reduce = 2, lambda value, reduction: value
@@ -236,7 +236,7 @@ def test_a_metric_is_named_by_its_path_in_the_results():
 @pytest.mark.parametrize(("final_split", "evaluated"), [("dev", False), ("both", True)])
 def test_a_run_on_dev_does_not_evaluate_the_semeval_test_sets(tiny_tokenizer, final_split, evaluated):
     skip = evaluators_to_skip(["response_prediction"], final_split)
-    evaluator = ModelEvaluator(make_model("dan", len(tiny_tokenizer)), tiny_tokenizer, evaluation_data(), skip)
+    evaluator = ModelEvaluator(build("dan"), tiny_tokenizer, evaluation_data(), skip)
     results = evaluator.evaluate("dev")
     assert ("sts" in results) == evaluated and "snli" not in results  # whose head is not trained
     assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"

@@ -1,7 +1,6 @@
 """Interrupted and resumed runs have the same results as uninterrupted ones; damaged checkpoints are not used."""
 
 import os
-import re
 import shutil
 import signal
 from dataclasses import asdict, replace
@@ -17,7 +16,8 @@ from safetensors.torch import load_file
 from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS
 from tests.limits import file_size_limit
-from tests.trainer.training.tiny_runs import read_metrics, read_results, write
+from tests.trainer.tiny_datasets import write
+from tests.trainer.training.tiny_runs import read_metrics, read_results
 from trainer import hardware
 from trainer.data import skip_gram
 from trainer.training import schedule
@@ -152,18 +152,10 @@ def test_a_run_is_resumed_with_its_data_settings_precision_and_threads_alone(
     assert "no whole checkpoint (checkpoint-4: progress.json is damaged" in message and "--overwrite true" in message
 
 
-@pytest.mark.parametrize(
-    ("now", "message"),
-    [
-        ({"mixed_precision": "no"}, "computed in mixed_precision bf16, not no: use --mixed_precision bf16"),
-        ({"fingerprints": {"tokenizer": "2", "pairs (test)": "3"}}, "resume: pairs (test), tokenizer changed since"),
-    ],
-)
-def test_a_change_of_precision_or_data_is_refused(tmp_path, now, message):
-    begun = Progress(mixed_precision="bf16", device="cpu", fingerprints={"tokenizer": "1"})
-    _check_unchanged(tmp_path, asdict(begun), begun)
-    with pytest.raises(InputError, match=re.escape(message)):
-        _check_unchanged(tmp_path, asdict(begun), replace(begun, **now))
+def test_a_run_that_would_compute_in_another_precision_is_refused(tmp_path):
+    begun = Progress(mixed_precision="bf16", device="cpu")
+    with pytest.raises(InputError, match="computed in mixed_precision bf16, not no: use --mixed_precision bf16"):
+        _check_unchanged(tmp_path, asdict(begun), replace(begun, mixed_precision="no"))
 
 
 def complete(folder: Path, step: int, best_step: int | None, is_last: bool = False, **progress: Any) -> list[str]:

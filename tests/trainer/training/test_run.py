@@ -11,7 +11,8 @@ from safetensors.torch import load_file
 from transformers import AutoModel, AutoTokenizer
 
 from modeling_convsim.encoding import Encoder
-from tests.trainer.training.tiny_runs import read_metrics, read_results, values_of, write
+from tests.trainer.tiny_datasets import write
+from tests.trainer.training.tiny_runs import read_metrics, read_results, values_of
 from trainer import hardware
 from trainer.evaluation.sts_matrix import has_route
 from trainer.training import schedule
@@ -24,7 +25,7 @@ def weights_of(folder: Path) -> dict[str, torch.Tensor]:
 
 
 def test_a_run_writes_all_documented_files(run_trainer, preset, datasets, tmp_path):
-    assert run_trainer(preset(trackers=["tensorboard"], stsb=str(datasets / "sts"))) == 0
+    assert run_trainer(preset(trackers=["tensorboard"], stsb=str(datasets / "stsb"))) == 0
     folder = tmp_path / "run"
     results = read_results(folder)
     assert results["response_prediction"]["split"] == "test" and results["response_prediction"]["queries"] == 120
@@ -33,7 +34,7 @@ def test_a_run_writes_all_documented_files(run_trainer, preset, datasets, tmp_pa
     assert has_route(folder / "model")  # the matrix of stsb_tuned
     run = results["run"]
     best = run["best_step"]
-    expected = {"steps": 12, "pairs": 12 * 16, "rows": {"pairs": 240, "snli": 270}, "seed": 0, "processes": 1}
+    expected = {"steps": 12, "pairs": 12 * 16, "rows": {"pairs": 240, "snli": 240}, "seed": 0, "processes": 1}
     assert run == run | expected | {"device": "cpu"} and run["total_seconds"] > run["seconds"] > 0
     rows = read_metrics(folder)
     assert [row["step"] for row in rows if "dev" in row] == [0, 4, 8, 12]
@@ -56,7 +57,7 @@ def test_training_improves_the_metrics_of_both_tasks(run_trainer, preset, tmp_pa
 
 def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets, tmp_path, monkeypatch):
     sentences = [{"book": "one", "sentence": f"the quokka {number} of a red kitchen"} for number in range(50)]
-    write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "A red kitchen"}])
+    write(datasets / "books", "train", [*sentences, {"book": "one", "sentence": "Validation: a red kitchen"}])
     read = []
 
     def train(columns, rows, size, *_):
@@ -65,7 +66,7 @@ def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets,
 
     monkeypatch.setattr("trainer.data.skip_gram.cached_word_vectors", train)
     settings = {"texts": [str(datasets / "books")], "word_vectors": "skip_gram", "tasks": {"response_prediction": 1}}
-    settings |= {"stsb": str(datasets / "sts")}
+    settings |= {"stsb": str(datasets / "stsb")}
     assert run_trainer(preset(**settings, max_steps=1)) == 0
     results = read_results(tmp_path / "run")
     assert results["run"]["rows"] == {"pairs": 240} and results["leakage"]["texts/books"]["removed"] == 1
@@ -73,25 +74,23 @@ def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets,
     assert "quokka" not in AutoTokenizer.from_pretrained(tmp_path / "run" / "model").get_vocab()
 
 
-def test_positive_pairs_are_trained_together_with_conversations(
-    run_trainer, preset, positive_pairs, datasets, tmp_path
-):
+def test_positive_pairs_are_trained_together_with_conversations(run_trainer, preset, datasets, tmp_path):
     weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
-    settings = positive_pairs | {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
-    settings |= {"stsb": str(datasets / "sts"), "matryoshka_dims": [8, 4]}
+    settings = {kind: [str(datasets / kind)] for kind in ("nli", "captions", "paraphrases")}
+    settings |= {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
+    settings |= {"stsb": str(datasets / "stsb"), "matryoshka_dims": [8, 4]}
     assert run_trainer(preset(**settings, max_steps=60, eval_every=60)) == 0
     results, names = read_results(tmp_path / "run"), set().union(*read_metrics(tmp_path / "run"))
     assert results["run"]["rows"] == {
         "pairs": 240,
-        "entailment/nli": 9 * 10,
-        "captions/captions": 90 * 3 * 2,  # thirty images with a caption among the evaluation sentences are removed
-        "paraphrases/rated": 48,
-        "paraphrases/unrated": 48,
-        "ranking/rated": 96,
-        "ranking/nli": 270,
+        "entailment/nli": 8 * 10,
+        "captions/captions": 4 * 10 * 3 * 2,
+        "paraphrases/paraphrases": 48,
+        "ranking/paraphrases": 96,
+        "ranking/nli": 240,
     }
     assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
-    for task in ("captions/captions", "paraphrases/rated", "entailment/nli"):
+    for task in ("captions/captions", "paraphrases/paraphrases", "entailment/nli"):
         accuracies = values_of(f"{task}/accuracy", tmp_path / "run")
         assert accuracies[-1] > accuracies[0]
     for task in ("response_prediction", "captions/captions"):  # at every size
@@ -130,7 +129,7 @@ def test_the_result_is_the_mean_of_the_weights_of_some_steps(run_trainer, preset
 
 def test_half_precision_is_stored_evaluated_and_loaded_as_float32(run_trainer, preset, datasets, tmp_path):
     folder = tmp_path / "run"
-    assert run_trainer(preset(half_precision=True, stsb=str(datasets / "sts"))) == 0
+    assert run_trainer(preset(half_precision=True, stsb=str(datasets / "stsb"))) == 0
     stored = weights_of(folder / "model")
     assert {value.dtype for value in stored.values()} == {torch.float16}
     heads = list((folder / "model" / "1_Router").glob("document_*/model.safetensors"))
@@ -178,7 +177,7 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "initialize_from: nowhere/at/all cannot be loaded"),
         ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
-        ({"snli_share": 0.001}, "snli has 0 training pairs, expected 2 or more"),  # of 270 rows
+        ({"snli_share": 0.001}, "snli has 0 training pairs, expected 2 or more"),  # of 240 rows
         ({"batch_size": 1}, "batch_size is 1"),
     ],
 )

@@ -1,22 +1,12 @@
-"""Helpers of the tests of whole runs: a vocabulary; writing datasets, training, and reading a run's files."""
+"""Helpers of the tests of whole runs: training, and reading a run's files."""
 
 import json
 from pathlib import Path
-
-from datasets import Dataset
 
 from tests.forking import run_ranks
 
 ROOT = Path(__file__).resolve().parents[3]
 RUN = ROOT / "trainer" / "run.py"
-THINGS = ["dog", "cat", "car", "house", "boat", "tree", "horse", "train", "garden", "kitchen", "piano", "bicycle"]
-COLORS = ["red", "green", "blue", "black", "white", "yellow", "brown", "gray", "pink", "purple"]
-
-
-def write(folder: Path, split: str, rows: list[dict]) -> None:
-    """Write a split as Parquet."""
-    folder.mkdir(parents=True, exist_ok=True)
-    Dataset.from_list(rows).to_parquet(folder / f"{split}-00000-of-00001.parquet")
 
 
 def read_results(run_folder: Path) -> dict:
