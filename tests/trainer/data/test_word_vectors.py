@@ -5,8 +5,6 @@ import json
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from tokenizers import Tokenizer
-from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
@@ -57,17 +55,6 @@ def test_a_word_that_is_not_utf_8_matches_no_token(name, tiny_tokenizer, tmp_pat
     path.write_bytes(binary if name.endswith("bin") else b"ca\xff 1 2\ncat 3 4\n")
     table = read_word_vectors(path, tiny_tokenizer, 60)
     np.testing.assert_allclose(table[tiny_tokenizer.get_vocab()["cat"]], [0.6, 0.8], rtol=1e-6)
-
-
-def test_a_tokenizer_without_normalization_needs_the_exact_word(tiny_tokenizer, tmp_path):
-    backend = Tokenizer.from_str(tiny_tokenizer.backend_tokenizer.to_str())
-    backend.normalizer = None
-    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, pad_token="[PAD]", unk_token="[UNK]")
-    path = tmp_path / "glove.txt"
-    path.write_text("Dog 0 5\ncat 3 4\n")
-    table, vocabulary = read_word_vectors(path, tokenizer, 60), tokenizer.get_vocab()
-    np.testing.assert_allclose(table[vocabulary["cat"]], [0.6, 0.8], rtol=1e-6)
-    assert not table[vocabulary["dog"]].any()
 
 
 @pytest.mark.parametrize("inner", ["", "model"])

@@ -119,12 +119,6 @@ def test_without_a_folder_the_message_says_which_one_is_expected(monkeypatch, da
     assert message in capsys.readouterr().err
 
 
-def test_the_missing_folder_of_a_public_dataset_is_built_by_a_command(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    remedy = "build it: python -m data_scripts download stsb; name the dataset with --stsb"
-    assert f"data/stsb: no such folder; {remedy}" in refused(capsys, Path("data"), "--tasks", "stsb")
-
-
 def test_a_missing_split_is_named(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "cqa").mkdir()
     (tmp_path / "cqa" / "subtaskB-dev.jsonl").write_bytes((data / "cqa" / "subtaskB-dev.jsonl").read_bytes())

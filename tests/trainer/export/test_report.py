@@ -11,7 +11,7 @@ from scipy import stats
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
-from tests.trainer.export.test_export import STSB, refusal, save_run, save_stsb
+from tests.trainer.export.test_export import STSB, refusal, save_stsb
 from tests.trainer.publish.test_publish import RESULTS, make_run
 from trainer.export import __main__ as export
 from trainer.export import comparison
@@ -85,15 +85,6 @@ def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: p
     (run / "model" / "onnx").rename(run / "elsewhere")
     publish.write_run_card(run)
     assert rows(run)[0][0] == FLOAT
-
-
-def test_a_saved_model_and_an_unfinished_run_are_unchanged(run: Path, tiny_tokenizer, tmp_path: Path):
-    before = (run / "results.json").read_text(), (run / "model" / "README.md").read_text()
-    assert export.main([str(run / "model"), "-o", str(tmp_path / "one")]) == 0
-    assert before == ((run / "results.json").read_text(), (run / "model" / "README.md").read_text())
-    unfinished = save_run("cbow", tmp_path / "unfinished", tiny_tokenizer)
-    assert export.main([str(unfinished), "-o", str(tmp_path / "two")]) == 0
-    assert [path.name for path in unfinished.iterdir()] == ["model"]
 
 
 @pytest.mark.parametrize("text", ["{", "[]"])

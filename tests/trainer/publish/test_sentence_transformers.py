@@ -21,7 +21,6 @@ from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_publish import TEXTS
 from trainer.data.token_cache import TokenColumn
 from trainer.publish import folder as publish
-from trainer.publish.verify import embed_all_sides
 from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
 
 INPUTS = ["how old are you?", "do you like the dog?", "where is the big house", "who is happy today", "hello", "why"]
@@ -34,27 +33,6 @@ def build_folder(model: ConvSimForMultitask, tokenizer, folder: Path) -> Path:
 
 
 # -- cut --------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_truncate_dim_gives_the_first_dimensions_on_every_route(kind, tiny_tokenizer, tmp_path):
-    model = build(kind)
-    folder = build_folder(model, tiny_tokenizer, tmp_path)
-    vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
-    cut = SentenceTransformer(str(folder), truncate_dim=5, device="cpu")
-    assert cut.get_embedding_dimension() == 5
-    responses = vectors.responses
-    if model.config.normalize_response:
-        responses = responses / np.linalg.norm(responses, axis=1, keepdims=True)
-    for encode, whole in (
-        (cut.encode, vectors.inputs),
-        (cut.encode_query, vectors.queries),
-        (cut.encode_document, responses),
-    ):
-        first = whole[:, :5]
-        np.testing.assert_allclose(encode(TEXTS), first, atol=1e-5)
-        unit = first / np.maximum(np.linalg.norm(first, axis=1, keepdims=True), 1e-12)
-        np.testing.assert_allclose(encode(TEXTS, normalize_embeddings=True), unit, atol=1e-5)
 
 
 def packed(tokenizer, texts: list[str]) -> TokenColumn:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from tests.trainer.report.data import evaluation_data
+from tests.trainer.evaluation.invented_data import evaluation_data
 from tests.trainer.report.folders import write_model, write_run
 from trainer.data.datasets import EvaluationData
 from trainer.evaluation.evaluators import evaluate_encoder

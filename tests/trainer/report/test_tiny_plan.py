@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from datasets import Dataset
 
 from tests.forking import ForkedJob
-from tests.trainer.report.data import write_data
+from tests.trainer.evaluation.invented_data import COLORS, THINGS, write_data_folder
 from tests.trainer.report.reading import table_with
 from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
@@ -17,6 +18,23 @@ from trainer.sweep import process_pool
 PLAN = Path(command.__file__).with_name("tiny.yaml")
 RUNS = Path("runs", "report_tiny")
 COMMAND = ["--plan", str(PLAN), "-o", "report"]
+
+
+def write_data(folder: Path) -> None:
+    """Write the evaluation datasets, SNLI's training pairs, and books/, sentences in order."""
+    folder.mkdir()
+    write_data_folder(folder)
+    # The training pairs of `write_data_folder` share their premise with the evaluation pairs, so all would be removed.
+    inference = [{"premise": f"A lamp, the {n}th", "hypothesis": f"Lamp {n}", "label": n % 3} for n in range(40)]
+    Dataset.from_list(inference).to_parquet(folder / "snli" / "train-00000-of-00001.parquet")
+    things = [(color, thing) for color in COLORS for thing in THINGS]
+    sentences = [
+        {"book": book, "position": position, "sentence": f"the {color} {thing} is a {color} {thing} : {word}"}
+        for book, word in (("one", "old"), ("two", "new"))
+        for position, (color, thing) in enumerate(things)
+    ]
+    (folder / "books").mkdir()
+    Dataset.from_list(sentences).to_parquet(folder / "books" / "train-00000-of-00001.parquet")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,7 @@ import yaml
 from datasets import DatasetDict, concatenate_datasets
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from tests.trainer.evaluation.invented_data import snli
-from tests.trainer.report.data import evaluation_data
+from tests.trainer.evaluation.invented_data import evaluation_data, snli
 from tests.trainer.report.folders import write_run, write_sweep
 from tests.trainer.report.reading import shows, table_with
 from trainer.data.datasets import EvaluationData

@@ -53,25 +53,6 @@ def test_as_many_jobs_run_at_once_as_are_allowed(at_a_time: int):
     assert most == at_a_time and running == 0
 
 
-@pytest.mark.parametrize("at_a_time", [1, 3])
-def test_jobs_that_need_a_failed_job_are_not_run_and_their_message_names_it(at_a_time: int):
-    broken = job("a", script="echo first; echo out of luck; exit 3")
-    failures, ended = run(job("d", "c", "x"), broken, job("b", "a"), job("c", "b"), job("x"), at_a_time=at_a_time)
-    assert failures == {
-        "a": "failed (exit code 3): out of luck",
-        "b": "not run: a failed",
-        "c": "not run: b failed",
-        "d": "not run: c failed",
-    }
-    assert sorted(ended) == [("a", failures["a"]), ("x", "")]
-    assert {name for _, name in calls()} == {"x"} and not Path("c.log").exists()
-
-
-def test_an_error_after_a_successful_job_is_a_failure_too():
-    failures = run_jobs([job("a"), job("b", "a")], 1, 1, lambda job, error: "not scored", "runs")
-    assert failures == {"a": "not scored", "b": "not run: a failed"}
-
-
 def test_output_is_appended_to_the_log_and_threads_are_set():
     Path("a.log").write_text("before\n")
     run_jobs([job("a", script="echo $OMP_NUM_THREADS; echo to stderr >&2")], 1, 7, lambda job, error: error, "runs")

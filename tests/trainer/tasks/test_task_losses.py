@@ -9,7 +9,7 @@ from datasets import Dataset
 from scipy.special import log_softmax, rel_entr, softmax
 from torch import Tensor, nn
 
-from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimForMultitask, ConvSimMultitaskOutput
+from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimMultitaskOutput
 from tests.trainer.tasks.tiny_tasks import (
     ALL,
     ROWS,
@@ -24,14 +24,13 @@ from tests.trainer.tasks.tiny_tasks import (
     texts_of,
     vectors_of,
 )
-from trainer.data.positive_pairs import PositivePairs, caption_pairs, entailment_pairs, paraphrase_pairs
+from trainer.data.positive_pairs import PositivePairs
 from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks.captions import Captions, CaptionsOptions
 from trainer.tasks.distillation import Distillation, DistillationOptions
 from trainer.tasks.losses import cosine_ranking
 from trainer.tasks.neighbors import NeighboringSentences, NeighborsOptions
-from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
 
 SCALE = 5.0
 SOME = np.array([5, 2, 9, 14])
@@ -62,41 +61,11 @@ def letters_column(texts: list[str]) -> TokenColumn:
     return TokenColumn(ids, np.cumsum([0, *map(len, texts)]), keys)
 
 
-def embed(model: ConvSimForMultitask, texts: list[str], side: str = "pooler_output") -> dict[str, np.ndarray]:
-    ids, cu_seqlens = letters_column(texts).gather(np.arange(len(texts)))
-    batch = {"input_ids": torch.from_numpy(ids), "cu_seqlens": torch.from_numpy(cu_seqlens)}
-    if side == "response_embeds":
-        batch |= {f"response_{name}": value for name, value in batch.items()}
-    with torch.no_grad():
-        return dict(zip(texts, model(**batch)[side].numpy(), strict=True))
-
-
-def softmax_loss(true: float, others: list[float]) -> float:
-    return float(np.log(np.exp([true, *others]).sum()) - true)
-
-
 def names(generator: np.random.Generator, count: int) -> list[str]:
     return ["".join(generator.choice(list("abcdefgh"), 3)) for _ in range(count)]
 
 
 # -- response prediction ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_no_equal_response_and_no_other_response_to_the_same_input_is_a_negative(symmetric):
-    generator = np.random.default_rng(4)
-    inputs, responses = (generator.choice(names(generator, 9), 24).tolist() for _ in range(2))
-    model, options = small_dan(), ResponsePredictionOptions(mask_false_negatives=True, symmetric_loss=symmetric)
-    task = ResponsePrediction(options, letters_column(inputs), letters_column(responses))
-    loss, _ = task.loss(model, task.batch(np.arange(24)))
-    u, v = embed(model, sorted(set(inputs))), embed(model, sorted(set(responses)), "response_embeds")
-    terms = []
-    for x, r in zip(inputs, responses, strict=True):
-        others = [j for j in range(24) if inputs[j] != x and responses[j] != r]
-        terms.append(softmax_loss(u[x] @ v[r], [u[x] @ v[responses[j]] for j in others]))
-        if symmetric:
-            terms.append(softmax_loss(u[x] @ v[r], [u[inputs[j]] @ v[r] for j in others]))
-    np.testing.assert_allclose(loss.item(), np.mean(terms), rtol=1e-6)
 
 
 def test_the_input_network_scores_responses_and_is_trained():
@@ -107,51 +76,6 @@ def test_the_input_network_scores_responses_and_is_trained():
 
 
 # -- contrastive tasks ------------------------------------------------------------------------------------------------
-
-
-def invented_pairs(kind: str) -> PositivePairs:
-    """Pairs over few texts, so that many of them meet in every role."""
-    generator = np.random.default_rng(3)
-    texts = sorted(set(names(generator, 50)))
-    first, second = generator.choice(texts, (2, 60))
-    if kind == "captions":
-        return caption_pairs(Dataset.from_dict({"group": generator.integers(0, 30, 60), "caption": first}), 0)
-    if kind == "entailment":
-        labels = generator.integers(0, 3, 60)
-        return entailment_pairs(Dataset.from_dict({"premise": first, "hypothesis": second, "label": labels}), 0)
-    scores = generator.choice([0.0, 1.0], 60)
-    return paraphrase_pairs(Dataset.from_dict({"sentence1": first, "sentence2": second, "score": scores}), 0)
-
-
-def equivalent_texts(links: list[tuple[str, str]]) -> dict[str, set[str]]:
-    """Every text -> the texts that it is linked to, in any number of steps, by merging sets."""
-    groups: dict[str, set[str]] = {}
-    for pair in links:
-        merged = set().union(*(groups.get(text, {text}) for text in pair))
-        groups |= dict.fromkeys(merged, merged)
-    return groups
-
-
-@pytest.mark.parametrize("kind", ["captions", "entailment", "paraphrases"])
-def test_no_equivalent_text_is_a_negative(kind):
-    model, pairs = small_dan(), invented_pairs(kind)
-    texts, rows = pairs.texts["text"][:], range(len(pairs))
-    first, second = ([texts[index] for index in side] for side in (pairs.first, pairs.second))
-    hard = [texts[index] for index in pairs.negative if index >= 0]
-    task = Captions(CaptionsOptions(similarity_scale=SCALE), letters_column(texts), pairs)
-    loss, _ = task.loss(model, task.batch(np.array(rows)))
-    vectors, equivalent = embed(model, texts), equivalent_texts(list(zip(first, second, strict=True)))
-    terms, masked = [], 0
-    for row, (a, p) in enumerate(zip(first, second, strict=True)):
-        true = SCALE * vectors[a] @ vectors[p]
-        others = [other for other in rows if other != row]
-        candidates = [second[other] for other in others] + hard
-        forth = [SCALE * vectors[a] @ vectors[text] for text in candidates if text not in equivalent[a]]
-        back = [SCALE * vectors[p] @ vectors[first[j]] for j in others if first[j] not in equivalent[p]]
-        terms += [softmax_loss(true, forth), softmax_loss(true, back)]
-        masked += sum(text in equivalent[a] for text in (candidates if kind == "captions" else hard))
-    np.testing.assert_allclose(loss.item(), np.mean(terms), rtol=1e-6)
-    assert masked  # or nothing was tested
 
 
 def test_a_batch_of_positive_pairs_has_both_texts_the_hard_negatives_and_their_groups():

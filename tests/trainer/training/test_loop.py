@@ -42,12 +42,6 @@ class Accelerator(SimpleNamespace):
     def reduce(self, value: torch.Tensor, reduction: str) -> torch.Tensor:
         return value if self.num_processes == 1 else value + 5 if reduction == "sum" else (value + 5) / 2
 
-    def init_trackers(self, name: str) -> None:
-        self.calls.append(name)
-
-    def log(self, values: dict, step: int) -> None:
-        self.calls.append((values, step))
-
 
 class Task:
     """Its batch holds its rows; it records them, and a random number and whether autocast is on in each loss."""
@@ -152,17 +146,6 @@ def test_the_random_state_of_a_step_depends_on_seed_step_and_rank_only(tmp_path)
     drawn = {key: draw(*key) for key in keys}
     assert len(set(drawn.values())) == len(keys)
     assert drawn == {key: draw(*key) for key in reversed(keys)}
-
-
-@pytest.mark.parametrize("processes", [1, 2, 3])
-def test_each_process_takes_its_part_of_the_batch_in_the_order_of_the_ranks(tmp_path, processes):
-    rows = []
-    for rank in range(processes):
-        loop, _, task = build_loop(tmp_path, Accelerator(rank, processes))
-        loop.step(4)
-        assert len(task.rows) == 12 // processes
-        rows += task.rows
-    assert rows == list(range(400, 412))
 
 
 @pytest.mark.parametrize(

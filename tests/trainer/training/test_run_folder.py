@@ -5,7 +5,6 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import yaml
 
 from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS
@@ -79,15 +78,6 @@ def test_a_folder_that_no_run_has_begun_is_refused(tmp_path, names, overwrite):
     with pytest.raises(InputError, match=message):
         start(tmp_path, overwrite=overwrite)
     assert files(tmp_path) == sorted(names)
-
-
-def test_the_settings_are_written_in_the_order_of_the_options_without_those_of_a_single_start(tmp_path):
-    start(tmp_path / "run", overwrite=True, language=["de"], word_vectors="größe/日本")
-    text = (tmp_path / "run" / "config.yaml").read_text(encoding="utf-8")
-    expected = {name: value for name, value in asdict(arguments(tmp_path / "run")).items()}
-    del expected["resume"], expected["overwrite"]
-    expected |= {"language": ["de"], "word_vectors": "größe/日本"}
-    assert yaml.safe_load(text) == expected and list(yaml.safe_load(text)) == list(expected)
 
 
 @pytest.mark.parametrize("name", ["model/config.json", "results.json", "checkpoint-4/model.safetensors"])
