@@ -110,11 +110,6 @@ def test_weights_that_are_not_finite_are_refused(run: Path, refused: Callable[..
     assert "not finite" in refused(command)
 
 
-def test_a_report_replaces_no_file_and_needs_data(folder: Path, refused: Callable[..., str]) -> None:
-    assert str(folder / "file") in refused("report", "-o", folder / "file")
-    assert "no such folder" in refused("report", "--data", folder / "nowhere")
-
-
 def test_a_damaged_run_of_a_sweep_is_refused(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     preset = tmp_path / "preset.yaml"
     preset.write_text(f"pairs: [{folder}/data/pairs]\ntasks: {{response_prediction: 1}}\n")

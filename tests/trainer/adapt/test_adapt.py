@@ -58,8 +58,6 @@ def test_chats_become_a_run_with_a_comparison_and_an_index(options, base, tmp_pa
     for baseline in baselines.values():
         part = baseline["response_prediction"]
         assert part["queries"] == adapted["queries"] == pairs["test"] and part["candidates"] == adapted["candidates"]
-        assert part["gain"] == pytest.approx(adapted["p_at_1"] - part["p_at_1"])
-        assert part["gain_interval"][0] <= part["gain"] <= part["gain_interval"][1]
         assert f"{part['p_at_1']:.3f}" in printed
 
     # fewer than 4,000 pairs are cross-validated: each is a query once

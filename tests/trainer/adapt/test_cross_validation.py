@@ -168,14 +168,6 @@ def test_folds_start_from_the_adjusted_weights(validate, best, adjustment, chose
     assert model.weight.item() == 7 + adjustment
 
 
-def test_the_order_of_the_pairs_depends_on_the_seed(validate):
-    orders = []
-    for seed in (0, 0, 5):
-        validate(make_pairs(20), seed=seed)
-        orders.append([rows.tolist() for _, _, rows in chain(*Loop.runs)])
-    assert orders[0] == orders[1] != orders[2]
-
-
 def test_a_fold_with_a_single_reply_is_left_out(validate):
     pairs = make_pairs(20)
     held = set(validate(pairs)[3][2])

@@ -58,36 +58,26 @@ def test_a_single_word_has_no_vector_and_texts_of_rare_words_are_refused():
         train_word_vectors([tokens(*[[5]] * 3)], VOCABULARY, 10, threads=1)
 
 
-class Fitted(Exception):
-    """Raised in place of training."""
-
-
-@pytest.fixture
-def fitted(column, monkeypatch):
-    """The number of passes of a training, and the step of its texts."""
-
+@pytest.mark.parametrize(
+    ("pass_tokens", "limit", "passes", "expected"),
+    [
+        (100 * 16_000, 16_000, None, (5, 1)),
+        (3.5 * 16_000, 15_999, None, (3, 2)),
+        (16_000, 8_000, None, (1, 2)),
+        (0.2 * 16_000, 7_999, None, (1, 3)),
+        (16_000, 16_000, 7, (7, 1)),
+    ],
+)
+def test_a_longer_corpus_has_fewer_passes_and_texts(column, monkeypatch, pass_tokens, limit, passes, expected):
     def stop(model, columns, words, step):
-        raise Fitted(model.epochs, step)
+        raise StopIteration(model.epochs, step)
 
-    def settings_of(**options) -> tuple[int, int]:
-        monkeypatch.setattr(skip_gram, "fit", stop)
-        with pytest.raises(Fitted) as stopped:
-            train_word_vectors([column], VOCABULARY, 10, threads=1, **options)
-        return stopped.value.args
-
-    return settings_of
-
-
-@pytest.mark.parametrize(("passes", "epochs"), [(100.0, 5), (5.0, 5), (3.5, 3), (1.0, 1), (0.2, 1)])
-def test_a_longer_corpus_has_fewer_passes(passes, epochs, fitted, monkeypatch):
-    monkeypatch.setattr(skip_gram, "PASS_TOKENS", int(passes * 16_000))
-    assert fitted() == (epochs, 1) and fitted(passes=7) == (7, 1)
-
-
-@pytest.mark.parametrize(("limit", "step"), [(16_000, 1), (15_999, 2), (8_000, 2), (7_999, 3)])
-def test_texts_are_left_out_if_there_are_more_tokens_than_the_limit(limit, step, fitted, monkeypatch):
+    monkeypatch.setattr(skip_gram, "fit", stop)
+    monkeypatch.setattr(skip_gram, "PASS_TOKENS", pass_tokens)
     monkeypatch.setattr(skip_gram, "MAX_TOKENS", limit)
-    assert fitted()[1] == step
+    with pytest.raises(StopIteration) as stopped:
+        train_word_vectors([column], VOCABULARY, 10, threads=1, passes=passes)
+    assert stopped.value.args == expected
 
 
 @pytest.mark.parametrize("chunk", [1, 2, 100])

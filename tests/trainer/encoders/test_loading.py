@@ -1,5 +1,7 @@
-"""Loading of ConvSim models and SentenceTransformers as encoders."""
+"""Loading of ConvSim models and SentenceTransformers as encoders; Python code in a model's folder is never run."""
 
+import builtins
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,13 +9,14 @@ import pytest
 import torch
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder
 from trainer.evaluation.snli import NliEncoder
+from trainer.training.model import load_pretrained
 
 TEXTS = ["How old is the cat?", "we walk", "yes , we like it"]
 
@@ -86,3 +89,44 @@ def test_an_unknown_name_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(InputError, match=r"nobody/no-such-model: the model cannot be loaded") as refusal:
         load_encoder("nobody/no-such-model")
     assert "\n" not in str(refusal.value)
+
+
+CODE = """
+from pathlib import Path
+from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerFast
+Path(MARKER).touch()
+class Config(PretrainedConfig):
+    model_type = "foreign"
+class Model(PreTrainedModel):
+    config_class = Config
+class Tokenizer(PreTrainedTokenizerFast):
+    pass
+"""
+
+
+@pytest.fixture
+def foreign_model(tmp_path: Path) -> Path:
+    """A model of an unknown type, whose code creates the file `ran`."""
+    folder = tmp_path / "foreign"
+    folder.mkdir()
+    (folder / "foreign.py").write_text(CODE.replace("MARKER", repr(str(tmp_path / "ran"))))
+    classes = {"AutoConfig": "foreign.Config", "AutoModel": "foreign.Model"}
+    (folder / "config.json").write_text(json.dumps({"model_type": "foreign", "auto_map": classes}))
+    tokenizer = {"tokenizer_class": "Tokenizer", "auto_map": {"AutoTokenizer": [None, "foreign.Tokenizer"]}}
+    (folder / "tokenizer_config.json").write_text(json.dumps(tokenizer))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        lambda folder: load_pretrained(AutoConfig, folder, "initialize_from"),
+        lambda folder: load_pretrained(AutoTokenizer, folder, "tokenizer"),
+        load_encoder,
+    ],
+)
+def test_code_in_a_models_folder_is_not_run(foreign_model, load, monkeypatch, tmp_path):
+    monkeypatch.setattr(builtins, "input", lambda *prompt: "y")  # the first line of a file that is piped in
+    with pytest.raises(InputError, match="contains custom code"):
+        load(str(foreign_model))
+    assert not (tmp_path / "ran").exists()

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from data_scripts.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import pairs, stsb
 from trainer.evaluation.sample import FIGURE_1, QUERIES, evaluate_sample
@@ -53,11 +52,3 @@ def test_best_reply_and_nearest_sentence_are_printed_first(folder: Path, capsys:
     assert lines[replies + 1].split(maxsplit=1) == ["1.000", "train answer 3"]
     nearest = lines.index("  nearest sentences", lines.index(QUERIES[1]))
     assert lines[nearest + 1].split(maxsplit=1) == ["1.000", "train question 5"]
-
-
-def test_a_folder_without_the_sample_is_refused(tmp_path: Path) -> None:
-    pairs("test").to_parquet(tmp_path / "test-00000-of-00001.parquet")
-    (tmp_path / "sts").mkdir()
-    stsb("test").to_parquet(tmp_path / "sts" / "test-00000-of-00001.parquet")
-    with pytest.raises(InputError, match="the sample is incomplete; write it with python -m data_scripts sample"):
-        evaluate_sample(FakeEncoder(), tmp_path)

@@ -63,14 +63,6 @@ def test_negation_numbers_and_names_of_a_text(read, text, expected) -> None:
     assert read(text) == expected
 
 
-def test_length_needs_half_as_many_words_more_and_four_more() -> None:
-    def kinds_of(short: int, long: int) -> list[str]:
-        return kinds(" ".join("abcdefghijklmnop"[:short]), " ".join("abcdefghijklmnop"[:long]), 3)
-
-    assert kinds_of(8, 12) == kinds_of(1, 5) == ["length"]
-    assert kinds_of(9, 13) == kinds_of(2, 5) == ["rest"]
-
-
 def test_errors_of_a_kind_are_those_of_its_pairs() -> None:
     random = np.random.default_rng(0)
     gold, predicted = random.uniform(0, 5, (2, 60))

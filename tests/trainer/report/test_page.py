@@ -40,13 +40,6 @@ def test_a_cell_is_a_float_with_three_decimals_a_count_or_text(tmp_path: Path, c
     assert written(page)[0].splitlines()[2] == f"| {text} |"
 
 
-def test_a_table_without_rows_is_not_written(tmp_path: Path) -> None:
-    page = Page(tmp_path)
-    page.table("empty", ["a", "b"], [], {"a": 1})
-    markdown, values = written(page)
-    assert values == {} and "|" not in markdown
-
-
 def test_a_plot_is_a_png_that_the_page_shows_with_its_caption(tmp_path: Path) -> None:
     page = Page(tmp_path)
     figure = Figure(figsize=(1, 1))

@@ -73,8 +73,3 @@ def test_a_run_with_the_tokenizer_of_another_differs_in_the_seed_alone(tmp_path,
     else:
         with pytest.raises(InputError, match=r"differs from .* in tokenizer_kind, vocab_size, tokenizer;"):
             seeds.collect_test_scores(runs)
-
-
-def test_an_unfinished_run_is_refused(tmp_path, capsys):
-    assert seeds.main([str(tmp_path)]) == 2
-    assert "is not the folder of a finished run" in capsys.readouterr().err
