@@ -11,7 +11,6 @@ from trainer import distributed
 from trainer.distributed import (
     average_table_gradients,
     bytes_received,
-    exclude_from_ddp,
     first_on_each_machine,
     gather_rows,
     gather_uneven_rows,
@@ -93,12 +92,6 @@ def test_gradients_of_a_table_are_averaged_over_processes_with_different_numbers
         torch.testing.assert_close(gradient, expected)
         assert found == [1, 2, 3, 5, 7]  # without row 0, which pads
     assert group.collectives == {"all_gather", collective}
-
-
-def test_ddp_is_told_to_ignore_the_embedding_tables() -> None:
-    model = torch.nn.Sequential(torch.nn.EmbeddingBag(3, 2), torch.nn.Linear(2, 2), torch.nn.Embedding(4, 2))
-    exclude_from_ddp(model, [model[0].weight, model[2].weight])
-    assert model._ddp_params_and_buffers_to_ignore == ["0.weight", "2.weight"]
 
 
 def test_a_single_process_changes_nothing() -> None:

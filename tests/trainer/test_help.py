@@ -41,7 +41,7 @@ def trainer_commands() -> list[str]:
     return [name.removesuffix(".__main__") for name in names if not name.endswith(".app") and name != "trainer.run"]
 
 
-DATA_COMMANDS = [f"data_scripts {name}" for name in sorted({each.names[0] for each in find_commands().values()})]
+DATA_COMMANDS = [f"data_scripts {name}" for name in sorted({each.name for each in find_commands().values()})]
 
 
 @pytest.mark.parametrize(

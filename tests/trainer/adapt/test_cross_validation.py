@@ -15,7 +15,7 @@ from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import cross_validation as module
-from trainer.adapt.cross_validation import MRR, Choice, _average, _choose, cross_validate, is_better, split_into_folds
+from trainer.adapt.cross_validation import MRR, Choice, _choose, cross_validate, is_better, split_into_folds
 from trainer.adapt.interpolation import Interpolation
 from trainer.adapt.start import Start
 from trainer.command_line import build_arguments
@@ -68,11 +68,6 @@ def test_the_best_step_that_is_not_below_the_base_in_p_at_1_is_chosen(base_p_at_
     start = ranking(0.25 if start_mrr > 0.35 else 0.2, start_mrr)
     point, best = _choose(points, start, ranking(base_p_at_1, 0.3))
     assert point == chosen and best == points.get(chosen, start)
-
-
-def test_rankings_are_averaged_over_the_queries_of_all_folds():
-    folds = [{"p_at_1": 0.5, "p_at_3": 1.0, MRR: 0.31, "queries": 10}, {"p_at_1": 0.2, MRR: 0.3, "queries": 30}]
-    assert _average(folds) == pytest.approx({"p_at_1": 0.275, MRR: 0.3025})
 
 
 class Loop:

@@ -233,12 +233,6 @@ def test_an_image_with_an_evaluation_sentence_is_removed_with_all_its_captions(o
     assert data.leakage["captions/somewhere"]["removed"] == 2 and data.leakage["captions/somewhere"]["stsb test"] == 1
 
 
-def test_a_kind_whose_name_begins_like_another_s_is_another_kind() -> None:
-    own, other = source_of(("input", "response")), source_of(("text",))
-    data = RunData({"pairs/a": own, "pairs_of_images/a": other})
-    assert data.of_kind("pairs") == {"pairs/a": own} and data.named("pairs_of_images") == {"a": other}
-
-
 def test_the_columns_of_texts_are_those_of_the_kind_or_are_found_by_name() -> None:
     rows = {
         "nli/a": source_of(("text", "premise", "hypothesis", "label")),

@@ -16,7 +16,6 @@ from trainer.evaluation.bootstrap import (
     mean_interval,
     pearson_by_row,
     pearson_interval,
-    with_intervals,
 )
 from trainer.evaluation.cqa import summarize as summarize_cqa
 from trainer.evaluation.metrics.mean_average_precision.mean_average_precision import average_precisions
@@ -107,11 +106,6 @@ def test_pearson_by_row_equals_scipy_and_is_nan_for_a_constant_row() -> None:
     found = pearson_by_row(x, y)
     expected = [stats.pearsonr(*rows)[0] for rows in zip(x[[0, 1, 3]], y[[0, 1, 3]], strict=True)]
     assert found[[0, 1, 3]] == pytest.approx(expected) and math.isnan(found[2])
-
-
-def test_an_interval_follows_its_score() -> None:
-    scores = with_intervals({"map": 0.5, "queries": 3}, {"map": [0.4, 0.6]})
-    assert list(scores.items()) == [("map", 0.5), ("map_interval", [0.4, 0.6]), ("queries", 3)]
 
 
 def test_stsb_resamples_all_pairs_and_the_pairs_of_each_genre() -> None:

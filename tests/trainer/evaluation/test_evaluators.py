@@ -134,12 +134,6 @@ def test_tuning_needs_a_train_split(data: dict[str, Any]) -> None:
         evaluate_encoder(FakeEncoder(), without, "test", ["stsb_tuned"])
 
 
-def test_similarity_is_that_of_the_evaluator_stsb(data: dict[str, Any]) -> None:
-    by_cosine = evaluate_encoder(FakeEncoder(), data, "test", ["stsb"], similarity="cosine")["stsb"]
-    assert by_cosine == evaluate_stsb(FakeEncoder(), {"test": data["stsb"]["test"]}, "cosine")
-    assert by_cosine != evaluate_encoder(FakeEncoder(), data, "test", ["stsb"])["stsb"]
-
-
 def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) -> None:
     results = evaluate_baseline("bm25", data, "test", list(EVALUATORS), queries=120)
     assert list(results) == ["response_prediction", "cqa"]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy import stats
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import pairs, stsb
@@ -35,14 +34,6 @@ def test_figure_1_holds_if_the_meaning_is_closer_than_the_words(folder, capsys, 
         "holds": holds,
     }
     assert (": it is NOT\n" in capsys.readouterr().out) is not holds
-
-
-def test_correlation_is_scipys_of_the_angles_on_the_graded_test_pairs(folder: Path) -> None:
-    encoder, rows = FakeEncoder(), stsb("test")
-    cosines = (encoder.encode(rows["sentence1"]).astype(float) * encoder.encode(rows["sentence2"])).sum(axis=1)
-    result = evaluate_sample(encoder, folder)["sts"]
-    assert result["pearson"] == pytest.approx(stats.pearsonr(-np.arccos(cosines), rows["score"])[0], abs=1e-6)
-    assert result["spearman"] == pytest.approx(stats.spearmanr(cosines, rows["score"])[0], abs=1e-6)
 
 
 def test_best_reply_and_nearest_sentence_are_printed_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,6 @@ from datasets import Dataset
 from scipy import stats
 
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
-from trainer.evaluation import sts_errors
 from trainer.evaluation.sts_errors import (
     errors_by_kind,
     evaluate_sts_errors,
@@ -17,7 +16,6 @@ from trainer.evaluation.sts_errors import (
     names,
     numbers,
 )
-from trainer.evaluation.stsb import evaluate_stsb
 
 EXAMPLES = [
     ("A man is not singing.", "A man is singing.", 1.0, ["negation", "high_overlap_low_gold"]),
@@ -95,33 +93,7 @@ def pairs() -> Dataset:
     )
 
 
-def test_worst_pairs_of_dev_are_printed_worst_first(pairs, capsys, monkeypatch):
-    monkeypatch.setattr(sts_errors, "WORST", 3)
-    encoder = FakeEncoder()
-    evaluate_sts_errors(encoder, {"dev": pairs}, "cosine")
-    first, second = (encoder.encode(pairs[name]).astype(float) for name in ("sentence1", "sentence2"))
-    gold = np.array(pairs["score"])
-    line = stats.linregress(scores := (first * second).sum(axis=1), gold)
-    errors = abs(line.slope * scores + line.intercept - gold)
-    shown = [line for line in capsys.readouterr().out.splitlines() if line.startswith("    ")]
-    expected = [pairs[int(row)][name] for row in np.argsort(-errors)[:3] for name in ("sentence1", "sentence2")]
-    assert [line.strip() for line in shown] == expected
-
-
 def test_no_text_of_the_test_split_is_shown_and_none_is_returned(pairs, capsys):
     results = evaluate_sts_errors(FakeEncoder(), {"test": pairs})
     shown = capsys.readouterr().out + json.dumps(results)
     assert not any(text in shown for text in {*pairs["sentence1"], *pairs["sentence2"]})
-
-
-def test_results_hold_the_errors_of_the_untuned_score(pairs: Dataset) -> None:
-    everything = evaluate_sts_errors(FakeEncoder(), {"dev": pairs})["dev"]
-    assert everything["rest"]["pairs"] == sum(expected == ["rest"] for *_, expected in EXAMPLES)
-    same_kind = pairs.select([row for row, (*_, expected) in enumerate(EXAMPLES) if expected == ["rest"]])
-    assert everything["length"]["pearson"] is None  # one pair
-    alone = evaluate_sts_errors(FakeEncoder(), {"dev": same_kind})["dev"]["rest"]
-    # A linear map does not change Pearson's r, whichever pairs it was fitted to.
-    expected = evaluate_stsb(FakeEncoder(), {"dev": same_kind})["dev"]["all"]["pearson"]
-    assert abs(everything["rest"]["pearson"]) == pytest.approx(abs(expected))
-    assert alone["pearson"] == pytest.approx(abs(expected))
-    assert alone["error"] == pytest.approx(0, abs=1e-9)

@@ -117,15 +117,16 @@ def test_padding_on_the_left_and_extra_padding_change_nothing(exported):
     assert np.allclose(found.session.run(None, {"input_ids": padded, "attention_mask": mask})[0], plain, atol=1e-6)
 
 
-def test_a_bare_encoder_has_one_output(tiny_tokenizer, tmp_path: Path):
-    encoder = Encoder(build("cbow").encoder, tiny_tokenizer)
-    write_onnx(encoder, tmp_path, Precision("float32", "float32"))
-    assert OnnxEncoder(tmp_path).sizes == {"sentence_embedding": 12}
-
-
-def test_an_lstm_is_refused_and_nothing_is_written(tiny_tokenizer, tmp_path: Path, capsys):
-    run = save_run("bilstm", tmp_path / "run", tiny_tokenizer)
-    assert "convsim_bilstm: this encoder does not support ONNX" in refusal(capsys, run, "-o", tmp_path / "out")
+@pytest.mark.parametrize(
+    ("kind", "form", "message"),
+    [
+        ("bilstm", "onnx", "this encoder does not support ONNX"),
+        ("dan", "static", "a convsim_dan model has layers on top"),
+    ],
+)
+def test_an_encoder_without_this_form_is_refused(tiny_tokenizer, tmp_path: Path, capsys, kind, form, message):
+    run = save_run(kind, tmp_path / "run", tiny_tokenizer)
+    assert message in refusal(capsys, run, "--format", form, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
@@ -225,13 +226,6 @@ def test_sentence_transformers_reads_the_static_files_too(tiny_tokenizer, tmp_pa
     texts = ["How old is the cat?", "we zzz walk zzz", "[PAD] we [PAD] walk"]
     found = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
     assert np.allclose(found, encoder.encode(texts), atol=1e-5)
-
-
-def test_only_a_cbow_encoder_can_be_static(tiny_tokenizer, tmp_path: Path, capsys):
-    run = save_run("dan", tmp_path / "run", tiny_tokenizer)
-    message = refusal(capsys, run, "--format", "static", "-o", tmp_path / "out")
-    assert "a convsim_dan model has layers on top" in message
-    assert not (tmp_path / "out").exists()
 
 
 # -- the command ------------------------------------------------------------------------------------------------------

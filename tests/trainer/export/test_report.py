@@ -18,14 +18,14 @@ from trainer.export import comparison
 from trainer.publish import __main__ as publish_command
 from trainer.publish import upload as publish
 
-FLOAT, HALF = "onnxruntime, float32, embeddings float32", "onnxruntime, float16, embeddings float16"
+FLOAT = "onnxruntime, float32, embeddings float32"
 
 
 @pytest.fixture
 def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a finished run, whose exports measure the speed on few texts."""
     monkeypatch.setattr(comparison, "sample_texts", lambda: ["we walk", "the cat runs"])
-    return make_run(tmp_path / "tiny", tiny_tokenizer)
+    return make_run(tmp_path / "tiny", tiny_tokenizer, "cbow")
 
 
 def export_run(run: Path, output: Path, *options: object) -> dict:
@@ -36,9 +36,8 @@ def export_run(run: Path, output: Path, *options: object) -> dict:
 
 def rows(run: Path) -> list[list[str]]:
     """The cells of the card's table of exports."""
-    section = (run / "model" / "README.md").read_text().partition("## Exports\n")[2].partition("\n## ")[0]
-    table = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("|")]
-    return [[cell.strip() for cell in row] for row in table[2:]]
+    section = (run / "model" / "README.md").read_text().partition("| engine and precision")[2].partition("\n\n")[0]
+    return [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines()[2:]]
 
 
 def test_the_card_shows_size_speed_and_stsb_beside_torch(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture):
@@ -62,15 +61,15 @@ def test_the_card_shows_size_speed_and_stsb_beside_torch(run: Path, tmp_path: Pa
     angles = [1 - math.acos(min(1, u @ v)) / math.pi for u, v in zip(first, second, strict=True)]
     pearson = stats.pearsonr(angles, [pair[1] for pair in STSB]).statistic
     assert row[5:7] == [f"dev {pearson:.4f}"] * 2
-    assert row[7].endswith(", 4 sentences, 4 pairs of dev") and row[7].startswith(str(report["speed_of"]["threads"]))
 
 
 def test_another_precision_adds_a_row_and_the_same_one_replaces_it(run: Path, tmp_path: Path):
-    export_run(run, tmp_path / "one")
-    export_run(run, tmp_path / "two", "--precision", "float16")
+    static = ("--format", "static")
+    export_run(run, tmp_path / "one", *static)
+    export_run(run, tmp_path / "two", *static, "--precision", "float16")
     (run / "results.json").write_text((run / "results.json").read_text().replace('"texts": 2', '"texts": 99'))
-    results = export_run(run, tmp_path / "three")
-    assert list(results["export"]) == [FLOAT, HALF] == [row[0] for row in rows(run)]
+    results = export_run(run, tmp_path / "three", *static)
+    assert list(results["export"]) == ["model2vec, float32", "model2vec, float16"] == [row[0] for row in rows(run)]
     assert [each["speed_of"]["texts"] for each in results["export"].values()] == [2, 99]
     assert [row[5:7] for row in rows(run)] == [["", ""]] * 2  # STS-B was not requested
 
@@ -90,5 +89,5 @@ def test_an_export_inside_of_the_model_is_published_with_it(run: Path, capsys: p
 @pytest.mark.parametrize("text", ["{", "[]"])
 def test_results_that_cannot_be_read_are_named_before_anything_is_written(run: Path, tmp_path: Path, text: str, capsys):
     (run / "results.json").write_text(text)
-    assert f"{run / 'results.json'}: not a " in refusal(capsys, run, "-o", tmp_path / "out")
+    assert f"{run / 'results.json'}: " in refusal(capsys, run, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()

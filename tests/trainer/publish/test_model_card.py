@@ -117,27 +117,12 @@ def test_a_model_that_was_evaluated_on_dev_alone_shows_these_scores(tmp_path: Pa
     assert [result.metric_value for result in card.data.eval_results] == [0.7101]
 
 
-def test_the_card_says_what_half_precision_changes(tmp_path: Path, card: ModelCard):
-    assert "half precision" not in card.text
-    full = {"snli": {"accuracy": 0.74121, "split": "test"}, "stsb": {"test": {"all": {"pearson": 0.6905}}}}
-    write_card(tmp_path, RESULTS | {"full_precision": full}, SETTINGS, SomeConfig(), "a/b")
-    text = (tmp_path / "README.md").read_text()
-    assert "In full precision, no\nscore differs by more than 0.0002." in text
-
-
 def test_every_number_in_data_and_results_sections_comes_from_the_results(card: ModelCard):
     known = numbers(RESULTS) | numbers(SETTINGS) | {"1", "3", "10", "2012", "2017"}
     known |= {"95", "2018"}  # of the bootstrap, and of a citation
     body = card.text[card.text.index("## Results") : card.text.index(CITATION)]
     for number in re.findall(r"(?<![\w.])\d[\d,]*(?:\.\d+)?", body):
         assert number.rstrip(",").replace(",", "") in known, number
-
-
-def test_leak_removals_are_shown_for_each_source(card: ModelCard):
-    assert (
-        "| someone/talk-pairs, local dataset | not stated | response prediction 87,654 | 11 |\n"
-        "| stanfordnlp/snli | not stated | snli 2,345 | 0 |\n" in card.text
-    )
 
 
 def test_eval_results_have_the_scores_on_whole_test_splits_of_hub_datasets(folder: Path):

@@ -422,14 +422,10 @@ def test_a_repository_read_by_name_without_the_package_gives_the_same_bits(hub, 
     assert np.array_equal(np.float32(hub.pulled["found"][f"{name} responses"]), hub.vectors.responses)
 
 
-def test_sentence_transformers_reads_a_repository_by_name(hub):
-    assert close(hub.pulled["found"]["me/talker encode"], hub.vectors.inputs)
-    assert close(hub.pulled["found"]["me/talker encode_document"], hub.vectors.responses)
-
-
-def test_encoder_reads_a_repository_by_name(hub):
-    assert close(hub.pulled["found"]["me/talker Encoder"], hub.vectors.inputs)
-    assert close(hub.pulled["found"]["me/talker Encoder, responses"], hub.vectors.responses)
+@pytest.mark.parametrize("reader", ["encode", "encode_document", "Encoder", "Encoder, responses"])
+def test_sentence_transformers_and_encoder_read_a_repository_by_name(hub, reader: str):
+    expected = hub.vectors.responses if reader in ("encode_document", "Encoder, responses") else hub.vectors.inputs
+    assert close(hub.pulled["found"][f"me/talker {reader}"], expected)
 
 
 def test_no_token_is_printed_or_written(hub) -> None:

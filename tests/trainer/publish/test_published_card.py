@@ -1,12 +1,10 @@
 """A published card: the Hub's validator accepts it, its examples run, it names licenses and speed."""
 
-import itertools
 import re
 import shlex
 from pathlib import Path
 
 import pytest
-import torch
 from huggingface_hub import ModelCard, constants
 from huggingface_hub.utils import close_session
 
@@ -14,10 +12,8 @@ from data_scripts.__main__ import main as prepare
 from tests.loopback_hub import LoopbackHub
 from tests.modeling_convsim.tiny_models import build
 from tests.trainer.publish.test_model_card import RESULTS, SETTINGS, SomeConfig
-from trainer import hardware as machine
 from trainer.arguments import Arguments
 from trainer.export import __main__ as export
-from trainer.hardware import measure_speed
 from trainer.publish import training_data
 from trainer.publish.folder import build_folder
 from trainer.publish.model_card import find_licenses, write_card
@@ -94,25 +90,6 @@ def test_the_model_has_the_languages_of_its_option(tmp_path):
 
 
 # -- speed ------------------------------------------------------------------------------------------------------------
-
-
-def test_speed_is_shown_if_it_was_measured(tmp_path):
-    assert "per second" not in card_of(tmp_path).text
-    shown = " ".join(card_of(tmp_path, RESULTS | {"run": RUN}).text.split())
-    assert "`Encoder` encodes 12,346 short texts per second with 2 CPU threads, " in shown
-
-
-def test_speed_counts_encoded_sentences_and_has_no_side_effect(tiny_tokenizer, monkeypatch):
-    encoded, clock = [], itertools.count()
-    monkeypatch.setattr(machine.Encoder, "encode", lambda _, texts: encoded.append(len(texts)))
-    monkeypatch.setattr(machine.time, "perf_counter", lambda: next(clock) / 16)  # a pass takes 1/16 of a second
-    model = build("dan").encoder.train()
-    before, state = torch.random.get_rng_state(), {name: each.clone() for name, each in model.state_dict().items()}
-    measured = measure_speed(model, tiny_tokenizer)
-    assert encoded == [1, 8, 64, 512, 512, 512]
-    assert measured == {"sentences_per_second": 512 * 16, "speed_threads": torch.get_num_threads()}
-    assert torch.equal(before, torch.random.get_rng_state()) and model.training
-    assert all(torch.equal(each, state[name]) for name, each in model.state_dict().items())
 
 
 # -- examples ---------------------------------------------------------------------------------------------------------

@@ -107,14 +107,6 @@ def test_without_scores_only_intervals_that_do_not_overlap_decide(tmp_path, ours
     assert verdicts(claims, TRANSFORMER) == [verdict]
 
 
-def test_each_kind_of_lstm_is_compared_with_the_transformer(tmp_path):
-    scores = {"Transformer": hits(0.5), "BiLSTM": hits(0.6, seed=1), "LSTM": hits(0.1, seed=2)}
-    values = table1(**{name: (each.mean(), None) for name, each in scores.items()})
-    claims, _ = check(tmp_path, values, fake_items(**scores))
-    assert verdicts(claims, LSTM) == [FAILS, HOLDS]
-    assert "0.600" in claims[LSTM][0]["figures"] and "0.100" in claims[LSTM][1]["figures"]
-
-
 # -- STS-B ------------------------------------------------------------------------------------------------------------
 
 PAIRS = 200

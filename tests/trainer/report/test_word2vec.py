@@ -81,12 +81,6 @@ def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monk
     assert not vectors[3].any()
 
 
-def test_fewer_sentences_are_evenly_spaced(sources):
-    every, _ = read_texts(sources, [], None)
-    some, _ = read_texts(sources, [], 40)
-    assert some["text"][:] == every["text"][:][::10]
-
-
 def test_evaluation_sentences_are_removed_and_counted(sources, tmp_path):
     texts, _ = read_texts(sources, [], None)
     evaluated = [texts["text"][0].upper() + " !", texts["text"][399]]

@@ -190,7 +190,7 @@ def test_names_are_readable_safe_and_different(preset):
         (["--vary", "seed"], "expected KEY=VALUE,VALUE"),
         (["--vary", "output_dir=a"], "the sweep sets output_dir; vary another option"),
         (["--vary", "seed=1", "--final_split", "both"], "--final_split: the sweep sets this option; drop it"),
-        (["--vary", "seed=1", "--seeds", "3"], "unknown argument '--seeds'; did you mean '--seed'"),
+        (["--vary", "seed=1", "--seeds", "3"], "unknown option 'seeds'; did you mean 'seed'"),
         (["--vary", "seed=1", "--table_only", "--part", "1/2"], "--part with --table_only: a table has the runs"),
         (["--vary", "seed=1", "--part", "3/2"], "--part 3/2: expected I/N"),
         (["--vary", "seed=1", "--jobs", "0"], "--jobs 0: expected 1 or more"),
@@ -369,7 +369,7 @@ def test_a_table_leaves_missing_metrics_empty_and_marks_intervals_without_zero()
     assert {title: cell for title, cell in base.items() if cell} == {"run": "base", **shown}
     assert first["STS-B vs base"] == "+0.0200 [+0.0100, +0.0300] *" and first["STS-B"] == ""
     assert first["P@1 vs base"] == "+0.0200 [-0.0100, +0.0300]" and first["varied"] == "b.a=1"
-    assert failed["run"] == "a=2" and table.endswith(r"| failed \| x |")
+    assert failed["run"] == "a=2" and r"| failed \| x |" in table
 
 
 @pytest.fixture
@@ -468,14 +468,6 @@ def test_runs_are_scored_on_the_dev_split_that_they_completed(tiny_preset, tmp_p
     expected = data.evaluation["pairs"]["validation"]
     score_items(run, torch.get_num_threads())
     assert scored == expected["input"][:] and len(scored) == 12
-
-
-def test_a_dev_pair_of_several_datasets_is_scored_once(tiny_preset, tmp_path, scored):
-    for name, numbers in (("a", range(100)), ("b", range(90, 150))):
-        rows = [{"input": f"{n}?", "response": f"{n}!", "thread": f"t{n}", "source": "x"} for n in numbers]
-        write(tmp_path / name, "validation", rows)
-    score_items(_run_with_pairs(tiny_preset, tmp_path, tmp_path / "a", tmp_path / "b"), torch.get_num_threads())
-    assert scored == [f"{n}?" for n in range(150)]
 
 
 def test_a_model_that_cannot_be_read_is_noted_in_the_table(preset, stand_in, tmp_path):

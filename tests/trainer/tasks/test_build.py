@@ -22,7 +22,6 @@ from trainer.data.positive_pairs import (
 from trainer.tasks import TASKS, Task, TaskInputs, response_distillation
 from trainer.tasks.captions import Captions
 from trainer.tasks.entailment import Entailment
-from trainer.tasks.neighbors import NeighboringSentences
 from trainer.tasks.paraphrases import Paraphrases
 from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_distillation import ResponseDistillation
@@ -100,12 +99,6 @@ def test_ranking_has_a_task_for_each_dataset_with_different_scores():
     for name, pairs in (("n", scored_nli_pairs(NLI)), ("p", scored_paraphrase_pairs(PARAPHRASES))):
         explicit = Ranking(Ranking.Options(), letters_column(pairs.texts["text"][:]), pairs)
         assert loss_of(tasks[f"ranking/{name}"]) == loss_of(explicit)
-
-
-def test_neighboring_sentences_read_pairs_as_documents():
-    (item,) = build(NeighboringSentences, {"documents/d": PAIRS}, negatives=4).items()
-    assert item[0] == "neighbors/d" and len(item[1]) == 60
-    assert len(item[1].batch(np.arange(60))["cu_seqlens"]) - 1 == 60 * (1 + 2 + 4)
 
 
 VECTORS = np.random.default_rng(3).normal(size=(2, 30, 5)).astype(np.float16)

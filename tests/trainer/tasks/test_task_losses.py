@@ -68,13 +68,6 @@ def names(generator: np.random.Generator, count: int) -> list[str]:
 # -- response prediction ----------------------------------------------------------------------------------------------
 
 
-def test_the_input_network_scores_responses_and_is_trained():
-    model, task = build_model("dan_input_network"), build_task("response_prediction")
-    model.set_sparse_gradients(False)
-    task.loss(model, task.batch(ALL))[0].backward()
-    assert all(value.grad is not None and value.grad.any() for value in model.input_head.parameters())
-
-
 # -- contrastive tasks ------------------------------------------------------------------------------------------------
 
 

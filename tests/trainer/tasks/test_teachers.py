@@ -81,13 +81,6 @@ def test_contrastive_tasks_compare_scaled_cosines_of_pairs_and_hard_negatives():
     np.testing.assert_allclose(distilled, 0.3 * plain + 0.7 * np.mean(divergences), rtol=1e-5)
 
 
-def test_a_model_that_is_its_own_teacher_has_nothing_to_learn_from_it():
-    options = ResponsePredictionOptions(symmetric_loss=True, score_teacher_share=1)
-    task = ResponsePrediction(options, column(0), column(1), ScoreTeachers([build_model("dan")]))
-    loss, gradients = loss_and_gradients(build_model("dan").eval(), task)
-    assert abs(loss.item()) < 1e-6 and max(value.abs().max().item() for value in gradients.values()) < 1e-6
-
-
 def test_teachers_are_not_trained_and_have_no_dropout():
     teacher = build_model("dan", dropout=0.5, seed=3)
     options = ResponsePredictionOptions(score_teacher_share=1)

@@ -78,11 +78,6 @@ def test_a_single_pair_has_no_negatives_and_is_refused():
         BatchPlan(0, {"a": 3}, {"a": 1}, np.array([8]), divisor=4)
 
 
-def test_a_task_of_weight_zero_is_never_sampled_and_needs_no_rows():
-    batches = plan(rows={"a": 100, "b": 0}, weights={"a": 1, "b": 0})
-    assert batches.tasks == ["a"] and {batches.batch(step)[0] for step in range(400)} == {"a"}
-
-
 ROOT = Path(__file__).resolve().parents[3]
 
 

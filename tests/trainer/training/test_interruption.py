@@ -73,6 +73,3 @@ def test_the_end_of_another_process_is_one_line(interruption, tmp_path, monkeypa
         assert "\n" not in str(refused.value) and "third_party" not in str(refused.value)
     with pytest.raises(RuntimeError, match="shapes"), interruption.explained(tmp_path):
         raise RuntimeError("shapes differ")
-    monkeypatch.setattr(module, "world_size", lambda: 1)
-    with pytest.raises(RuntimeError, match="gloo"), interruption.explained(tmp_path):
-        raise gloo

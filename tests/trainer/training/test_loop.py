@@ -231,21 +231,6 @@ def log(tmp_path) -> MetricsLog:
     return MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(), tmp_path))
 
 
-def test_a_resumed_run_goes_back_to_the_log_of_its_checkpoint(log, tmp_path):
-    checkpoint, file = tmp_path / "checkpoint-4", tmp_path / "metrics.jsonl"
-    checkpoint.mkdir()
-    log.save(checkpoint)  # before the first row
-    log.write({"step": 2})
-    log.load(checkpoint)
-    assert file.read_text() == ""
-    log.write({"step": 2})
-    log.save(checkpoint)
-    log.write({"step": 6})
-    file.write_bytes(file.read_bytes().replace(b"2", b"3") + b'{"step": 8, "lo')
-    log.load(checkpoint)
-    assert file.read_text() == '{"step": 2}\n'
-
-
 def test_means_and_first_steps_are_those_of_all_processes(tmp_path):
     log = MetricsLog(RunContext(Arguments(trackers=["none"]), Accelerator(1, 2), tmp_path))
     log.add(1, "snli", {"loss": torch.tensor(1.0), "accuracy": torch.tensor(9.0)})

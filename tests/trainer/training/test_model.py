@@ -9,7 +9,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
 from datasets import Dataset
-from transformers import AutoTokenizer, PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast
 
 from data_scripts.errors import InputError
 from data_scripts.files.checksums import write_checksums
@@ -27,7 +27,7 @@ from trainer.data import skip_gram
 from trainer.data.datasets import RunData
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.inputs import build_tasks
-from trainer.training.model import build_model, load_pretrained
+from trainer.training.model import build_model
 from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.tokenizer import build_tokenizer
 from trainer.training.trainable_model import TrainableModel
@@ -149,13 +149,6 @@ def test_token_weights_are_initialized_with_sif(model_type, tmp_path, monkeypatc
     assert weights[0].item() == 1  # padding, which is in no text
 
 
-@pytest.mark.parametrize("model_type", ["dan", "bilstm"])
-def test_word_vectors_are_initialized_with_unit_length(model_type, tmp_path, monkeypatch):
-    model, vocabulary = initialized(model_type, tmp_path, monkeypatch, word_vectors="skip_gram")
-    table = model.get_parameter("encoder.embed_tokens.weight")
-    torch.testing.assert_close(table[vocabulary["cat"]].detach(), torch.full((4,), 0.5))
-
-
 def test_word_vectors_of_a_file_are_scaled_to_unit_length_on_average(tmp_path, monkeypatch):
     path = tmp_path / "glove.txt"
     path.write_text("Cat 3 0 0 0\nthe 0 1 0 0\nzebra 9 9 9 9\n")
@@ -272,10 +265,3 @@ def test_a_model_to_start_from_must_be_whole(tiny_tokenizer, tmp_path):
     (tmp_path / "config.json").write_text((tmp_path / "config.json").read_text() + " ")
     with pytest.raises(InputError, match=r"config\.json is damaged: its checksum differs"):
         build_model(arguments, tiny_tokenizer)
-
-
-def test_a_damaged_tokenizer_is_refused_in_one_line(tmp_path):
-    (tmp_path / "tokenizer.json").write_text('{"version": "1.0", "trunc')
-    (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
-    with pytest.raises(InputError, match=r"^tokenizer: .* cannot be loaded: .+$"):
-        load_pretrained(AutoTokenizer, str(tmp_path), "tokenizer")

@@ -186,15 +186,3 @@ def test_checkpoints_that_a_resumed_run_may_need_are_kept(tmp_path, caplog):
     assert complete(tmp_path, 8, 6) == ["checkpoint-6", "checkpoint-8"]
     assert complete(tmp_path, 9, 9, is_last=True) == ["checkpoint-9"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["checkpoint-9", "checkpoint-mine"]
-
-
-def test_a_checkpoint_without_checksums_or_its_best_one_is_not_used(tmp_path, caplog):
-    complete(tmp_path, 2, None)
-    complete(tmp_path, 4, 3)
-    assert newest_whole_checkpoint(tmp_path).name == "checkpoint-2"  # before the first evaluation, without a best one
-    reason = "its best checkpoint checkpoint-3 cannot be used"
-    assert f"checkpoint-4 cannot be used: {reason}" in caplog.text
-    (tmp_path / "checkpoint-2" / CHECKSUMS).unlink()
-    reasons = rf"checkpoint-2: {CHECKSUMS} is missing; checkpoint-4: {reason}"
-    with pytest.raises(InputError, match=rf"no whole checkpoint \({reasons}\): start again with --overwrite"):
-        newest_whole_checkpoint(tmp_path)

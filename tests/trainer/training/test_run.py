@@ -79,7 +79,7 @@ def test_positive_pairs_are_trained_together_with_conversations(run_trainer, pre
     settings = {kind: [str(datasets / kind)] for kind in ("nli", "captions", "paraphrases")}
     settings |= {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
     settings |= {"stsb": str(datasets / "stsb"), "matryoshka_dims": [8, 4]}
-    assert run_trainer(preset(**settings, max_steps=60, eval_every=60)) == 0
+    assert run_trainer(preset(**settings, max_steps=120, eval_every=120)) == 0
     results, names = read_results(tmp_path / "run"), set().union(*read_metrics(tmp_path / "run"))
     assert results["run"]["rows"] == {
         "pairs": 240,
@@ -91,8 +91,8 @@ def test_positive_pairs_are_trained_together_with_conversations(run_trainer, pre
     }
     assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
     for task in ("captions/captions", "paraphrases/paraphrases", "entailment/nli"):
-        accuracies = values_of(f"{task}/accuracy", tmp_path / "run")
-        assert accuracies[-1] > accuracies[0]
+        losses = values_of(f"{task}/loss", tmp_path / "run")
+        assert np.mean(losses[-3:]) < losses[0]
     for task in ("response_prediction", "captions/captions"):  # at every size
         assert {f"{task}/accuracy", f"{task}/accuracy_8", f"{task}/accuracy_4"} <= names
 

@@ -1,5 +1,6 @@
 """A run deletes what an earlier run wrote, and nothing else, and only when it is sure to train."""
 
+import fcntl
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -144,12 +145,13 @@ def test_the_new_tokenizer_takes_the_place_of_the_old_one_when_the_run_begins(ru
 
 @pytest.mark.parametrize("resume", [True, False])
 def test_a_second_run_in_the_same_folder_is_refused(run, resume):
-    with (
-        open_folder(run, arguments(run, overwrite=True)),
-        pytest.raises(InputError, match="run: another process is writing there; wait until it has finished"),
-        open_folder(run, arguments(run, overwrite=not resume, resume=resume)),
-    ):
-        pass
+    with (run / LOCK).open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)  # as another process does
+        with (
+            pytest.raises(InputError, match="run: another process is writing there; wait until it has finished"),
+            open_folder(run, arguments(run, overwrite=not resume, resume=resume)),
+        ):
+            pass
 
 
 def test_killed_at_any_call_the_run_can_be_started_again(tmp_path):
