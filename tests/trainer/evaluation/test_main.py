@@ -82,11 +82,11 @@ def test_the_results_of_a_run_are_not_replaced(data: Path, tmp_path: Path, capsy
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--tasks", "chess"], "argument --tasks: unknown name 'chess'; expected some of response_prediction,snli"),
-        (["--tasks", ","], "argument --tasks: unknown name ''; expected"),
+        (["--tasks", "chess"], "--tasks: unknown name 'chess'; expected some of response_prediction,snli"),
+        (["--tasks", ","], "--tasks: unknown name ''; expected"),
         (
             ["--tasks", "cqa", "--baselines", "bm52"],
-            "argument --baselines: unknown name 'bm52'; expected some of bm25,tfidf",
+            "--baselines: unknown name 'bm52'; expected some of bm25,tfidf",
         ),
         (
             ["--tasks", "stsb", "--baselines", "bm25"],
