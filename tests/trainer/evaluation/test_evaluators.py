@@ -128,12 +128,6 @@ def test_a_missing_dataset_is_skipped_unless_its_evaluator_is_named(data: dict[s
         evaluate_encoder(FakeEncoder(), only, "both", ["cqa"])
 
 
-def test_tuning_needs_a_train_split(data: dict[str, Any]) -> None:
-    without = {"stsb": {name: data["stsb"][name] for name in ("validation", "test")}}
-    with pytest.raises(InputError, match="stsb_tuned: STS-B has no train split"):
-        evaluate_encoder(FakeEncoder(), without, "test", ["stsb_tuned"])
-
-
 def test_a_baseline_ranks_the_candidates_of_the_encoder(data: dict[str, Any]) -> None:
     results = evaluate_baseline("bm25", data, "test", list(EVALUATORS), queries=120)
     assert list(results) == ["response_prediction", "cqa"]

@@ -22,10 +22,7 @@ def fake_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def call(data: Path, *argv: str) -> int:
-    try:
-        return command.main(["model", "--data", str(data), *argv])
-    except SystemExit as stopped:  # from the parser
-        return int(stopped.code or 0)
+    return command.main(["model", "--data", str(data), *argv])
 
 
 def refused(capsys: pytest.CaptureFixture[str], data: Path, *argv: str) -> str:
