@@ -173,7 +173,7 @@ def test_precision_is_the_launchers_or_bfloat16_if_it_is_fast(
         ({"mixed_precision": "fp16"}, "mixed_precision is fp16, which needs a GPU"),
         ({"model_config": {"embedding_size": -3}}, "model_config: .*embedding_size is -3"),
         ({"matryoshka_dims": [8, 16]}, r"matryoshka_dims is \[8, 16\]; expected sizes above 0 and below .* 16"),
-        ({"best_metric": "snli.acuracy"}, "is not among the dev results of this run; did you mean 'snli.accuracy'"),
+        ({"best_metric": "snli.accurate"}, "is not among the dev results of this run; did you mean 'snli.accuracy'"),
         ({"initialize_from": "nowhere/at/all", "vocab_size": None}, "initialize_from: nowhere/at/all cannot be loaded"),
         ({"resume": True}, "resume: .* has no config.yaml with a checkpoint-N"),
         ({"push_to_hub": True, "hub_model_id": "a/b/c"}, "invalid repository id 'a/b/c'"),
