@@ -1,12 +1,10 @@
 """The hardware of a run: device, precision, number of threads, and encoding speed."""
 
 import copy
-import ctypes
 import functools
 import itertools
 import logging
 import os
-import sys
 import time
 
 import torch
@@ -30,8 +28,6 @@ UNSUPPORTED_LAUNCHES = {
 }
 # Of torchrun and of the implementations of MPI.
 WORLD_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
-# Parameters of glibc's mallopt.
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 SPEED_SENTENCES = 512
 SPEED_SECONDS = 1.0  # time budget for measuring the speed of a model
 
@@ -177,20 +173,6 @@ def available_threads() -> int:
         local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
         return max(len(os.sched_getaffinity(0)) // local, 1) if hasattr(os, "sched_getaffinity") else allowed
     return allowed
-
-
-def keep_freed_memory() -> None:
-    """Make malloc keep freed memory for the next allocations, in place of returning it to the kernel.
-
-    A Transformer's activations are allocated and freed in every step, and memory that was returned costs a page fault
-    for each 4 KiB. With two layers of 256, a step of 1,024 pairs had 481,000 page faults. Without them, it took a
-    quarter less of CPU time, and the peak of memory was 5.1 GB in place of 4.2. The setting is that of the whole
-    process. Only glibc has it; with other C libraries, nothing changes.
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
-    if mallopt is not None:
-        mallopt(M_MMAP_THRESHOLD, 2**30)  # arrays of less than a gibibyte are on the heap
-        mallopt(M_TRIM_THRESHOLD, -1)  # the heap does not shrink
 
 
 def measure_speed(model: ConvSimEncoder, tokenizer: PreTrainedTokenizerFast) -> dict[str, float]:

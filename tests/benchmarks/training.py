@@ -20,7 +20,7 @@ from tests.benchmarks.material import MAX_TOKENS, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, peak_megabytes, time_steps
 from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
-from trainer.hardware import keep_freed_memory, start_accelerator
+from trainer.hardware import start_accelerator
 from trainer.training.context import RunContext
 from trainer.training.inputs import build_tasks
 from trainer.training.loop import TrainingLoop
@@ -86,7 +86,6 @@ def small_transformer(material: Material, layers: int) -> Values:
 
 def layer_products(material: Material, layers: int) -> Values:
     """Measure only the matrix products of that Transformer's layers, forward and backward, on as many tokens."""
-    keep_freed_memory()  # as our loop does
     batch_size = min(SMALL_BATCH, material.largest_batch)
     columns = material.token_columns(material.transformer_words).values()
     tokens = round(batch_size * sum(len(column.ids) / len(column) for column in columns))
@@ -175,8 +174,6 @@ def _start(
         **({"device": "cpu"} | options),
     )
     accelerator = start_accelerator(arguments)
-    if accelerator.device.type == "cpu":
-        keep_freed_memory()
     data = load_run_data(arguments)
     tokenizer = build_tokenizer(arguments, data)
     tasks = build_tasks(arguments, data, tokenizer, show_progress=False)

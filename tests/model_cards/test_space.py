@@ -256,7 +256,7 @@ def test_mistakes_are_explained_on_the_page(page, tmp_path):
     page.get_by_role("tab", name="Nearest").click()
     (tmp_path / "good.txt").write_text("the dog\n")
     (tmp_path / "latin.txt").write_bytes("the dog\nhow are you\ncaf\xe9\n".encode("latin-1"))
-    for name, message in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt, line 3: not UTF-8")]:
+    for name, message in [("good.txt", "1 sentences of good.txt"), ("latin.txt", "latin.txt:3: not UTF-8")]:
         page.locator("input[type=file]").set_input_files(tmp_path / name)
         page.get_by_text(message).wait_for()
         page.get_by_label("Clear").filter(visible=True).first.click()

@@ -27,7 +27,7 @@ from trainer.distributed import (
     share_weights,
     wait_for_all,
 )
-from trainer.hardware import available_threads, keep_freed_memory, start_accelerator, start_processes
+from trainer.hardware import available_threads, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
 from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import recorded_precision
@@ -123,8 +123,6 @@ def _train(context: RunContext) -> dict[str, Any]:
     trainable = TrainableModel(model, context.arguments, context.accelerator)
     skip = evaluators_to_skip(tasks, context.arguments.final_split)
     evaluator = ModelEvaluator(trainable.full, tokenizer, data.evaluation, skip)
-    if context.accelerator.device.type == "cpu":
-        keep_freed_memory()
     progress = TrainingLoop(context, trainable, tasks, plan).run(evaluator, begin)
     return finish_run(context, evaluator, progress, _rows_by_dataset(tasks), data.leakage)
 
