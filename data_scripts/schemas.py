@@ -48,4 +48,6 @@ MESSAGE_SCHEMA = pa.schema(
         *_measure_fields(),
     ]
 )
-READY_PAIR_SCHEMA = pa.schema([*PAIR_SCHEMA, *_measure_fields("input_"), *_measure_fields("response_")])
+READY_PAIR_SCHEMA = pa.schema(
+    [*PAIR_SCHEMA, *_measure_fields("input_"), *_measure_fields("response_"), pa.field("chain", pa.int64())]
+)

@@ -227,6 +227,7 @@ def _store_items(
     ready: BatchWriter,
 ) -> None:
     before = messages.added + ready.added + log.left_out.total()
+    chain, last = ready.added, None
     for location, item in items:
         try:
             "".join(value for value in item if isinstance(value, str)).encode()
@@ -235,7 +236,9 @@ def _store_items(
             continue
         if isinstance(item, Pair):
             texts, measures = zip(*(_measure(text, filters) for text in item[:2]), strict=True)
-            ready.add((*texts, *item[2:], *measures[0], *measures[1]), len(item.input) + len(item.response))
+            chain, last = chain if last and _continues(item, last) else ready.added, item
+            row = (*texts, *item[2:], *measures[0], *measures[1], chain)
+            ready.add(row, len(item.input) + len(item.response))
         else:
             text, message_measures = _measure(item.text, filters)
             row = (*item._replace(text=text), messages.added, *message_measures)
@@ -250,6 +253,11 @@ def _store_items(
         raise InputError(
             "; ".join([f"{log.path}: contains no message and no pair", *log.broken.examples[:1], expected])
         )
+
+
+def _continues(pair: Pair, previous: Pair) -> bool:
+    """Whether a pair is of the same conversation as the one before it: it goes on from its response, or its input."""
+    return pair.source == previous.source and pair.input in (previous.response, previous.input)
 
 
 def _measure(text: str, filters: Filters) -> tuple[str, tuple[int, int, str]]:
@@ -315,12 +323,12 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     }
     pairs = pairs.mutate(rule=first_rule(removed))
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
-    kept = pairs.filter(pairs.rule == KEPT).select(PAIR_SCHEMA.names)
+    kept = pairs.filter(pairs.rule == KEPT).select(*PAIR_SCHEMA.names, "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
-    bare = bare.order_by("source", "input", "response")  # it is read twice, and must have the same order
+    bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
         for table in add_threads(lambda: stream_rows(bare, "threads", 100_000)):
             writer.add_table(table.select(PAIR_SCHEMA.names).cast(PAIR_SCHEMA))
     named = read_parquet(pairs.get_backend(), [scratch / "named.parquet"])
     nobody = ibis.null("string")
-    return kept.filter(kept.thread.notnull()).union(named).mutate(asker=nobody, replier=nobody)
+    return kept.filter(kept.thread.notnull()).drop("chain").union(named).mutate(asker=nobody, replier=nobody)

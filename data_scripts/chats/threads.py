@@ -1,4 +1,4 @@
-"""Names threads for pairs that have none: pairs that share a long text are in the same thread."""
+"""Names threads for pairs that have none: pairs that share a long text or chain are in the same thread."""
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator
@@ -10,53 +10,66 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 LONG_TEXT = 20  # characters; pairs that share a longer text are in the same thread
-
-
-_UNNAMED = np.iinfo(np.uint64).max  # the name of a pair without a long text
+_UNNAMED = np.iinfo(np.uint64).max
 
 
 def add_threads(read: Callable[[], Iterable[pa.Table]]) -> Iterator[pa.Table]:
     """Name a thread for each pair, given only the texts of the pairs.
 
-    Pairs of the same source that share a text of more than 20 characters, as input or response, are connected; a
-    connected component is a thread. Its name is the source and the smallest SHA-256 (16 hexadecimal digits) of those
-    texts, which does not depend on the order of the pairs. A pair without such a text is a thread, named after its two
-    texts.
+    Pairs of the same source are connected if they share a text of more than 20 characters, as input or response, or are
+    in the same chain. A connected component is a thread. Its name is the source and the smallest SHA-256 (16
+    hexadecimal digits) of its long texts, or of its pairs if it has no long text, which does not depend on the order of
+    the pairs.
 
     Args:
-        read: returns the pairs, columns `input, response, source` (strings), as one or more tables; it is called twice.
-            Memory grows by about 100 bytes per pair; texts are not kept.
+        read: returns the pairs, columns `input, response, source` (strings) and `chain` (its number), as one or more
+            tables; it is called twice. Memory grows by about 150 bytes per pair; texts are not kept.
 
     Returns:
         The tables, with the column `thread`.
     """
-    hashes = np.concatenate([np.zeros((2, 0), np.uint64), *map(_long_text_hashes, read())], axis=1)  # (2, pairs)
-    names, start = _component_names(hashes), 0
+    parts = [(np.zeros((2, 0), np.uint64), np.zeros(0, np.uint64), np.zeros(0, np.int64))]
     for table in read():
-        own = names[start : start + len(table)].copy()
-        alone = np.flatnonzero(own == _UNNAMED)
-        own[alone] = _hash_texts(_join_columns(table, "source", "input", "response").take(pa.array(alone)))
+        hashes = _long_text_hashes(table)
+        parts.append((hashes, _pair_hashes(table, hashes), table["chain"].to_numpy()))
+    names, start = _component_names(*(np.concatenate(each, axis=-1) for each in zip(*parts, strict=True))), 0
+    for table in read():
+        own = names[start : start + len(table)]
         digits = pa.array((f"{name:016x}" for name in own.tolist()), pa.string())
         yield table.append_column("thread", pc.binary_join_element_wise(table["source"], digits, "/"))
         start += len(table)
 
 
-def _component_names(hashes: np.ndarray) -> np.ndarray:
-    """The smallest text hash in each pair's connected component, (pairs,) uint64; `_UNNAMED` where there is none.
+def _component_names(hashes: np.ndarray, pair_hashes: np.ndarray, chains: np.ndarray) -> np.ndarray:
+    """The name of each pair's connected component, (pairs,) uint64: its smallest text hash, or else pair hash.
 
     Args:
         hashes: (2, pairs) uint64, of each pair's long texts; 0 where a text is not long.
+        pair_hashes: (pairs,) uint64, of the pairs without a long text.
+        chains: (pairs,) the number of each pair's chain.
     """
     side, holders = np.nonzero(hashes)
     texts, codes = np.unique(hashes[side, holders], return_inverse=True)
-    # The nodes are the pairs (0 to n - 1) and the long texts (from n on); an edge joins a pair to each of its texts.
-    n = hashes.shape[1]
-    size = n + len(texts)
-    graph = coo_array((np.ones(len(codes), bool), (holders, n + codes)), shape=(size, size))
+    numbers, chain_codes = np.unique(chains, return_inverse=True)
+    # The nodes are the pairs (0 to n - 1), the long texts (from n on) and the chains; an edge joins a pair to each of
+    # its texts and to its chain.
+    n, first_chain = len(chains), len(chains) + len(texts)
+    size = first_chain + len(numbers)
+    ends = np.concatenate([holders, np.arange(n)]), np.concatenate([n + codes, first_chain + chain_codes])
+    graph = coo_array((np.ones(len(ends[0]), bool), ends), shape=(size, size))
     component = connected_components(graph, directed=False)[1]
-    names = np.full(size, _UNNAMED)  # by component; there are at most `size`
-    np.minimum.at(names, component[n:], texts)
-    return names[component[:n]]
+    names, own = np.full(size, _UNNAMED), np.full(size, _UNNAMED)  # by component; there are at most `size`
+    np.minimum.at(names, component[n:first_chain], texts)
+    np.minimum.at(own, component[:n], pair_hashes)
+    return np.where(names == _UNNAMED, own, names)[component[:n]]
+
+
+def _pair_hashes(pairs: pa.Table, long_hashes: np.ndarray) -> np.ndarray:
+    """(pairs,) uint64: the hash of each pair with its source; `_UNNAMED` where it has a long text."""
+    hashes = np.full(len(pairs), _UNNAMED)
+    short = np.flatnonzero(~long_hashes.any(axis=0))
+    hashes[short] = _hash_texts(_join_columns(pairs, "source", "input", "response").take(pa.array(short)))
+    return hashes
 
 
 def _long_text_hashes(pairs: pa.Table) -> np.ndarray:

@@ -1,4 +1,5 @@
 import html
+import itertools
 import json
 import lzma
 from itertools import pairwise
@@ -63,6 +64,16 @@ def test_a_pair_without_a_thread_is_assigned_one_by_its_texts(tmp_path):
     assert run(tsv, "--output", tmp_path / "out") == 0
     threads = {row["input"]: row["thread"] for row in read(tmp_path / "out")}
     assert threads[LONG] == threads["no"] != threads["so"] == "7"
+
+
+def test_pairs_that_chain_are_one_thread_whatever_rule_removes_one_between_them(tmp_path):
+    texts = ["hi", "hello", "how are you", "http://a.b", "fine", "bye"]
+    rows = [*map("\t".join, itertools.pairwise(texts)), "hi\twell", "hi\tno", "hello\tyes"]
+    tsv = write_tsv(tmp_path / "chat.tsv", "input\tresponse", *rows)
+    assert run(tsv, "--output", tmp_path / "out", "--filters", "paper", "--min_characters", "2") == 0
+    threads = {(row["input"], row["response"]): row["thread"] for row in read(tmp_path / "out")}
+    assert len({threads[pair] for pair in (("hi", "hello"), ("hello", "how are you"), ("fine", "bye"))}) == 1
+    assert threads["hi", "well"] == threads["hi", "no"] != threads["hello", "yes"] != threads["hi", "hello"]
 
 
 def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path, capsys):

@@ -6,8 +6,9 @@ import pyarrow as pa
 from data_scripts.chats.threads import add_threads
 
 
-def table(*pairs: tuple[str, str, str]) -> pa.Table:
-    return pa.table(dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True)))
+def table(*pairs: tuple[str, str, str], chains: list[int] | None = None) -> pa.Table:
+    columns = dict(zip(("input", "response", "source"), map(list, zip(*pairs, strict=True)), strict=True))
+    return pa.table(columns | {"chain": chains or list(range(len(pairs)))})
 
 
 def long(word: str) -> str:
@@ -18,13 +19,15 @@ def parts(pairs: pa.Table) -> list[pa.Table]:
     return [pairs.slice(start, 30) for start in range(0, len(pairs), 30)]
 
 
-def threads(*pairs: tuple[str, str, str]) -> list[str]:
-    return [name for part in add_threads(lambda: parts(table(*pairs))) for name in part["thread"].to_pylist()]
+def threads(*pairs: tuple[str, str, str], chains: list[int] | None = None) -> list[str]:
+    tables = parts(table(*pairs, chains=chains))
+    return [name for part in add_threads(lambda: tables) for name in part["thread"].to_pylist()]
 
 
-def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[int]]:
-    """Grow a component from each pair until no other pair shares a long text with it."""
-    texts = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
+def brute_force_components(pairs: list[tuple[str, str, str]], chains: list[int]) -> set[frozenset[int]]:
+    """Grow a component from each pair until no other pair shares a long text or a chain with it."""
+    texts: list[set] = [{(source, text) for text in pair if len(text) > 20} for *pair, source in pairs]
+    texts = [held | {chain} for held, chain in zip(texts, chains, strict=True)]
     left, components = set(range(len(pairs))), set()
     while left:
         component, reached = set(), {left.pop()}
@@ -40,11 +43,12 @@ def brute_force_components(pairs: list[tuple[str, str, str]]) -> set[frozenset[i
 def test_components_equal_those_of_a_brute_force_search():
     draw = random.Random(0)
     words = [long(str(number)) for number in range(60)] + ["thanks", "no", "exactly twenty chars"]
-    pairs = list({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})
+    pairs = sorted({(draw.choice(words), draw.choice(words), draw.choice("ab")) for _ in range(100)})
+    chains = [draw.randrange(80) + 100 * (source == "b") for *_, source in pairs]
     members: dict[str, set[int]] = {}
-    for index, name in enumerate(threads(*pairs)):
+    for index, name in enumerate(threads(*pairs, chains=chains)):
         members.setdefault(name, set()).add(index)
-    assert set(map(frozenset, members.values())) == brute_force_components(pairs)
+    assert set(map(frozenset, members.values())) == brute_force_components(pairs, chains)
 
 
 def test_a_text_of_20_characters_does_not_connect_and_one_of_21_does():
@@ -74,3 +78,11 @@ def test_pairs_without_any_long_text_get_threads_too():
     keys = ["\t".join((source, first, second)) for first, second, source in pairs]
     names = [hashlib.sha256(key.encode()).hexdigest()[:16] for key in keys]
     assert threads(*pairs) == [f"{source}/{name}" for (*_, source), name in zip(pairs, names, strict=True)]
+
+
+def test_a_chain_of_short_texts_is_one_thread_named_after_its_smallest_pair():
+    pairs = [("hi", "hello", "s"), ("hello", "how are you", "s"), ("how are you", "fine", "s"), ("hi", "bye", "s")]
+    keys = [
+        hashlib.sha256("\t".join((source, first, second)).encode()).hexdigest()[:16] for first, second, source in pairs
+    ]
+    assert threads(*pairs, chains=[0, 0, 0, 3]) == [f"s/{min(keys[:3])}"] * 3 + [f"s/{keys[3]}"]
