@@ -4,8 +4,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy.stats import beta, norm
 
-MIN_SUGGESTIONS = 20  # a threshold needs at least this many: the precision of fewer suggestions is unreliable
+CONFIDENCE = 0.9  # that suggestions have the required precision
+GROWTH = 1.1  # of the number of suggestions, from a threshold to the next one that is tested
+MIN_SUGGESTIONS = 20  # of the rows of a table: the precision of fewer suggestions is unreliable
 COVERAGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # of the rows of `tabulate_thresholds`
 
 
@@ -23,7 +26,7 @@ class Calibration:
     """Precision and coverage, 0 to 1, of suggestions that score `threshold` or more; saved in an index's index.json."""
 
     threshold: float
-    min_precision: float  # the required precision
+    min_precision: float  # the required precision, which suggestions have with `CONFIDENCE`
     precision: float  # share of the suggestions made that are right
     coverage: float  # share of the pairs for which a suggestion is made
     candidates: int | None  # number of replies that the right one is ranked among; None is the whole index
@@ -37,38 +40,76 @@ class Calibration:
 
 
 def check_precision(precision: float) -> None:
-    """Raises ValueError unless a required precision is above 0 and at most 1."""
-    if not 0 < precision <= 1:
-        raise ValueError(f"the precision is {precision}, expected a number above 0, at most 1")
+    """Raises ValueError unless a required precision is above 0 and below 1, which no number of pairs can show."""
+    if not 0 < precision < 1:
+        raise ValueError(f"the precision is {precision:g}, expected a number above 0, below 1")
 
 
 def choose_threshold(
     scores: np.ndarray, is_right: np.ndarray, min_precision: float, candidates: int | None
 ) -> Calibration:
-    """Finds the lowest threshold at which suggestions have the required precision.
+    """Finds a low threshold at which suggestions have the required precision with 90% confidence.
+
+    Thresholds are tested from high to low, at numbers of suggestions that do not depend on which ones are right, until
+    the lower confidence bound of the precision falls below the required one; the last one before is chosen (Learn then
+    Test with a fixed sequence, Angelopoulos et al., 2021). So the probability that the chosen one is less precise than
+    required is at most 10%, although many are tested.
 
     Args:
         scores: (pairs,), the score of each input's best candidate.
         is_right: (pairs,), whether that candidate is right.
-        min_precision: The required precision, above 0 and at most 1.
+        min_precision: The required precision, above 0 and below 1.
         candidates: The number of candidates, for the record.
 
     Raises:
-        ValueError: No threshold has that precision; the message gives the highest possible one.
+        ValueError: No threshold is chosen; the message says about how many pairs would be enough.
     """
     check_precision(min_precision)
     if len(scores) < MIN_SUGGESTIONS:
         raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
     ranked, precision, is_possible = _rank_pairs(scores, is_right)
-    precise = np.flatnonzero(is_possible & (precision >= min_precision))
-    if not len(precise):
-        raise ValueError(
-            f"no threshold has precision {min_precision:g} on {len(scores):,} pairs: the highest, with "
-            f"{MIN_SUGGESTIONS} suggestions or more, is {precision[is_possible].max():.3f}"
-        )
-    row = _threshold_row(ranked, precision, int(precise[-1]))
+    chosen, count = None, float(min(_first_tested(min_precision), len(scores)))
+    while count <= len(scores):
+        last = _next_possible(is_possible, int(count) - 1)
+        if lower_bound(precision[last] * (last + 1), last + 1) < min_precision:
+            break
+        chosen, count = last, max(count * GROWTH, last + 2)
+    if chosen is None:
+        raise ValueError(_why_none(precision, is_possible, min_precision))
+    row = _threshold_row(ranked, precision, chosen)
     table = tabulate_thresholds(scores, is_right)
     return Calibration(row.threshold, min_precision, row.precision, row.coverage, candidates, len(scores), table)
+
+
+def lower_bound(right: float, suggestions: float) -> float:
+    """The lower bound of a precision, 0 to 1, with `CONFIDENCE` (Clopper and Pearson, 1934)."""
+    return float(beta.ppf(1 - CONFIDENCE, right, suggestions - right + 1)) if right else 0.0
+
+
+def _first_tested(min_precision: float) -> int:
+    """The smallest number of suggestions that pass if their precision is halfway from the required one to 1."""
+    count = 1
+    while lower_bound(int((1 + min_precision) / 2 * count), count) < min_precision:
+        count += 1
+    return count
+
+
+def _next_possible(is_possible: np.ndarray, position: int) -> int:
+    """The first position from the given one on that a threshold can follow."""
+    return position + int(np.argmax(is_possible[position:]))
+
+
+def _why_none(precision: np.ndarray, is_possible: np.ndarray, min_precision: float) -> str:
+    """Why no threshold was chosen, and about how many pairs would be enough (normal approximation)."""
+    pairs, rows = len(precision), np.flatnonzero(is_possible)
+    errors = np.sqrt(min_precision * (1 - min_precision) / (rows + 1))
+    excess = float(((precision[rows] - min_precision) / errors).max())  # in standard errors
+    needed = pairs * (norm.ppf(CONFIDENCE) / excess) ** 2 if excess > 0 else 0
+    remedy = f"about {needed - pairs:,.0f} more pairs would be needed" if needed > pairs else "ask for less"
+    return (
+        f"no threshold has a precision of {min_precision:.0%} with {CONFIDENCE:.0%} confidence on {pairs:,} pairs: the "
+        f"highest, of {MIN_SUGGESTIONS} suggestions or more, is {precision[rows].max():.0%}; {remedy}"
+    )
 
 
 def tabulate_thresholds(scores: np.ndarray, is_right: np.ndarray) -> list[ThresholdRow]:
@@ -99,7 +140,7 @@ def _threshold_row(ranked: np.ndarray, precision: np.ndarray, last: int) -> Thre
 
 
 def best_of_sample(
-    queries: np.ndarray, expected: np.ndarray, vectors: np.ndarray, candidates: int
+    queries: np.ndarray, expected: np.ndarray, vectors: np.ndarray, excluded: np.ndarray, candidates: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """For each query, the best of its expected vector and others sampled from an index with seed 0.
 
@@ -107,6 +148,7 @@ def best_of_sample(
         queries: (pairs, dimensions).
         expected: (pairs, dimensions), the vector of each pair's right reply.
         vectors: (replies, dimensions), those of the index.
+        excluded: (pairs,), a row of the index that is no candidate, or -1.
         candidates: The expected vector and the sampled ones together.
 
     Returns:
@@ -121,6 +163,7 @@ def best_of_sample(
         others = vectors[sample].astype(np.float32) @ queries[pair]  # (candidates - 1,)
         if not np.isfinite(others).all():
             raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
+        others[sample == excluded[pair]] = -np.inf
         if others.max() > scores[pair]:
             rows[pair], scores[pair] = sample[others.argmax()], others.max()
     return rows, scores

@@ -292,15 +292,15 @@ class ReplyIndex:
         Args:
             inputs: The texts to answer.
             expected: The right reply to each (or, in an index of questions, a question with the same meaning).
-            precision: The required precision, above 0 and at most 1.
-            candidates: Number of candidates: the expected reply and others sampled from the index with seed 0. None
-                uses the whole index, which must then contain the expected reply, and in which other right replies
-                compete with it more often.
+            precision: The required precision, above 0 and below 1, which suggestions have with 90% confidence.
+            candidates: Number of candidates: the expected reply and others sampled from the index with seed 0, but not
+                the input itself. None uses the whole index, which must then contain the expected reply, and in which
+                other right replies compete with it more often.
             show_progress: Show the remaining time.
 
         Raises:
-            ValueError: No threshold has that precision (the message gives the highest possible one), or an option is
-                out of range.
+            ValueError: No threshold is certain to have that precision (the message says about how many pairs would be
+                needed), or an option is out of range.
         """
         scores, are_right = self.score_pairs(inputs, expected, candidates, show_progress)
         self.calibration = choose_threshold(scores, are_right, precision, candidates)
@@ -331,7 +331,9 @@ class ReplyIndex:
             queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
             vectors = self.encoder.encode(expected, self.side, show_progress=show_progress)
             _require_finite_queries(queries)
-            rows, scores = best_of_sample(queries, vectors, self.vectors, candidates)
+            row_of = {text: row for row, text in enumerate(self.replies.texts)}
+            own = np.array([row_of.get(text, -1) for text in inputs])  # a message is no candidate for its reply
+            rows, scores = best_of_sample(queries, vectors, self.vectors, own, candidates)
             best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
         return scores, self._are_same(best, expected)
 

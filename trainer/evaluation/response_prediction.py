@@ -43,21 +43,19 @@ def build_queries(
     responses: Sequence[str],
     max_queries: int = MAX_QUERIES,
     seed: int = 0,
-    exclude_inputs: bool = False,
 ) -> ResponseQueries:
     """Build queries from held-out pairs: a pure function of the texts and the seed.
 
     From more than `max_queries` pairs, a random sample of this size is used. The other candidates of a query are 99
-    distinct responses of other queries, sampled at random; none equals the true response. If the queries have fewer
-    than 100 distinct responses, each query ranks all of them, and a warning says so.
+    distinct responses of other queries, sampled at random; none equals the true response, or the input, which may be
+    the response of the pair before it in a thread. If the queries have fewer than 100 distinct responses that
+    are no input, each query ranks all of them, and a warning says so.
 
     Args:
         inputs: the input of each pair.
         responses: the response of each pair.
         max_queries: the largest number of queries.
         seed: seed of the samples.
-        exclude_inputs: an input is no candidate of its own query, which it would win. It may be a response itself, of
-            the pair before it in a thread: rarely among 10,000 queries, nearly always among those of a few threads.
 
     Raises:
         InputError: fewer than two distinct responses.
@@ -69,24 +67,23 @@ def build_queries(
         selected = np.sort(random.permutation(len(inputs))[:max_queries]).tolist()
     true_responses = [responses[index] for index in selected]
     position = {text: index for index, text in enumerate(dict.fromkeys(true_responses))}
-    if len(position) < 2:
+    selected_inputs = [inputs[index] for index in selected]
+    size = min(CANDIDATES, len(position) - any(text in position for text in selected_inputs))
+    if size < 2:
         raise InputError(
-            f"response prediction needs at least 2 distinct held-out responses to rank, these {len(true_responses)} "
-            f"pairs have {len(position)}: prepare more pairs, or leave response_prediction out of the tasks"
+            "response prediction needs at least 2 distinct held-out responses to rank, and 3 where an input is one of "
+            f"them; these {len(true_responses)} pairs have {len(position)}: prepare more pairs, or leave "
+            "response_prediction out of the tasks"
         )
-    size = min(CANDIDATES, len(position) - exclude_inputs)
     if size < CANDIDATES:
         _warn_of_few_candidates(len(true_responses), size)
     candidates = np.empty((len(true_responses), size), dtype=np.int64)
-    selected_inputs = [inputs[index] for index in selected]
     for row, (text, response) in enumerate(zip(selected_inputs, true_responses, strict=True)):
-        skipped = {position[response]}
-        if exclude_inputs and text in position:
-            skipped.add(position[text])
-        others = random.choice(len(position) - len(skipped), size - 1, replace=False)
-        for each in sorted(skipped):
-            others += others >= each  # positions from this one on move up by one, to skip it
-        candidates[row] = position[response], *others
+        true = position[response]
+        # One more than needed if possible, in case the input is among them.
+        others = random.choice(len(position) - 1, min(size, len(position) - 1), replace=False)
+        others += others >= true  # positions from this one on move up by one, to skip it
+        candidates[row] = true, *others[others != position.get(text)][: size - 1]
     return ResponseQueries(selected_inputs, list(position), candidates)
 
 

@@ -1,7 +1,10 @@
 """Thresholds from held-out pairs."""
 
+import re
+
 import numpy as np
 import pytest
+from scipy.stats import beta, binomtest
 
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import (
@@ -13,27 +16,54 @@ from modeling_convsim.suggestion.calibration import (
 from tests.modeling_convsim.suggestion.test_suggestion import brute_force_best, make_texts
 
 
-def test_threshold_is_the_lowest_with_the_required_precision():
+def lower_bound(right: int, suggestions: int) -> float:
+    """The 90% lower bound of a proportion by SciPy's exact test."""
+    return binomtest(right, suggestions, alternative="greater").proportion_ci(0.9, "exact").low
+
+
+@pytest.mark.parametrize("required", [0.5, 0.6, 0.75, 0.8])
+def test_thresholds_are_tested_from_high_to_low_until_the_lower_bound_is_below_the_required_precision(required):
     generator = np.random.default_rng(0)
-    scores = np.round(generator.standard_normal(500), 1).astype(np.float32)
-    right = generator.random(500) < 1 / (1 + np.exp(-2 * scores))
-    for required in (0.6, 0.75, 0.9):
-        calibration = choose_threshold(scores, right, required, 100)
-        precise = []
-        for threshold in sorted(set(scores.tolist())):
-            suggested = [bool(ok) for score, ok in zip(scores.tolist(), right, strict=True) if score >= threshold]
-            if len(suggested) >= 20 and sum(suggested) / len(suggested) >= required:
-                precise.append((threshold, sum(suggested) / len(suggested), len(suggested) / 500))
-        lowest, precision, coverage = precise[0]
-        assert (scores >= calibration.threshold).sum() == (scores >= np.float32(lowest)).sum()
-        assert (calibration.precision, calibration.coverage) == pytest.approx((precision, coverage))
-        assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 500)
-    right[scores.argmax()] = False
-    reached = [scores >= threshold for threshold in set(scores.tolist())]
-    highest = max(right[part].mean() for part in reached if part.sum() >= 20)
-    message = rf"no threshold has precision 1 on 500 pairs: the highest, with 20 suggestions or more, is {highest:.3f}$"
-    with pytest.raises(ValueError, match=message):
-        choose_threshold(scores, right, 1, 100)
+    scores = np.round(generator.standard_normal(900), 2).astype(np.float32)
+    right = generator.random(900) < 1 / (1 + np.exp(-3 * scores))
+    calibration = choose_threshold(scores, right, required, 100)
+    suggested = scores >= calibration.threshold
+    assert calibration.precision == pytest.approx(right[suggested].mean())
+    assert calibration.coverage == pytest.approx(suggested.mean())
+    assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 900)
+    assert lower_bound(int(right[suggested].sum()), int(suggested.sum())) >= required
+    # a tenth more suggestions do not pass
+    ranked = np.sort(scores)[::-1]
+    more = scores >= ranked[int(suggested.sum() * 1.1) + 1]
+    assert lower_bound(int(right[more].sum()), int(more.sum())) < required
+
+
+def test_a_promised_precision_is_kept_in_nine_of_ten_samples():
+    """The precision of scores at a threshold is known: P(right | score) = score."""
+    generator, broken, chosen = np.random.default_rng(1), 0, 0
+    for _ in range(300):
+        scores = generator.beta(2, 2, size=600)
+        right = generator.random(600) < scores
+        try:
+            threshold = choose_threshold(scores, right, 0.8, 100).threshold
+        except ValueError:
+            continue
+        precision = beta(2, 2).expect(lambda score: score, lb=threshold, conditional=True)
+        chosen, broken = chosen + 1, broken + (precision < 0.8)
+    assert chosen > 150 and broken <= 45  # 10% of 300, and three standard errors
+
+
+def test_without_a_threshold_the_pairs_that_would_be_enough_are_named():
+    scores = np.linspace(1, 0, 100)
+    right = np.arange(100) % 6 > 0  # 83% at every threshold
+    with pytest.raises(
+        ValueError, match=r"80% with 90% confidence on 100 pairs: .* 83%; about (\d+) more pairs"
+    ) as error:
+        choose_threshold(scores, right, 0.8, 100)
+    more = int(re.search(r"about (\d+) more", str(error.value))[1])
+    assert lower_bound(round(0.83 * (100 + more)), 100 + more) == pytest.approx(0.8, abs=0.01)
+    with pytest.raises(ValueError, match="the highest, of 20 suggestions or more, is 83%; ask for less"):
+        choose_threshold(scores, right, 0.9, 100)
     with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
         choose_threshold(scores[:19], right[:19], 0.5, 100)
 
@@ -66,15 +96,17 @@ def test_calibration_agrees_with_a_loop_over_the_pairs(candidates, encoder):
     index = ReplyIndex.build(encoder, texts, duplicate_cosine=1)
     inputs, expected = make_texts(60, seed=1)[:40], texts[:40]
     expected[::2] = [best.text for [best] in index.suggest_many(inputs[::2], 1)]
+    inputs[1] = texts[np.random.default_rng(0).integers(len(texts), size=(40, 9))[1, 3]]  # no candidate of its own
     sampled_rows = np.random.default_rng(0).integers(len(texts), size=(40, 9))
     scores, right = [], []
     for number, (text, reply) in enumerate(zip(inputs, expected, strict=True)):
         pool = texts if candidates is None else [reply, *(texts[row] for row in sampled_rows[number])]
+        pool = [one for one in pool if candidates is None or one != text or one is reply]
         [(best, score)] = brute_force_best(encoder, pool, text, 1)
         scores.append(score)
         right.append(best == reply)
-    required = sum(right) / 40
-    assert 0.4 < required < 1
+    required = 0.1
+    assert 0.4 < sum(right) / 40 < 1
     calibration = index.calibrate(inputs, expected, required, candidates)
     reference = choose_threshold(np.array(scores), np.array(right), required, candidates)
     assert calibration.threshold == pytest.approx(reference.threshold, rel=2e-3)
@@ -89,13 +121,18 @@ def test_the_best_of_a_sample_equals_a_loop_and_a_tie_goes_to_the_expected_vecto
     queries, expected = generator.standard_normal((2, 30, 4)).astype(np.float32)
     vectors = generator.standard_normal((20, 4)).astype(np.float16)
     expected[:5] = 9 * queries[:5]  # the best
-    rows, scores = best_of_sample(queries, expected, vectors, 8)
+    excluded = np.where(np.arange(30) % 3, -1, np.arange(30) % 20)
+    rows, scores = best_of_sample(queries, expected, vectors, excluded, 8)
     samples = np.random.default_rng(0).integers(20, size=(30, 7))
     for pair, sample in enumerate(samples):
         pool = [(float(queries[pair] @ expected[pair]), -1)]
-        pool += [(float(queries[pair] @ vectors[row].astype(np.float32)), int(row)) for row in sample]
+        pool += [
+            (float(queries[pair] @ vectors[row].astype(np.float32)), int(row))
+            for row in sample
+            if row != excluded[pair]
+        ]
         score, row = max(pool)
         assert rows[pair] == row and scores[pair] == pytest.approx(score, rel=1e-5)
     assert set(rows[:5]) == {-1} and (rows[5:] >= 0).any()
     same = np.ones((3, 4), np.float32)
-    assert best_of_sample(same, same, same, 5)[0].tolist() == [-1, -1, -1]
+    assert best_of_sample(same, same, same, np.full(3, -1), 5)[0].tolist() == [-1, -1, -1]

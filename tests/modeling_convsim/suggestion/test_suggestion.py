@@ -93,7 +93,7 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     suggestions = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
     assert [one.text for one in suggestions] == [text for text, _ in brute_force_best(encoder, allowed, QUERIES[0], 20)]
     small = ReplyIndex.build(encoder, allowed, duplicate_cosine=0.7)
-    small.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 1, None)
+    small.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 0.8, None)
     restricted = small.only(allowed[:3])
     assert (restricted.calibration, restricted.duplicate_cosine) == (small.calibration, 0.7)
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
@@ -138,7 +138,7 @@ def test_replies_below_the_threshold_are_not_suggested(encoder):
     assert [one.score for one in index.suggest(QUERIES[0], 5, middle)] == scores[:2]
     assert [one.score for one in index.suggest(QUERIES[0], 5, scores[2])] == scores[:3]
     assert index.suggest(QUERIES[0], 5, scores[0] + 1) == []
-    index.calibration = choose_threshold(np.array([scores[0] + 1] * 20), np.ones(20, bool), 1, None)
+    index.calibration = choose_threshold(np.array([scores[0] + 1] * 20), np.ones(20, bool), 0.8, None)
     assert index.suggest(QUERIES[0]) == [] and len(index.suggest(QUERIES[0], threshold=-np.inf)) == 3
 
 
@@ -149,7 +149,7 @@ def test_saved_index_gives_the_same_suggestions(faiss_from, side, folder, encode
     texts = make_texts(200)
     companions = {"answers" if side == "input" else "questions": [text[::-1] for text in texts * 2]}
     index = ReplyIndex.build(encoder, texts * 2, side, duplicate_cosine=0.95, **companions)
-    index.calibrate(texts[:30], texts[:30], 0.01)
+    index.calibration = choose_threshold(np.arange(30.0), np.arange(30) > 3, 0.5, 100)
     index.save(tmp_path / "index")
     opened = ReplyIndex.load(tmp_path / "index", device="cpu")
     assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)

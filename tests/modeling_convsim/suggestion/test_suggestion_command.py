@@ -102,7 +102,7 @@ WRONG = [
     ("suggest {index} hello --model {other}", "built with other weights"),
     ("calibrate {index} {text}", "some.txt: expected a table (.parquet, .csv, "),
     ("calibrate {index} {table}", "no column 'input', only text, expected"),
-    ("calibrate {index} {pairs} --precision 2", "expected a number above 0, at most 1"),
+    ("calibrate {index} {pairs} --precision 2", "expected a number above 0, below 1"),
     ("calibrate {index} {pairs} --candidates 1", "candidates is 1, expected 2 or more"),
 ]
 
