@@ -59,7 +59,7 @@ def adapted(material: Material, rows: Dataset, queries: ResponseQueries, domain:
         data = Path(folder, "pairs")
         data.mkdir()
         rows.to_parquet(data / "train-00000-of-00001.parquet")
-        words = ["--initialize_from", str(_base(material, domain)), "--pairs", str(data)]
+        words = ["--initialize_from", str(base_of(material, domain)), "--pairs", str(data)]
         words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
         adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
@@ -68,7 +68,7 @@ def adapted(material: Material, rows: Dataset, queries: ResponseQueries, domain:
 
 def base(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
     """Our base of the domain as it is."""
-    return score_candidates(Encoder.from_pretrained(_base(material, domain)), queries)
+    return score_candidates(Encoder.from_pretrained(base_of(material, domain)), queries)
 
 
 def bm25(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
@@ -179,7 +179,7 @@ def prepare(material: Material) -> Values:
     if not (_folder(material) / "distilled").is_dir():
         _distill(material)
     if not material.real:
-        _prepare_synthetic(material)
+        prepare_synthetic(material)
         return {}
     for domain in DOMAINS:
         folder, pairs = _domain(material, domain), _folder(material) / "pairs" / domain
@@ -189,7 +189,7 @@ def prepare(material: Material) -> Values:
         # The command has printed its error.
         if not pairs.is_dir() and data_scripts(["conversations", str(source), "-o", str(pairs)]):
             raise SystemExit(2)
-        train, test = _read(pairs, "train", "validation"), _read(pairs, "test")
+        train, test = read_pairs(pairs, "train", "validation"), read_pairs(pairs, "test")
         folder.mkdir(parents=True)
         pq.write_table(train.take(np.argsort(thread_numbers(Dataset(train)), kind="stable")), folder / "train.parquet")
         pq.write_table(test, folder / "test.parquet")
@@ -206,25 +206,25 @@ def _distill(material: Material) -> None:
     model.save_pretrained(_folder(material) / "distilled")
 
 
-def _prepare_synthetic(material: Material) -> None:
+def prepare_synthetic(material: Material) -> None:
     """Write pairs of equal texts and a DAN of random embeddings, so that every system finds some of the replies."""
     folder = _domain(material, "")
     if folder.is_dir():
         return
     folder.mkdir(parents=True)
     for split in ("train", "test"):
-        pairs = _read(material.pairs, split)
+        pairs = read_pairs(material.pairs, split)
         pq.write_table(pairs.set_column(1, "response", pairs["input"]), folder / f"{split}.parquet")
     torch.manual_seed(0)
     config = ConvSimDanConfig(
         vocab_size=material.words, word_embedding_size=16, embedding_size=16, bigram_buckets=0, residual=True,
         response_residual=True, normalize_response=True,
     )  # fmt: skip
-    ConvSimDanForMultitask(config).save_pretrained(_base(material, ""))
-    material.tokenizer(material.words).save_pretrained(_base(material, ""))
+    ConvSimDanForMultitask(config).save_pretrained(base_of(material, ""))
+    material.tokenizer(material.words).save_pretrained(base_of(material, ""))
 
 
-def _read(pairs: Path, *splits: str) -> pa.Table:
+def read_pairs(pairs: Path, *splits: str) -> pa.Table:
     return pa.concat_tables(
         pq.read_table(file) for split in splits for file in sorted(pairs.glob(f"{split}-*.parquet"))
     )
@@ -238,7 +238,7 @@ def _domain(material: Material, domain: str) -> Path:
     return _folder(material) / "domains" / (domain if material.real else "synthetic")
 
 
-def _base(material: Material, domain: str) -> Path:
+def base_of(material: Material, domain: str = "") -> Path:
     """The base of a domain."""
     own = _folder(material) / "bases" / (domain if material.real else "synthetic")
     return own if own.exists() or not material.real else ROOT / "model_cards" / "base"

@@ -46,8 +46,8 @@ def build_parser() -> ArgumentParser:
         type=float,
         default=0.8,
         metavar="P",
-        help="required precision of suggested replies, for which the index is calibrated; the highest one that is "
-        "possible below it if it is not (default: %(default)s)",
+        help="required precision of suggested replies, which the threshold of the index keeps with 90%% confidence; "
+        "the index has none if the pairs are too few to be certain (default: %(default)s)",
     )
     return parser
 

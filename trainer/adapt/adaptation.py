@@ -1,9 +1,9 @@
 """Adapting a trained model to a user's own conversations, as the hook of a training run.
 
-The base is the model of `initialize_from`. Its token weights are adjusted to the conversations, and the share of its
-lexical channel is chosen; the pairs show whether that is better, because the base has not seen them. The result is an
-interpolation of this start and the model that was trained from it. Step and factor are chosen on dev; a few pairs are
-too few for a dev split, and are chosen by cross-validation.
+The base is the model of `initialize_from`. The result is a point between a start (`start.py`) and what was trained from
+it, or the base itself: adapting never returns a model whose gain over the base is not certain on held-out messages that
+did not choose the point. Half of the dev split chooses, and the other half decides; fewer than `SMALL` pairs are
+cross-validated instead. The test split decides nothing.
 """
 
 import dataclasses
@@ -13,19 +13,23 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from datasets import DatasetDict, concatenate_datasets
+import numpy as np
+from datasets import Dataset, DatasetDict, concatenate_datasets
 from transformers import PreTrainedTokenizerFast
 
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.adapt.cross_validation import FOLDS, Choice, Ranking, cross_validate, is_better
-from trainer.adapt.start import Start, prepare_start, shares_of
+from trainer.adapt.cross_validation import FOLDS, Choice, CrossValidation, arguments_of
+from trainer.adapt.ranking import MRR, Queries, Ranks, build_queries, summarize
+from trainer.adapt.selection import TO_KEEP, Gain, Point
+from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData
-from trainer.data.dev_split import ENOUGH, complete_dev_split
+from trainer.data.dev_split import ENOUGH, complete_dev_split, thread_numbers
 from trainer.tasks import Task
 from trainer.training.context import Hook, Progress, RunContext
 from trainer.training.metrics_log import METRICS
-from trainer.training.model_evaluator import DEV_QUERIES, ModelEvaluator, mean_precision
+from trainer.training.model_evaluator import ModelEvaluator
 from trainer.training.train import train
 
 TASK = "response_prediction"
@@ -33,23 +37,34 @@ SMALL = 4_000  # pairs; a dev split of fewer would have 400 queries or less
 FEWEST_STEPS, EPOCHS, EVALUATIONS = 150, 1.5, 4
 LARGE = 20_000  # pairs; with more, a batch is `LARGE_BATCH` times batch_size
 LARGE_BATCH = 4
-MANY_QUERIES = 1_000  # on dev; enough to choose the share of the lexical channel once more
 
 logger = logging.getLogger(__name__)
 
 
-def adapt(arguments: Arguments) -> tuple[dict[str, Any], DatasetDict]:
-    """Adapt the model of `initialize_from` with the settings of a run.
+@dataclasses.dataclass(frozen=True)
+class Adapted:
+    """The outcome of an adaptation.
 
-    Returns:
-        The contents of results.json, and the pairs: "train", and, if they were held out, "validation" and "test".
+    Attributes:
+        results: the contents of results.json.
+        pairs: "train", and, if they were held out, "validation" and "test".
+        choice: what cross-validation chose; None for pairs with a dev split.
+    """
+
+    results: dict[str, Any]
+    pairs: DatasetDict
+    choice: Choice | None
+
+
+def adapt(arguments: Arguments) -> Adapted:
+    """Adapt the model of `initialize_from` with the settings of a run.
 
     Raises:
         InputError: the settings or the data are invalid, or the pairs can neither be held out nor cross-validated.
         Interrupted: a signal has stopped the run.
     """
     adaptation = Adaptation()
-    return train(arguments, adaptation), adaptation.pairs
+    return Adapted(train(arguments, adaptation), adaptation.pairs, adaptation.choice)
 
 
 class Adaptation(Hook):
@@ -57,12 +72,15 @@ class Adaptation(Hook):
 
     Attributes:
         pairs: the pairs by split.
+        choice: see `Adapted`.
     """
 
     pairs: DatasetDict
+    choice: Choice | None = None
+    _base: Interpolation
+    _base_share: float
     _start: Start
-    _choice: Choice | None = None
-    _base_ranking: Ranking
+    _dev: "_Dev"
 
     def complete_splits(self, data: RunData) -> None:
         """See `split_pairs`."""
@@ -76,87 +94,115 @@ class Adaptation(Hook):
         tokenizer: PreTrainedTokenizerFast,
         tasks: Mapping[str, Task],
     ) -> Arguments:
-        """Turn the base into the start; without a dev split, choose steps and factor by cross-validation."""
+        """Turn the base into the start; without a dev split, choose the point by cross-validation."""
         arguments = scale_schedule(context.arguments, len(tasks[TASK]))
-        train_pairs = self.pairs["train"]
+        self._base, self._base_share = Interpolation(model), model.config.lexical_share
         if "validation" not in self.pairs:
             context = dataclasses.replace(context, arguments=arguments)
-            self._start, self._choice = cross_validate(context, model, tokenizer, tasks, train_pairs)
-            steps, self._base_ranking = self._choice.steps, self._choice.base_ranking
-            return dataclasses.replace(arguments, max_steps=steps, eval_every=steps, best_metric="last")
-        dev = {"pairs": DatasetDict(validation=self.pairs["validation"])}
-        evaluator = ModelEvaluator(model, tokenizer, dev, ())
-        self._base_ranking = evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
-        self._start = prepare_start(model, tokenizer, tasks[TASK].columns, train_pairs)
+            self.choice = CrossValidation(context, model, tokenizer, tasks, self.pairs["train"]).run()
+            self._start = self.choice.start
+            return arguments_of(arguments, self.choice.point)
+        self._dev = _Dev(model, tokenizer, self.pairs["validation"])
+        self._start = prepare_start(model, tokenizer, tasks[TASK].columns, self.pairs["train"])
         return arguments
 
     def evaluate(self, evaluator: ModelEvaluator, step: int, score: Callable[[dict], float]) -> dict[str, Any]:
-        """Evaluate the interpolated weights with each factor; return the results of the best, with its factor."""
-        if not step:
-            return super().evaluate(evaluator, step, score)
-        outcomes = self._start.weights.evaluate(
-            evaluator.model,
-            lambda: super(Adaptation, self).evaluate(evaluator, step, score),
-            *([[self._choice.factor]] if self._choice else []),
-        )
-        factor, results = max(outcomes, key=lambda outcome: score(outcome[1]))  # the lowest of the best
-        return results | {"interpolation": {"factor": factor}}
+        """Rank replies on the first half of dev, by the best of the interpolated weights and lexical shares."""
+        if self.choice:
+            return {}
+        queries, outcomes = self._dev.choosing, dict[Point, Ranks]()
+
+        def measure(factor: float) -> None:
+            ranks = rank_shares(self._dev.encoder(evaluator.model), queries, self._dev.shares)
+            outcomes.update({Point(step, factor, share): each for share, each in ranks.items()})
+
+        if step:
+            self._start.weights.evaluate(evaluator.model, measure)
+        else:
+            measure(0.0)
+        point = max(outcomes, key=lambda point: outcomes[point].reciprocal_rank().mean())  # the first of the best
+        return {TASK: summarize(outcomes[point], "dev", queries.threads), "point": point._asdict()}
 
     def finish(self, context: RunContext, evaluator: ModelEvaluator, progress: Progress) -> dict[str, Any]:
-        """Interpolate the weights of the best checkpoint; return the part "adaptation" of results.json."""
-        model, start, base = evaluator.model, self._start, self._base_ranking
-        factor, adapted = self._selected(context, progress)
-        start.weights.apply(model, factor)
-        if not self._choice and self._queries() >= MANY_QUERIES:
-            adapted = _choose_share(evaluator)
-        helps = is_better(adapted, base, base)
-        self._log_outcome(helps, adapted, model.config.lexical_share, factor, progress.best_step)
-        if not helps:
-            start.base.apply(model, 0.0)
-            model.config.lexical_share = start.base_share
-            adapted, factor = base, 0.0
+        """Give the model of the last or best checkpoint the chosen weights; return the part "adaptation" of results."""
+        model = evaluator.model
+        point = self.choice.point if self.choice else _best_point(context)
+        self._apply(model, point)
+        gain = self.choice.gain if self.choice else self._dev.measure_gain(model, model.config.lexical_share)
+        if not gain.exceeds(TO_KEEP) and point:
+            point = None
+            self._apply(model, point)
         part = {
-            "factor": factor,
-            "token_weights_adjusted": start.adjusted and helps,
+            "adapted": point is not None,
+            "step": point.step if point else 0,
+            "factor": point.factor if point else 0.0,
+            "token_weights_adjusted": bool(point) and self._start.adjusted,
             "lexical_share": model.config.lexical_share,
-            "selected_on": self._method(),
-            "queries": self._queries(),
-            "base_p_at_1": base["p_at_1"],
-            "p_at_1": adapted["p_at_1"],
+            "measured_by": f"{FOLDS}-fold cross-validation" if self.choice else "dev",
+            **gain.summarize(),
         }
+        logger.info("%s", _describe(part))
         return {"adaptation": part}
 
-    def _log_outcome(self, helps: bool, adapted: Ranking, share: float, factor: float, step: int | None) -> None:
-        scores = (adapted["p_at_1"], self._base_ranking["p_at_1"], self._method(), self._queries())
-        if not helps:
-            message = "adapting did not help: P@1 %.4f at best, the base's %.4f (%s, %d queries)"
-            logger.info(f"{message}; the result is the base", *scores)
-            return
-        changes = ["adjusted token weights"] * self._start.adjusted
-        changes += [f"lexical share {share:g}"] * bool(share)
-        changes += [f"start + {factor:g} (trained - start), step {step}"] * bool(factor)
-        logger.info("adapted: P@1 %.4f, from %.4f of the base (%s, %d queries; %s)", *scores, ", ".join(changes))
+    def _apply(self, model: ConvSimForMultitask, point: Point | None) -> None:
+        if point:
+            self._start.weights.apply(model, point.factor)
+        else:
+            self._base.apply(model, 0.0)
+        model.config.lexical_share = point.share if point else self._base_share
 
-    def _method(self) -> str:
-        return f"{FOLDS}-fold cross-validation" if self._choice else "dev"
 
-    def _queries(self) -> int:
-        """The number of dev queries, or of those of cross-validation."""
-        return self._choice.queries if self._choice else min(len(self.pairs["validation"]), DEV_QUERIES)
+class _Dev:
+    """The dev split: a half of its conversations chooses, the other one measures the gain."""
 
-    def _selected(self, context: RunContext, progress: Progress) -> tuple[float, Ranking]:
-        """The factor that ranks best, and its ranking: of cross-validation, or on dev at the best step; 0 is the start.
+    def __init__(self, base: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset) -> None:
+        threads = thread_numbers(pairs)
+        is_choosing = threads % 2 == 0
+        if min(is_choosing.sum(), (~is_choosing).sum()) < len(pairs) / 4:  # a long conversation
+            is_choosing = np.arange(len(pairs)) < len(pairs) / 2
+        self._tokenizer = tokenizer
+        self.choosing, self._measuring = (
+            build_queries(pairs.select(np.flatnonzero(rows)), threads[rows]) for rows in (is_choosing, ~is_choosing)
+        )
+        self.shares = shares_of(base)
+        was_training = base.training
+        self._base_ranks = self._rank(base, self._measuring, self.shares[0])
+        base.train(was_training)
 
-        A resumed run finds the dev results of its first steps in the log.
-        """
-        if self._choice:
-            return self._choice.factor, self._choice.ranking
-        lines = (context.folder / METRICS).read_text(encoding="utf-8").splitlines()
-        dev = {row["step"]: row["dev"] for row in map(json.loads, lines) if "dev" in row}
-        start, trained = dev[0][TASK], dev[progress.best_step]
-        if is_better(trained[TASK], start, self._base_ranking):
-            return trained["interpolation"]["factor"], trained[TASK]
-        return 0.0, start
+    def encoder(self, model: ConvSimForMultitask) -> Encoder:
+        """An encoder of a model."""
+        return Encoder(model, self._tokenizer)
+
+    def measure_gain(self, model: ConvSimForMultitask, share: float) -> Gain:
+        """The gain of a model over the base, on the conversations that did not choose."""
+        adapted = self._rank(model, self._measuring, share)
+        return Gain(self._measuring.threads, self._base_ranks, adapted)
+
+    def _rank(self, model: ConvSimForMultitask, queries: Queries, share: float) -> Ranks:
+        return rank_shares(self.encoder(model), queries, [share])[share]
+
+
+def _best_point(context: RunContext) -> Point:
+    """The best point of the log, the start included: a resumed run finds the evaluations of its first steps there."""
+    lines = (context.folder / METRICS).read_text(encoding="utf-8").splitlines()
+    evaluations = [row["dev"] for row in map(json.loads, lines) if "dev" in row]
+    best = max(evaluations, key=lambda dev: dev[TASK][MRR])
+    return Point(**best["point"])
+
+
+def _describe(part: Mapping[str, Any]) -> str:
+    """The outcome in a sentence."""
+    low, high = part["gain_interval"]
+    measured = (
+        f"P@1 {part['p_at_1']:.4f}, the base {part['base_p_at_1']:.4f}: {part['gain']:+.4f} [{low:+.4f}, {high:+.4f}], "
+        f"{part['measured_by']}, {part['queries']:,} messages that did not choose"
+    )
+    if not part["adapted"]:
+        return f"adapting did not help for certain; the result is the base ({measured})"
+    changes = ["adjusted token weights"] * part["token_weights_adjusted"]
+    changes += [f"lexical share {part['lexical_share']:g}"] * bool(part["lexical_share"])
+    changes += [f"start + {part['factor']:g} (trained - start), step {part['step']}"] * bool(part["factor"])
+    return f"adapted: {measured}; {', '.join(changes)}"
 
 
 def split_pairs(data: RunData) -> None:
@@ -182,18 +228,3 @@ def scale_schedule(arguments: Arguments, pairs: int) -> Arguments:
     steps = arguments.max_steps or max(FEWEST_STEPS, math.ceil(EPOCHS * pairs / batch_size))
     eval_every = min(arguments.eval_every, math.ceil(steps / EVALUATIONS))
     return dataclasses.replace(arguments, batch_size=batch_size, max_steps=steps, eval_every=eval_every)
-
-
-def _choose_share(evaluator: ModelEvaluator) -> Ranking:
-    """Choose the share of the model's lexical channel on dev, and return the ranking with it.
-
-    It has the highest mean precision among those whose P@1 is at least that of the model's own share.
-    """
-    config, rankings = evaluator.model.config, {}
-    own, *others = shares_of(evaluator.model)
-    for share in (own, *others):
-        config.lexical_share = share
-        rankings[share] = evaluator.evaluate("dev", queries=DEV_QUERIES, evaluators=[TASK])[TASK]
-    candidates = [share for share in rankings if rankings[share]["p_at_1"] >= rankings[own]["p_at_1"]]
-    config.lexical_share = max(candidates, key=lambda share: mean_precision(rankings[share]))
-    return rankings[config.lexical_share]

@@ -50,8 +50,8 @@ def adapt_to_chats(
     Raises:
         InputError: a file, an option or the base is not usable, or there are too few pairs.
     """
-    if not 0 < precision <= 1:
-        raise InputError(f"--precision is {precision:g}; expected a number above 0, at most 1")
+    if not 0 < precision < 1:
+        raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
     prepare_folder(output, options.overwrite)
     arguments = _run_settings(choose_base(base), output, options.license)
     datasets.disable_progress_bars()  # reading the pairs takes a moment
@@ -59,17 +59,19 @@ def adapt_to_chats(
     with _timed(seconds, "reading the logs"):
         report = _write_pairs(files, options, output / "pairs")
     with _timed(seconds, "training"):
-        _, splits = adapt(arguments)
+        adapted = adapt(arguments)
+    test = adapted.pairs.get("test")
     with _timed(seconds, "comparison"):
-        comparison = compare(str(arguments.initialize_from), output / "model", splits.get("test"))
+        comparison = compare(str(arguments.initialize_from), output / "model", test)
         print(format_comparison(comparison), end="\n\n")
     with _timed(seconds, "index of replies"):
-        index, calibration = build_index(output, splits, precision)
-        examples = suggest_examples(index, splits.get("test"))
+        index, calibration = build_index(output, adapted.pairs, adapted.choice, precision)
+        examples = suggest_examples(index, test)
     print(format_calibration(calibration), format_examples(examples), sep="\n\n", end="\n\n")
     print(" · ".join(f"{step} {elapsed:.1f} s" for step, elapsed in seconds.items()), end="\n\n")
     print(_next_commands(output))
     results = {
+        "response_prediction": comparison.adapted,
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }

@@ -1,4 +1,4 @@
-"""Response prediction of the adapted model and of other systems, on the same held-out queries."""
+"""Response prediction of the adapted model and of other systems, on the same held-out messages."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from datasets import Dataset
 
+from trainer.adapt.ranking import FEWEST_REPLIES, build_queries, rank, score, summarize, thread_interval
+from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import installed_copy, load_encoder
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.bootstrap import INTERVAL, mean_interval
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
-from trainer.evaluation.response_prediction import build_queries, score_candidates, summarize
+from trainer.evaluation.bootstrap import INTERVAL
 
 PEER = "all-MiniLM-L6-v2"
 METRIC = "p_at_1"
@@ -29,30 +29,24 @@ class Comparison:
 def compare(base: str, model: Path, pairs: Dataset | None) -> Comparison:
     """Rank the replies of held-out pairs with each system: the model, its base, BM25, TF-IDF, and a peer if installed.
 
-    Each of the others has `gain`, P@1 of the model minus its own, with a paired bootstrap interval.
+    Each of the others has `gain`, P@1 of the model minus its own, with a paired bootstrap interval over conversations.
     """
-    if pairs is None or len(set(pairs["response"])) < 2:
+    if pairs is None or len(set(pairs["response"])) < FEWEST_REPLIES:
         return Comparison({}, {})
-    queries = build_queries(pairs["input"][:], pairs["response"][:])
+    queries = build_queries(pairs, thread_numbers(pairs))
     encoders = {"base": base, **({PEER: PEER} if installed_copy(PEER) != PEER else {})}
-    adapted = score_candidates(load_encoder(str(model)), queries)
-    scores = {name: score_candidates(load_encoder(source), queries) for name, source in encoders.items()}
-    scores |= {name: rank(queries.inputs, queries.responses, queries.candidates) for name, rank in BASELINES.items()}
-    hits = _hits(adapted)
+    adapted = rank(queries, score(load_encoder(str(model)), queries))
+    ranks = {name: rank(queries, score(load_encoder(source), queries)) for name, source in encoders.items()}
+    everything = np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
+    ranks |= {name: rank(queries, by(queries.inputs, queries.responses, everything)) for name, by in BASELINES.items()}
     baselines = {}
-    for name, each in scores.items():
-        gain = hits - _hits(each)
-        baselines[name] = _summary(each) | {"gain": float(gain.mean()), f"gain{INTERVAL}": mean_interval(gain)}
-    return Comparison(_summary(adapted), baselines)
-
-
-def _summary(scores: np.ndarray) -> dict[str, Any]:
-    return summarize(scores, "test", intervals=True)
-
-
-def _hits(scores: np.ndarray) -> np.ndarray:
-    """(queries,): 1 where the true reply, in column 0, is ranked first."""
-    return (true_ranks(scores, np.zeros(len(scores), dtype=np.int64)) <= 1).astype(np.float64)
+    for name, each in ranks.items():
+        gain = adapted.precision() - each.precision()
+        baselines[name] = summarize(each, "test", queries.threads) | {
+            "gain": float(gain.mean()),
+            f"gain{INTERVAL}": thread_interval(gain, queries.threads),
+        }
+    return Comparison(summarize(adapted, "test", queries.threads), baselines)
 
 
 def format_comparison(comparison: Comparison) -> str:

@@ -1,10 +1,9 @@
-"""The step and the factor of an adaptation, chosen by cross-validation: a few pairs are too few for a dev split."""
+"""Choosing by cross-validation: a few thousand pairs are too few for a dev split."""
 
-import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import dataclasses
+import functools
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from datasets import Dataset
@@ -14,22 +13,20 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.adapt.interpolation import Interpolation
-from trainer.adapt.start import Start, mean_reciprocal_rank, prepare_start
+from modeling_convsim.suggestion import ReplyIndex
+from trainer.adapt.ranking import CANDIDATES, FEWEST_REPLIES, Ranks, build_queries
+from trainer.adapt.selection import TO_KEEP, Gain, Measured, Point, choose, cross_choose
+from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares, shares_of
+from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
-from trainer.evaluation.response_prediction import RANKS, build_queries, score_candidates, summarize
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan
 from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop
-from trainer.training.model_evaluator import DEV_QUERIES, mean_precision
 from trainer.training.schedule import Schedule
 from trainer.training.trainable_model import TrainableModel
 
 FOLDS = 3
-MRR = "mean_reciprocal_rank"
-
-Ranking = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -37,71 +34,136 @@ class Choice:
     """What cross-validation chose.
 
     Attributes:
-        steps: the number of steps; 1 with a factor of 0.
-        factor: the factor of `Interpolation`.
-        queries: the number of pairs in the folds.
-        ranking: P@N and mean reciprocal rank of the models of all folds.
-        base_ranking: those of the base.
+        start: where the final training starts.
+        point: what it ends at; None is the base.
+        gain: the gain of this procedure, on messages that did not choose.
+        scores, are_right: (pairs,) the best suggestion for the message of each held-out pair, by the model and the
+            index of the other folds; see `ReplyIndex.score_pairs`.
     """
 
-    steps: int
-    factor: float
-    queries: int
-    ranking: Ranking
-    base_ranking: Ranking
+    start: Start
+    point: Point | None
+    gain: Gain
+    scores: np.ndarray
+    are_right: np.ndarray
 
 
-def cross_validate(
-    context: RunContext,
-    model: ConvSimForMultitask,
-    tokenizer: PreTrainedTokenizerFast,
-    tasks: Mapping[str, Task],
-    pairs: Dataset,
-) -> tuple[Start, Choice]:
-    """Train on all folds but one, for each fold; the model has the weights of the start afterwards.
+class CrossValidation:
+    """Trains on all folds but one, for each fold."""
 
-    Raises:
-        InputError: the run has several processes, or the pairs are too few.
-    """
-    if context.accelerator.num_processes > 1:
-        raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
-    (name, task), *_ = tasks.items()
-    folds, rankers = split_into_folds(thread_numbers(pairs)), {}
-    for fold in range(FOLDS):
-        held_out = pairs.select(np.flatnonzero(folds == fold))
-        if len(set(held_out["response"])) >= 3:  # the true one, the input and another one
-            rankers[fold] = _ranker(model, tokenizer, held_out)
-    if not rankers:
-        raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
-    with silent("trainer.evaluation.response_prediction"):  # a fold may have fewer than 100 replies
-        base_ranking = _average([rank() for rank in rankers.values()])
-        start = prepare_start(model, tokenizer, task.columns, pairs)
-        start_ranking = _average([rank() for rank in rankers.values()])
-        rankings_of = dict[tuple[int, float], list[Ranking]]()
-        for fold, rank in tqdm(rankers.items(), "cross-validation", unit="fold", leave=False):
-            plan = _FoldPlan(context.arguments.seed, name, np.flatnonzero(folds != fold), Schedule(context.arguments))
-            for point, ranking in _train_fold(context, model, rank, tasks, plan, start.weights):
-                rankings_of.setdefault(point, []).append(ranking)
-    rankings = {point: _average(each) for point, each in rankings_of.items()}
-    (steps, factor), best = _choose(rankings, start_ranking, base_ranking)
-    return start, Choice(steps, factor, int((folds >= 0).sum()), best, base_ranking)
+    def __init__(
+        self,
+        context: RunContext,
+        model: ConvSimForMultitask,
+        tokenizer: PreTrainedTokenizerFast,
+        tasks: Mapping[str, Task],
+        pairs: Dataset,
+    ) -> None:
+        """Divide the pairs.
+
+        Args:
+            context: the run, whose arguments have the number of steps.
+            model: the base, which `run` changes.
+            tokenizer: its tokenizer.
+            tasks: the only task of the run.
+            pairs: the pairs to train on.
+
+        Raises:
+            InputError: the run has several processes, or the pairs are too few.
+        """
+        if context.accelerator.num_processes > 1:
+            raise InputError(f"adapt: {len(pairs)} pairs are cross-validated, which needs a run of one process")
+        self._context, self._model, self._tasks, self._pairs = context, model, tasks, pairs
+        self._tokenizer = tokenizer
+        self._threads = thread_numbers(pairs)
+        folds = split_into_folds(self._threads)
+        held_out = [np.flatnonzero(folds == fold) for fold in range(FOLDS)]
+        replies = np.array(pairs["response"][:], dtype=object)
+        self._held_out = [rows for rows in held_out if len(set(replies[rows])) >= FEWEST_REPLIES]
+        if len(self._held_out) < 2:
+            raise InputError(f"adapt: the {len(pairs)} pairs have too few distinct replies: prepare more conversations")
+
+    def run(self) -> Choice:
+        """Choose a point, measure the gain of choosing, and score suggestions; the model is at the start afterwards."""
+        base, base_share = Interpolation(self._model), self._model.config.lexical_share
+        parts = []
+        for rows in tqdm(self._held_out, "cross-validation", unit="fold", leave=False):
+            parts.append(self._measure(rows))
+            self._restore(base, base_share)
+        gain, point = cross_choose(parts), choose(parts)
+        if not gain.exceeds(TO_KEEP):
+            point = None
+        outcomes = []
+        for rows in tqdm(self._held_out, "suggestions", unit="fold", leave=False):
+            outcomes.append(self._suggest(rows, point))
+            self._restore(base, base_share)
+        scores, are_right = map(np.concatenate, zip(*outcomes, strict=True))
+        return Choice(self._start(np.arange(len(self._pairs))), point, gain, scores, are_right)
+
+    def _restore(self, base: Interpolation, share: float) -> None:
+        base.apply(self._model, 0.0)
+        self._model.config.lexical_share = share
+
+    def _others(self, held_out: np.ndarray) -> np.ndarray:
+        return np.setdiff1d(np.arange(len(self._pairs)), held_out)
+
+    def _start(self, rows: np.ndarray) -> Start:
+        (task,) = self._tasks.values()
+        return prepare_start(self._model, self._tokenizer, task.columns, self._pairs.select(rows))
+
+    def _measure(self, held_out: np.ndarray) -> Measured:
+        """Train on the other rows, and rank the replies of the held-out ones at each step, with each factor."""
+        was_training = self._model.training
+        encoder = _FoldEncoder(self._model, self._tokenizer)  # in evaluation mode
+        self._model.train(was_training)
+        queries = build_queries(self._pairs.select(held_out), self._threads[held_out])
+        shares = shares_of(self._model)
+        base = rank_shares(encoder, queries, shares[:1])[shares[0]]
+        start = self._start(self._others(held_out))
+        points: dict[Point, Ranks] = {}
+
+        def measure(step: int, factor: float) -> None:
+            ranks = rank_shares(encoder, queries, shares)
+            points.update({Point(step, factor, share): each for share, each in ranks.items()})
+
+        measure(0, 0.0)
+        for step in self._train(self._context.arguments, held_out):
+            start.weights.evaluate(self._model, functools.partial(measure, step))
+        return Measured(queries.threads, base, points)
+
+    def _suggest(self, held_out: np.ndarray, point: Point | None) -> tuple[np.ndarray, np.ndarray]:
+        """Scores of the best suggestions for held-out messages, from an index of the other rows' replies."""
+        others = self._others(held_out)
+        if point:
+            start = self._start(others)
+            for _ in self._train(arguments_of(self._context.arguments, point), held_out) if point.step else ():
+                pass
+            start.weights.apply(self._model, point.factor)
+            self._model.config.lexical_share = point.share
+        was_training = self._model.training
+        known, unknown = self._pairs.select(others), self._pairs.select(held_out)
+        index = ReplyIndex.build(Encoder(self._model, self._tokenizer), known["response"], questions=known["input"])
+        result = index.score_pairs(unknown["input"][:], unknown["response"][:], CANDIDATES)
+        self._model.train(was_training)
+        return result
+
+    def _train(self, arguments: Arguments, held_out: np.ndarray) -> Iterator[int]:
+        """Train the model on the other rows; yields each step after which it is evaluated."""
+        (name,), context = self._tasks, dataclasses.replace(self._context, arguments=arguments)
+        plan = _FoldPlan(arguments.seed, name, self._others(held_out), Schedule(arguments))
+        trainable = TrainableModel(self._model, arguments, context.accelerator)
+        loop = TrainingLoop(context, trainable, self._tasks, plan)
+        for step in range(1, len(plan.batch_sizes) + 1):
+            loop.step(step - 1)
+            if step % arguments.eval_every == 0 or step == len(plan.batch_sizes):
+                yield step
+        context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
 
 
-def is_better(adapted: Ranking, other: Ranking, base: Ranking) -> bool:
-    """Return whether a model ranks better than another one, and its P@1 is at least that of the base."""
-    return _quality(adapted) > _quality(other) and adapted["p_at_1"] >= base["p_at_1"]
-
-
-@contextmanager
-def silent(name: str) -> Iterator[None]:
-    """Drop what a logger would show but errors: messages that were shown before, or concern a part of a result."""
-    named = logging.getLogger(name)
-    level = named.level
-    named.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        named.setLevel(level)
+def arguments_of(arguments: Arguments, point: Point | None) -> Arguments:
+    """The settings of a training that ends at a point; a run has a step, even where its weights are not used."""
+    steps = max(1, point.step) if point else 1
+    return dataclasses.replace(arguments, max_steps=steps, eval_every=steps, best_metric="last")
 
 
 def split_into_folds(threads: np.ndarray) -> np.ndarray:
@@ -128,25 +190,6 @@ def split_into_folds(threads: np.ndarray) -> np.ndarray:
     return np.where(is_long, -1, starts * FOLDS // held_out.sum())[threads]
 
 
-def _ranker(
-    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, pairs: Dataset
-) -> Callable[[], dict[str, Any]]:
-    """Return a function that ranks the responses of a fold, where an input is often the response of another pair."""
-    queries = build_queries(pairs["input"][:], pairs["response"][:], DEV_QUERIES, exclude_inputs=True)
-    was_training = model.training
-    encoder = _FoldEncoder(model, tokenizer)  # in evaluation mode
-    model.train(was_training)
-
-    def rank() -> dict[str, Any]:
-        was_training = model.training
-        model.eval()
-        scores = score_candidates(encoder, queries)
-        model.train(was_training)
-        return summarize(scores, "dev") | {MRR: mean_reciprocal_rank(scores)}
-
-    return rank
-
-
 class _FoldEncoder(Encoder):
     """Tokenizes each text once: those of a fold are encoded dozens of times, half the time of which is tokenizing."""
 
@@ -171,45 +214,3 @@ class _FoldPlan(BatchPlan):
         """As `BatchPlan.batch`, in the numbers of the task's rows."""
         task, rows = super().batch(step)
         return task, self._selected[rows]
-
-
-def _train_fold(
-    context: RunContext,
-    model: ConvSimForMultitask,
-    rank: Callable[[], Ranking],
-    tasks: Mapping[str, Task],
-    plan: BatchPlan,
-    start: Interpolation,
-) -> list[tuple[tuple[int, float], Ranking]]:
-    """The ranking after each (step, factor); the model has the weights of the start afterwards."""
-    rankings, last = [], len(plan.batch_sizes)
-    loop = TrainingLoop(context, TrainableModel(model, context.arguments, context.accelerator), tasks, plan)
-    for step in range(1, last + 1):
-        loop.step(step - 1)
-        if step % context.arguments.eval_every == 0 or step == last:
-            rankings += [((step, factor), ranking) for factor, ranking in start.evaluate(model, rank)]
-    start.apply(model, 0.0)
-    context.accelerator.free_memory()  # the optimizers of this fold, which checkpoints would save
-    return rankings
-
-
-def _choose(
-    rankings: Mapping[tuple[int, float], Ranking], start_ranking: Ranking, base_ranking: Ranking
-) -> tuple[tuple[int, float], Ranking]:
-    """The best (step, factor) among those that are better than the base, and its ranking; the start if none is."""
-    rankings = {(1, 0.0): start_ranking, **rankings}
-    better = [point for point, ranking in rankings.items() if is_better(ranking, base_ranking, base_ranking)]
-    point = max(better, key=lambda point: _quality(rankings[point]), default=(1, 0.0))
-    return point, rankings[point]
-
-
-def _quality(ranking: Ranking) -> float:
-    """What is chosen by: in cross-validation the mean reciprocal rank, which varies least with the queries."""
-    return ranking[MRR] if MRR in ranking else mean_precision(ranking)
-
-
-def _average(rankings: Sequence[Ranking]) -> dict[str, float]:
-    """P@N, for those N that all folds have, and mean reciprocal rank over the queries of all folds."""
-    names = [name for name in (*(f"p_at_{n}" for n in RANKS), MRR) if all(name in each for each in rankings)]
-    queries = [each["queries"] for each in rankings]
-    return {name: float(np.average([each[name] for each in rankings], weights=queries)) for name in names}

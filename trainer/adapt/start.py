@@ -1,27 +1,58 @@
-"""Where adapting starts: the base, with token weights and a share of the lexical channel for the conversations.
+"""Where adapting starts, and the models between there and where it ends.
 
-A token that is common in a domain, such as the name of the product that a support chat is about, says little there.
+The start is the base with token weights for the conversations: a token that is common in a domain, such as the name of
+the product that a support chat is about, says little there. The result of training is interpolated with it (Wortsman et
+al., 2022).
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from datasets import Dataset
+from torch import Tensor
 from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.adapt.interpolation import Interpolation
+from trainer.adapt.ranking import Queries, Ranks, build_queries, rank
 from trainer.data.token_cache import TokenColumn
 from trainer.data.token_weights import rarity_of, shares_of_rarity, sif_of, token_shares
-from trainer.evaluation.metrics.precision_at_n.precision_at_n import true_ranks
-from trainer.evaluation.response_prediction import ResponseQueries, build_queries
 
+FACTORS = (0.25, 0.5, 0.75, 1.0)
 SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5)  # of the lexical channel in the score
-QUERIES = 2_000
-CANDIDATE_PAIRS = 20_000  # from which the queries are sampled
+
+
+class Interpolation:
+    """The weights base + factor (trained - base): 0 gives the base, 1 the trained weights."""
+
+    def __init__(self, base: ConvSimForMultitask) -> None:
+        self._base = _copy(base)
+
+    def apply(self, model: ConvSimForMultitask, factor: float) -> None:
+        """Replace the trained weights of a model by interpolated ones."""
+        self._load(model, _copy(model), factor)
+
+    def evaluate(
+        self, model: ConvSimForMultitask, evaluate: Callable[[float], None], factors: Sequence[float] = FACTORS
+    ) -> None:
+        """Call `evaluate` with each factor, while the model has its weights; then restore the trained weights."""
+        trained = _copy(model)
+        for factor in factors:
+            self._load(model, trained, factor)
+            evaluate(factor)
+        self._load(model, trained, 1.0)
+
+    @torch.no_grad()
+    def _load(self, model: ConvSimForMultitask, trained: Mapping[str, Tensor], factor: float) -> None:
+        for name, value in model.state_dict().items():
+            torch.lerp(self._base[name].to(value), trained[name], factor, out=value)
+
+
+def _copy(model: ConvSimForMultitask) -> dict[str, Tensor]:
+    """The weights, with those of the lexical channel, which no step changes."""
+    return {name: value.detach().clone() for name, value in model.state_dict().items()}
 
 
 @dataclass(frozen=True)
@@ -29,15 +60,13 @@ class Start:
     """Where training starts.
 
     Attributes:
-        base: the weights of the base.
-        base_share: the share of its lexical channel.
         weights: the weights of the start.
+        share: the share of its lexical channel.
         adjusted: whether its token weights were adjusted to the conversations.
     """
 
-    base: Interpolation
-    base_share: float
     weights: Interpolation
+    share: float
     adjusted: bool
 
 
@@ -53,19 +82,19 @@ def prepare_start(
         model: the base, which becomes the start.
         tokenizer: its tokenizer.
         columns: the token ids of the pairs.
-        pairs: the pairs to train on, with two distinct responses or more.
+        pairs: the pairs to train on, with three distinct responses or more.
     """
-    some = pairs.select(range(0, len(pairs), -(-len(pairs) // CANDIDATE_PAIRS)))
-    queries = build_queries(some["input"][:], some["response"][:], QUERIES, exclude_inputs=True)
-    base, share = Interpolation(model), model.config.lexical_share
-    rankings = {(False, share): rank for share, rank in _rank_shares(model, tokenizer, queries).items()}
+    queries, shares, was_training = build_queries(pairs, np.arange(len(pairs))), shares_of(model), model.training
+    base, encoder = Interpolation(model), Encoder(model, tokenizer)  # in evaluation mode
+    rankings = {(False, share): ranks for share, ranks in rank_shares(encoder, queries, shares).items()}
     if adjust_token_weights(model, columns):
-        rankings |= {(True, share): rank for share, rank in _rank_shares(model, tokenizer, queries).items()}
-    adjusted, chosen = max(rankings, key=lambda start: rankings[start])
+        rankings |= {(True, share): ranks for share, ranks in rank_shares(encoder, queries, shares).items()}
+    adjusted, share = max(rankings, key=lambda start: rankings[start].reciprocal_rank().mean())
     if not adjusted:
         base.apply(model, 0.0)
-    model.config.lexical_share = chosen
-    return Start(base, share, Interpolation(model), adjusted)
+    model.config.lexical_share = share
+    model.train(was_training)
+    return Start(Interpolation(model), share, adjusted)
 
 
 def shares_of(model: ConvSimForMultitask) -> list[float]:
@@ -74,9 +103,21 @@ def shares_of(model: ConvSimForMultitask) -> list[float]:
     return list(dict.fromkeys([own, *SHARES])) if model.lexical_channel is not None else [own]
 
 
-def mean_reciprocal_rank(scores: np.ndarray) -> float:
-    """The mean of 1 / rank of the true response, of scores (queries, candidates) with it in column 0."""
-    return float(np.mean(1 / true_ranks(scores, np.zeros(len(scores), np.int64))))
+def rank_shares(encoder: Encoder, queries: Queries, shares: Sequence[float]) -> dict[float, Ranks]:
+    """The ranks by an encoder's model with each of some shares of its lexical channel."""
+    model = encoder.model
+    own, was_training = model.config.lexical_share, model.training
+    model.eval()
+    if model.lexical_channel is not None:
+        model.config.lexical_share = 0.5  # any share that gives both parts
+    inputs = encoder.encode(queries.inputs, side="query")
+    responses = encoder.encode(queries.responses, side="response")
+    model.config.lexical_share = own
+    model.train(was_training)
+    size = model.config.embedding_size
+    dense = inputs[:, :size] @ responses[:, :size].T
+    lexical = inputs[:, size:] @ responses[:, size:].T  # zeros without a channel
+    return {share: rank(queries, (1 - share) * dense + share * lexical) for share in shares}
 
 
 @torch.no_grad()
@@ -102,26 +143,3 @@ def adjust_token_weights(model: ConvSimForMultitask, columns: Iterable[TokenColu
         factors = np.sqrt(sif_of(new) / sif_of(old))
         token_weights.weight.mul_(torch.from_numpy(factors).to(token_weights.weight).unsqueeze(1))
     return True
-
-
-def _rank_shares(
-    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerFast, queries: ResponseQueries
-) -> dict[float, float]:
-    """Mean reciprocal rank of the true response with each of `shares_of` the model."""
-    own, shares, was_training = model.config.lexical_share, shares_of(model), model.training
-    if len(shares) > 1:
-        model.config.lexical_share = 0.5
-    encoder = Encoder(model, tokenizer)  # in evaluation mode
-    inputs = encoder.encode(queries.inputs, side="query")
-    responses = encoder.encode(queries.responses, side="response")
-    model.config.lexical_share = own
-    model.train(was_training)
-    size = model.config.embedding_size
-    dense = _score(queries, inputs[:, :size], responses[:, :size])
-    lexical = _score(queries, inputs[:, size:], responses[:, size:])  # zeros without a channel
-    return {share: mean_reciprocal_rank((1 - share) * dense + share * lexical) for share in shares}
-
-
-def _score(queries: ResponseQueries, inputs: np.ndarray, responses: np.ndarray) -> np.ndarray:
-    """The dot products of each input with its candidates, (queries, candidates)."""
-    return np.stack([responses[row] @ vector for row, vector in zip(queries.candidates, inputs, strict=True)])

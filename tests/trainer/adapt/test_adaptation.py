@@ -1,10 +1,10 @@
 """The training run of an adaptation: numbers of steps, splits, and the base if adapting does not help."""
 
 import json
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from datasets import Dataset, DatasetDict
@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from data_scripts.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import adaptation as module
-from trainer.adapt.adaptation import TASK, Adaptation, adapt, scale_schedule, split_pairs
+from trainer.adapt.adaptation import Adaptation, adapt, scale_schedule, split_pairs
 from trainer.adapt.cross_validation import Choice
-from trainer.adapt.interpolation import Interpolation
-from trainer.adapt.start import Start
+from trainer.adapt.ranking import Ranks
+from trainer.adapt.selection import TO_KEEP, Gain, Point
+from trainer.adapt.start import Interpolation, Start
 from trainer.command_line import build_arguments, parse_arguments
 from trainer.data.datasets import RunData
 from trainer.preset_files import PRESETS
@@ -69,118 +70,94 @@ def test_a_few_pairs_have_no_dev_split_and_more_a_tenth_of_at_least_200(train, d
     assert sorted(texts, key=int) == [row["input"] for row in rows]
 
 
-def ranking(p_at_1: float, p_at_3: float = 0.5) -> dict[str, float]:
-    return {"p_at_1": p_at_1, "p_at_3": p_at_3}
-
-
 WEIGHTS = "encoder.embed_tokens.weight"
 
 
-def adaptation_of(model, base_ranking, choice=None, adjusted=False, queries=90) -> Adaptation:
+def ranks(beaten_by: int, messages: int = 40) -> Ranks:
+    """The ranks of messages of which a few have another rank than the others."""
+    return Ranks(np.where(np.arange(messages) % 10, beaten_by, 50), np.full(messages, 99))
+
+
+def adaptation_of(model, tokenizer) -> Adaptation:
     """An adaptation whose start has the model's weights plus 10, and whose trained weights are 1 more."""
-    adaptation, base = Adaptation(), Interpolation(model)
+    adaptation = Adaptation()
+    adaptation._base, adaptation._base_share = Interpolation(model), 0.1
     with torch.no_grad():
         model.get_parameter(WEIGHTS).add_(10.0)
-        adaptation._start = Start(base, 0.1, Interpolation(model), adjusted)
+        adaptation._start = Start(Interpolation(model), 0.3, True)
         model.get_parameter(WEIGHTS).add_(1)
-    adaptation._base_ranking, adaptation._choice = base_ranking, choice
-    adaptation.pairs = DatasetDict() if choice else {"validation": range(queries)}  # type: ignore[assignment]
     return adaptation
 
 
-def write_log(folder: Path, start: dict, trained: dict, factor: float = 0.5) -> Any:
-    """Write the log of a run whose best step is 9; returns its context."""
-    rows = [{"step": 0, "dev": {TASK: start}}, {"step": 9, "loss": 1.0}]
-    rows += [{"step": 9, "dev": {TASK: trained, "interpolation": {"factor": factor}}}]
-    rows += [{"step": 12, "dev": {TASK: ranking(0.0), "interpolation": {"factor": 1.0}}}]
-    (folder / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return SimpleNamespace(folder=folder)
-
-
 @pytest.mark.parametrize(
-    ("start", "trained", "factor", "p_at_1", "change"),
+    ("point", "adapted", "change"),
     [
-        (ranking(0.2), ranking(0.3), 0.5, 0.3, 10.5),
-        (ranking(0.25, 0.6), ranking(0.24, 0.7), 0.5, 0.24, 10.5),  # better on average, and at P@1 than the base
-        (ranking(0.3), ranking(0.25), 0.0, 0.3, 10),
-        (ranking(0.3), ranking(0.19, 0.9), 0.0, 0.3, 10),  # better on average, but not at P@1
-        (ranking(0.2), ranking(0.1), 0.0, 0.2, 0),
-        (ranking(0.19, 0.9), ranking(0.19, 0.8), 0.0, 0.2, 0),
+        (Point(9, 0.5, 0.4), 1, 10.5),
+        (Point(0, 0.0, 0.2), 1, 10.0),
+        (Point(9, 0.5, 0.4), 2, 0.0),  # no better than the base
+        (None, 2, 0.0),
     ],
 )
-def test_the_result_is_trained_or_the_start_or_the_base(tmp_path, start, trained, factor, p_at_1, change):
+def test_cross_validation_has_chosen_and_decided(tiny_tokenizer, point, adapted, change):
     model = build("dan_lexical")
     before = model.get_parameter(WEIGHTS).detach().clone()
-    adaptation = adaptation_of(model, ranking(0.2), adjusted=True)
-    context = write_log(tmp_path, start, trained)
-    part = adaptation.finish(context, SimpleNamespace(model=model), Progress(best_step=9))["adaptation"]
-    assert part == {
-        "factor": factor, "token_weights_adjusted": change > 0, "lexical_share": 0.3 if change else 0.1,
-        "selected_on": "dev", "queries": 90, "base_p_at_1": 0.2, "p_at_1": p_at_1,
-    }  # fmt: skip
-    assert model.config.lexical_share == part["lexical_share"]
-    torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
-
-
-@pytest.mark.parametrize(
-    ("adapted", "factor", "p_at_1", "change"),
-    [(ranking(0.3), 0.5, 0.3, 10.5), (ranking(0.3), 0.0, 0.3, 10), (ranking(0.19, 0.9), 0.5, 0.2, 0)],
-)
-def test_cross_validation_has_chosen_the_factor(adapted, factor, p_at_1, change):
-    model = build("dan_best")
-    before = model.get_parameter(WEIGHTS).detach().clone()
-    adaptation = adaptation_of(model, ranking(0.2), Choice(9, factor, 1500, adapted, ranking(0.2)))
+    adaptation = adaptation_of(model, tiny_tokenizer)
+    gain = Gain(np.arange(40), ranks(2), ranks(adapted))
+    chosen = point if gain.exceeds(TO_KEEP) else None  # as `CrossValidation.run` does
+    adaptation.choice = Choice(adaptation._start, chosen, gain, np.zeros(0), np.zeros(0, bool))
+    assert adaptation.evaluate(SimpleNamespace(model=model), 9, dict) == {}
     part = adaptation.finish(None, SimpleNamespace(model=model), Progress(best_step=9))["adaptation"]
-    chosen = {"factor": factor if change else 0.0, "selected_on": "3-fold cross-validation", "queries": 1500}
-    assert part == part | chosen | {"base_p_at_1": 0.2, "p_at_1": p_at_1}
+    share = point.share if change and point else 0.1
+    expected = {"adapted": change > 0, "lexical_share": share, "token_weights_adjusted": change > 0, "queries": 40}
+    assert part == part | expected | {"measured_by": "3-fold cross-validation"}
+    assert (part["step"], part["factor"]) == ((point.step, point.factor) if change else (0, 0.0))
+    assert model.config.lexical_share == share
     torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
 
 
-@pytest.mark.parametrize(
-    ("queries", "highest", "share", "p_at_1"),
-    [
-        (999, 0.2, 0.3, 0.4),  # too few queries: the start's
-        (1000, 0.2, 0.2, 0.5),
-        (1000, 0.3, 0.3, 0.5),
-        (1000, None, 0.3, 0.5),  # of equal ones the start's
-    ],
-)
-def test_many_dev_queries_choose_the_share_once_more(tmp_path, queries, highest, share, p_at_1):
-    model, seen = build("dan_lexical"), []
+@pytest.mark.parametrize(("measured", "change"), [(1, 10.5), (2, 0.0), (3, 0.0)])
+def test_one_half_of_dev_chooses_and_the_other_decides(tmp_path, monkeypatch, tiny_tokenizer, measured, change):
+    model = build("dan_lexical")
+    model.config.lexical_share = 0.1
+    texts = [f"text {number}" for number in range(80)]
+    pairs = Dataset.from_dict({"input": texts, "response": texts[1:] + texts[:1], "thread": texts})
+    # The base, the weights that `adaptation_of` gives, and those that an evaluation of a factor has.
+    first, asked = model.get_parameter(WEIGHTS)[0, 0].item(), []
 
-    def evaluate(split, queries, evaluators):
-        assert (split, queries, evaluators) == ("dev", 2000, ["response_prediction"])
-        own = model.config.lexical_share
-        seen.append(own)
-        # A higher mean does not make up for a lower P@1 than the start's.
-        p_at_3 = 9.0 if highest == 0.3 and own != 0.3 else 0.5
-        return {TASK: ranking(0.5 - abs(own - highest), p_at_3) if highest else ranking(0.5)}
+    def rank(encoder, queries, shares):
+        moved = round(encoder.model.get_parameter(WEIGHTS)[0, 0].item() - first, 2)
+        is_choosing = queries is adaptation._dev.choosing if hasattr(adaptation, "_dev") else False
+        asked.append((is_choosing, moved, len(queries)))
+        if not is_choosing:
+            return {share: ranks(2 if moved == 0 else measured, len(queries)) for share in shares}
+        best = {10.5: 0.4}.get(moved)
+        return {share: ranks(1 if share == best else 2, len(queries)) for share in shares}
 
-    adaptation = adaptation_of(model, ranking(0.2), queries=queries)
-    context = write_log(tmp_path, ranking(0.1), ranking(0.4))
-    evaluator = SimpleNamespace(model=model, evaluate=evaluate)
-    part = adaptation.finish(context, evaluator, Progress(best_step=9))["adaptation"]
-    assert seen == ([0.3, 0.0, 0.1, 0.2, 0.4, 0.5] if queries == 1000 else [])
-    assert part["lexical_share"] == model.config.lexical_share == share and part["p_at_1"] == p_at_1
+    adaptation = Adaptation()
+    monkeypatch.setattr(module, "rank_shares", rank)
+    dev = module._Dev(model, tiny_tokenizer, pairs)
+    adaptation = adaptation_of(model, tiny_tokenizer)
+    adaptation._dev = dev
+    before = model.get_parameter(WEIGHTS).detach().clone() - 11
+    evaluator = SimpleNamespace(model=model)
+    rows = [{"step": step, "dev": adaptation.evaluate(evaluator, step, dict)} for step in (0, 9)]
+    assert rows[1]["dev"]["point"] == {"step": 9, "factor": 0.5, "share": 0.4}
+    assert rows[0]["dev"]["point"]["factor"] == 0 and {moved for _, moved, _ in asked[2:]} == {10.25, 10.5, 10.75, 11}
+    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, [*rows, {"step": 12, "loss": 1.0}])))
+    part = adaptation.finish(SimpleNamespace(folder=tmp_path), evaluator, Progress(best_step=9))["adaptation"]
+    assert part == part | {"adapted": change > 0, "measured_by": "dev", "lexical_share": 0.4 if change else 0.1}
+    assert part["queries"] == asked[0][2] == asked[-1][2] and not asked[-1][0]
+    assert 20 <= part["queries"] <= 60 and part["queries"] + len(dev.choosing) == 80
+    torch.testing.assert_close(model.get_parameter(WEIGHTS).data, before + change)
 
 
-@pytest.mark.parametrize("chosen", [None, 0.75])
-def test_an_evaluation_has_the_best_factor_and_the_lowest_of_equal_ones(chosen):
-    model = build("dan_best")
-    choice = chosen and Choice(9, chosen, 90, {}, {})
-    adaptation, seen = adaptation_of(model, {}, choice), []
-    start = model.get_parameter(WEIGHTS)[0, 0].item() - 1
-
-    def evaluate(split, queries):
-        factor = round(model.get_parameter(WEIGHTS)[0, 0].item() - start, 2)
-        seen.append(factor)
-        return {"score": {0.25: 0.1, 0.5: 0.4, 0.75: 0.4, 1.0: 0.2}[factor]}
-
-    evaluator = SimpleNamespace(model=model, evaluate=evaluate)
-    best = {"score": 0.4, "interpolation": {"factor": chosen or 0.5}}
-    assert adaptation.evaluate(evaluator, 3, lambda results: results["score"]) == best
-    assert seen == ([chosen] if chosen else [0.25, 0.5, 0.75, 1.0])
-    assert adaptation.evaluate(evaluator, 0, lambda results: results["score"]) == {"score": 0.2}  # before training
+def test_the_halves_of_dev_have_whole_conversations(tiny_tokenizer):
+    texts = [f"text {number}" for number in range(60)]
+    threads = [f"thread {number // 3}" for number in range(60)]
+    pairs = Dataset.from_dict({"input": texts, "response": texts[::-1], "thread": threads})
+    dev = module._Dev(build("dan_lexical"), tiny_tokenizer, pairs)
+    assert not set(dev.choosing.threads) & set(dev._measuring.threads)
+    assert len(dev.choosing) + len(dev._measuring) == 60 and len(dev.choosing) in range(20, 41)
 
 
 def test_a_resumed_adaptation_has_the_same_result(base, adapted_pairs, tmp_path, monkeypatch):
@@ -198,13 +175,13 @@ def test_a_resumed_adaptation_has_the_same_result(base, adapted_pairs, tmp_path,
         monkeypatch.setattr(TrainingLoop, "step", step)
         words = ["--initialize_from", base, "--pairs", str(adapted_pairs), "--cache_dir", str(tmp_path / "cache")]
         words += ["--output_dir", str(tmp_path / name), "--max_steps", "8", "--learning_rate", ".01", *more]
-        return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))[0]
+        return adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words])).results
 
     expected = run("whole")
     with pytest.raises(KeyError):
         run("killed", last=7)
     resumed = run("killed", "--resume", "true")
-    assert resumed["adaptation"] == expected["adaptation"] and expected["adaptation"]["selected_on"] == "dev"
-    assert expected["adaptation"]["queries"] >= 20
+    assert resumed["adaptation"] == expected["adaptation"] and expected["adaptation"]["measured_by"] == "dev"
+    assert expected["adaptation"]["queries"] >= 10
     weights = [load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "killed")]
     assert all(value.equal(weights[1][name]) for name, value in weights[0].items())

@@ -12,14 +12,13 @@ import torch
 from datasets import Dataset
 
 from data_scripts.errors import InputError
-from modeling_convsim.encoding import Encoder
-from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import cross_validation as module
-from trainer.adapt.cross_validation import MRR, Choice, _choose, cross_validate, is_better, split_into_folds
-from trainer.adapt.interpolation import Interpolation
-from trainer.adapt.start import Start
+from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
+from trainer.adapt.ranking import Ranks
+from trainer.adapt.selection import TO_KEEP, Point
+from trainer.adapt.start import Interpolation, Start
 from trainer.command_line import build_arguments
-from trainer.evaluation.response_prediction import build_queries, score_candidates
+from trainer.data.dev_split import thread_numbers
 from trainer.training.context import RunContext
 
 TASK = "response_prediction"
@@ -49,27 +48,6 @@ def test_a_thread_longer_than_a_fold_is_always_trained_on_if_the_others_are_enou
     assert sizes.sum() == (folds >= 0).sum() and sizes.max() - sizes.min() <= (long if is_held_out else 1)
 
 
-def ranking(p_at_1: float, mrr: float) -> dict[str, float]:
-    return {"p_at_1": p_at_1, MRR: mrr}
-
-
-def test_the_mean_reciprocal_rank_decides_if_p_at_1_is_not_below_that_of_the_base():
-    base, better = ranking(0.2, 0.3) | {"p_at_3": 0.5}, ranking(0.2, 0.31) | {"p_at_3": 0.4}
-    assert is_better(better, base, base) and not is_better(base, better, base)
-    assert not is_better(better | {"p_at_1": 0.19}, base, base)
-
-
-@pytest.mark.parametrize(
-    ("base_p_at_1", "start_mrr", "chosen"),
-    [(0.2, 0.31, (10, 1.0)), (0.21, 0.31, (20, 0.5)), (0.22, 0.31, (1, 0.0)), (0.2, 0.36, (1, 0.0))],
-)
-def test_the_best_step_that_is_not_below_the_base_in_p_at_1_is_chosen(base_p_at_1, start_mrr, chosen):
-    points = {(10, 1.0): ranking(0.2, 0.35), (10, 0.5): ranking(0.21, 0.32), (20, 0.5): ranking(0.21, 0.33)}
-    start = ranking(0.25 if start_mrr > 0.35 else 0.2, start_mrr)
-    point, best = _choose(points, start, ranking(base_p_at_1, 0.3))
-    assert point == chosen and best == points.get(chosen, start)
-
-
 class Loop:
     """A step adds 1 to the weight; records the rows of each run's steps."""
 
@@ -86,44 +64,67 @@ class Loop:
 
 
 @pytest.fixture
-def validate(monkeypatch) -> Callable[..., tuple[Any, Start, Choice, list[list[str]]]]:
+def validate(monkeypatch) -> Callable[..., Any]:
     """Cross-validate a model of one weight, 7 at first, which is best at 7 + `best`.
 
-    Returns the model, the start, the choice, and the inputs of each fold.
+    Returns the model, the choice, the inputs of each fold, and the weights of the models that suggest for them.
     """
 
     def run(pairs: Dataset, best: float = 4.5, processes: int = 1, adjustment: float = 0.0, **options: Any) -> Any:
-        held_out, freed, Loop.runs = [], [], []
+        held_out, freed, suggesting, Loop.runs = [], [], [], []
         settings = {"max_steps": 7, "eval_every": 2, "batch_size": 4} | options
         arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, **settings)
         accelerator = SimpleNamespace(num_processes=processes, free_memory=lambda: freed.append(len(Loop.runs)))
         model = torch.nn.Linear(1, 1, bias=False)
+        model.config = SimpleNamespace(lexical_share=0.1)
         torch.nn.init.constant_(model.weight, 7)
 
-        def ranker(model: Any, tokenizer: Any, pairs: Dataset) -> Callable[[], dict[str, Any]]:
-            held_out.append(pairs["input"][:])
+        def queries_of(some: Dataset, threads: np.ndarray) -> Any:
+            held_out.append(some["input"][:])
+            assert threads.tolist() == [numbers[text] for text in some["input"]]
+            return SimpleNamespace(threads=threads)
 
-            def rank() -> dict[str, Any]:
-                distance = abs(model.weight.item() - 7 - best)
-                return ranking(1 - distance / 10, 1 - distance / 20) | {"queries": len(pairs)}
-
-            return rank
+        def rank(encoder: Any, queries: Any, shares: list[float]) -> dict[float, Ranks]:
+            distance = abs(model.weight.item() - 7 - best) + 1
+            beaten = {share: np.full(len(queries.threads), 10 * (distance + share)) for share in shares}
+            return {share: Ranks(each.astype(int), np.full(len(each), 200)) for share, each in beaten.items()}
 
         def prepare(given: Any, tokenizer: Any, columns: Any, rows: Dataset) -> Start:
-            assert (given, columns, rows) == (model, "columns", pairs)
-            base = Interpolation(model)
+            assert (given, columns, model.weight.item(), model.config.lexical_share) == (model, "columns", 7, 0.1)
+            assert 38 <= len(rows) <= 42 or rows["input"] == pairs["input"]  # of the other folds, or all
             with torch.no_grad():
                 model.weight += adjustment
-            return Start(base, 0.0, Interpolation(model), bool(adjustment))
+            return Start(Interpolation(model), 0.1, bool(adjustment))
 
-        monkeypatch.setattr(module, "_ranker", ranker)
+        class Index:
+            @staticmethod
+            def build(encoder: Any, replies: list[str], questions: list[str]) -> Any:
+                known = set(questions)
+                weights = (model.weight.item(), model.config.lexical_share)
+
+                def score_pairs(inputs: list[str], expected: list[str], candidates: int) -> Any:
+                    assert candidates == 100 and not known & set(inputs)
+                    assert known | set(inputs) == set(pairs["input"]) and len(expected) == len(inputs)
+                    suggesting.append(weights)
+                    return np.array(list(map(float, inputs))), np.array([int(text) % 2 == 0 for text in inputs])
+
+                return SimpleNamespace(score_pairs=score_pairs)
+
+        numbers = dict(zip(pairs["input"], thread_numbers(pairs), strict=True))
+        monkeypatch.setattr(module, "build_queries", queries_of)
+        monkeypatch.setattr(module, "rank_shares", rank)
+        monkeypatch.setattr(module, "shares_of", lambda model: [0.1, 0.0])
         monkeypatch.setattr(module, "prepare_start", prepare)
         monkeypatch.setattr(module, "TrainingLoop", Loop)
         monkeypatch.setattr(module, "TrainableModel", lambda model, *_: model)
+        monkeypatch.setattr(module, "Encoder", lambda *_: None)
+        monkeypatch.setattr(module, "_FoldEncoder", lambda *_: None)
+        monkeypatch.setattr(module, "ReplyIndex", Index)
         context = RunContext(arguments, accelerator, Path())
-        start, choice = cross_validate(context, model, None, {TASK: SimpleNamespace(columns="columns")}, pairs)
+        tasks = {TASK: SimpleNamespace(columns="columns")}
+        choice = CrossValidation(context, model, None, tasks, pairs).run()
         assert freed == list(range(1, len(Loop.runs) + 1))
-        return model, start, choice, held_out
+        return model, choice, held_out, suggesting
 
     return run
 
@@ -135,40 +136,52 @@ def make_pairs(threads: int, responses: int = 9) -> Dataset:
     return Dataset.from_list(rows)
 
 
-def test_each_thread_is_held_out_once_and_the_best_step_and_factor_are_chosen(validate):
-    model, _, choice, held_out = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
+def test_each_thread_is_held_out_once_and_the_best_step_factor_and_share_are_chosen(validate):
+    model, choice, held_out, suggesting = validate(make_pairs(20), best=4.5)  # step 6 with a factor of 0.75
     assert sorted(map(int, chain(*held_out))) == list(range(60)) and len(held_out) == 3
-    for held, steps in zip(held_out, Loop.runs, strict=True):
+    for held, steps in zip(held_out, Loop.runs, strict=False):
         assert len({int(row) // 3 for row in held}) * 3 == len(held)  # whole threads
         assert [index for index, _, _ in steps] == list(range(7)) and {task for _, task, _ in steps} == {TASK}
         trained = np.concatenate([rows for _, _, rows in steps])  # of 40 other rows
         assert len(set(trained)) == 28 and not set(trained) & set(map(int, held))
-    assert model.weight.item() == 7
-    assert (choice.steps, choice.factor, choice.queries) == (6, 0.75, 60)
-    assert choice.base_ranking["p_at_1"] == pytest.approx(0.55) and choice.ranking["p_at_1"] == pytest.approx(1.0)
+    assert choice.point == Point(6, 0.75, 0.0)
+    assert choice.gain.exceeds(TO_KEEP) and choice.gain.threads.shape == (60,)
+    # The model of the chosen point suggests for each fold: it is trained for as many steps as the final one.
+    assert [[index for index, *_ in steps] for steps in Loop.runs[3:]] == [list(range(6))] * 3
+    assert suggesting == [(11.5, 0.0)] * 3
+    rows = [int(text) for text in chain(*held_out)]
+    assert choice.scores.tolist() == rows and choice.are_right.tolist() == [row % 2 == 0 for row in rows]
+    assert model.weight.item() == 7  # the start
 
 
 @pytest.mark.parametrize(
-    ("best", "adjustment", "chosen", "p_at_1"),
+    ("best", "adjustment", "chosen", "suggesting"),
     [
-        (9.0, 0.0, (7, 1.0), 0.8),  # the last step
-        (1.0, 1.0, (1, 0.0), 1.0),  # the start
-        (-1.0, 1.0, (1, 0.0), 0.8),  # no step is better than the base
-        (7.5, 3.0, (6, 0.75), 1.0),  # 3 + 6 * .75
+        (9.0, 0.0, Point(7, 1.0, 0.0), 14),  # the last step
+        (1.0, 1.0, Point(0, 0.0, 0.0), 8),  # the start
+        (-1.0, 1.0, None, 7),  # nothing is better than the base
+        (7.5, 3.0, Point(6, 0.75, 0.0), 14.5),  # 3 + 6 * .75
     ],
 )
-def test_folds_start_from_the_adjusted_weights(validate, best, adjustment, chosen, p_at_1):
-    model, _, choice, _ = validate(make_pairs(20), best, adjustment=adjustment)
-    assert (choice.steps, choice.factor) == chosen and choice.ranking["p_at_1"] == pytest.approx(p_at_1)
+def test_folds_start_from_the_adjusted_weights(validate, best, adjustment, chosen, suggesting):
+    model, choice, _, weights = validate(make_pairs(20), best, adjustment=adjustment)
+    assert choice.point == chosen and {weight for weight, _ in weights} == {suggesting}
     assert model.weight.item() == 7 + adjustment
+
+
+@pytest.mark.parametrize(("point", "steps"), [(Point(6, 0.75, 0.1), 6), (Point(0, 0.0, 0.1), 1), (None, 1)])
+def test_the_final_training_ends_at_the_chosen_step(point, steps):
+    arguments = build_arguments(adapt=True, initialize_from="m", pairs=["p"], tasks={TASK: 1}, max_steps=7)
+    final = arguments_of(arguments, point)
+    assert (final.max_steps, final.eval_every, final.best_metric) == (steps, steps, "last")
 
 
 def test_a_fold_with_a_single_reply_is_left_out(validate):
     pairs = make_pairs(20)
-    held = set(validate(pairs)[3][2])
+    held = set(validate(pairs)[2][2])
     replies = ["yes" if row["input"] in held else row["response"] for row in pairs]
-    *_, held_out = validate(pairs.remove_columns("response").add_column("response", replies))
-    assert len(held_out) == len(Loop.runs) == 2 and not held & set(chain(*held_out))
+    *_, held_out, _ = validate(pairs.remove_columns("response").add_column("response", replies))
+    assert len(held_out) == 2 and not held & set(chain(*held_out))
     with pytest.raises(InputError, match="the 60 pairs have too few distinct replies: prepare more conversations"):
         validate(make_pairs(20, responses=1))
 
@@ -176,22 +189,3 @@ def test_a_fold_with_a_single_reply_is_left_out(validate):
 def test_cross_validation_by_several_processes_is_refused(validate):
     with pytest.raises(InputError, match="60 pairs are cross-validated, which needs a run of one process"):
         validate(make_pairs(20), processes=2)
-
-
-def test_no_input_of_a_fold_is_a_candidate_of_its_own_query(tiny_tokenizer):
-    """A model that gives equal vectors to equal texts prefers the input's own text, the response of the pair before."""
-    model = build("dan_lexical").train()
-    words = sorted(word for word in tiny_tokenizer.get_vocab() if word.isalpha() and len(word) > 2)[:21]
-    pairs = Dataset.from_dict({"input": words[:-1], "response": words[1:]})
-    rank = module._ranker(model, tiny_tokenizer, pairs)
-    queries = build_queries(pairs["input"][:], pairs["response"][:], exclude_inputs=True)
-    rankings = []
-    for share in (1.0, 0.0):  # the model may change between two calls
-        model.config.lexical_share = share
-        rankings.append(rank())
-        assert model.training and rankings[-1]["candidates"] == 19 and rankings[-1]["queries"] == 20
-        ranks = np.array([sum(row >= row[0]) for row in score_candidates(Encoder(model, tiny_tokenizer), queries)])
-        assert rankings[-1]["p_at_3"] == pytest.approx(np.mean(ranks <= 3))
-        assert rankings[-1][MRR] == pytest.approx(np.mean(1 / ranks))
-        model.train()
-    assert rankings[0] != rankings[1]

@@ -10,6 +10,7 @@ from datasets import Dataset, DatasetDict
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.modeling_convsim.tiny_models import build
+from trainer.adapt.cross_validation import Choice
 from trainer.adapt.replies import _calibrate, build_index, format_calibration, format_examples, suggest_examples
 
 
@@ -28,46 +29,55 @@ class Index:
     def __init__(self, are_right: list[bool]) -> None:
         self.are_right, self.asked = are_right, []
 
-    def score_pairs(self, *arguments: Any) -> tuple[np.ndarray, np.ndarray]:
-        self.asked.append(arguments)
+    def score_pairs(self, inputs: list[str], replies: list[str], candidates: int) -> tuple[np.ndarray, np.ndarray]:
+        assert candidates == 100 and len(inputs) == len(replies)
+        self.asked.append(inputs)
         return np.linspace(1, 0, len(self.are_right)), np.array(self.are_right)
 
 
+def choice_of(are_right: list[bool]) -> Choice:
+    scores = np.linspace(1, 0, len(are_right))
+    return Choice(None, None, None, scores, np.array(are_right))  # type: ignore[arg-type]
+
+
+def test_the_threshold_is_chosen_on_dev_and_measured_on_test():
+    index = Index([True] * 40 + [False] * 40)
+    splits = DatasetDict(validation=make_pairs(80, "dev"), test=make_pairs(80, "test"))
+    result = _calibrate(index, splits, None, 0.8)
+    assert index.asked == [splits["validation"]["input"][:], splits["test"]["input"][:]]
+    assert (result["pairs"], result["measured_by"], result["min_precision"]) == (80, "dev", 0.8)
+    assert index.calibration.threshold == result["threshold"] and index.calibration.candidates == 100
+    reached = np.linspace(1, 0, 80) >= result["threshold"]
+    assert result["test"] == {"messages": 80, "suggestions": reached.sum(), "right": 40} and 40 < reached.sum() < 50
+    text = format_calibration(result)
+    assert "for 80 held-out messages (dev): the true reply among 99 others" in text
+    assert "a precision of 80% or more with 90% confidence" in text
+    assert text.endswith(f"did not choose it: {reached.sum()} suggestions, 40 right ({40 / reached.sum():.0%})")
+
+
+def test_cross_validated_pairs_choose_the_threshold_on_the_held_out_folds_and_never_on_test():
+    index = Index([False] * 30)
+    splits = DatasetDict(test=make_pairs(30, "test"))
+    result = _calibrate(index, splits, choice_of([True] * 50 + [False] * 50), 0.8)
+    assert index.asked == [splits["test"]["input"][:]] and result["measured_by"] == "cross-validation"
+    assert result["pairs"] == 100 and index.calibration.precision > 0.8
+    reached = int((np.linspace(1, 0, 30) >= result["threshold"]).sum())
+    assert result["test"] == {"messages": 30, "suggestions": reached, "right": 0}
+    assert "test" not in _calibrate(index, DatasetDict(), choice_of([True] * 50), 0.8)
+
+
 @pytest.mark.parametrize(
-    ("right", "required", "chosen"),
+    ("right", "message"),
     [
-        (30, 0.9, 0.9),  # of 40
-        (30, 1.0, 1.0),
-        (30, 0.85, 0.85),  # not only those of the list
-        (15, 0.9, 0.7),  # 15 of the 20 best
-        (10, 0.8, 0.5),
-        (9, 0.8, None),
-        (9, 0.45, 0.45),
+        ([True] * 19, "19 held-out pairs, expected 20 or more"),
+        ([True, True, True, True, False] * 8, "80% with 90% confidence on 40 pairs: the highest, of 20 suggestions"),
     ],
 )
-def test_the_index_is_calibrated_for_the_highest_possible_precision_up_to_the_required_one(right, required, chosen):
-    index = Index([True] * right + [False] * (40 - right))
-    pairs = make_pairs(40)
-    result = _calibrate(index, pairs, required)
-    assert index.asked == [(pairs["input"][:], pairs["response"][:], 100)]
-    assert result["pairs"] == 40 and result.get("min_precision") == chosen
-    assert [row["coverage"] for row in result["table"]] == [0.5, 0.75, 1.0]
-    text = format_calibration(result)
-    assert "on 40 held-out pairs: the true reply among 99 others" in text
-    if chosen is None:
-        assert index.calibration is None and "threshold" not in result
-        assert text.endswith("no threshold has a precision of 50%: there are always suggestions")
-        return
-    assert index.calibration.threshold == result["threshold"] and index.calibration.candidates == 100
-    assert text.endswith(f"the lowest with a precision of {chosen:.0%}")
-    reached = np.linspace(1, 0, 40) >= result["threshold"]
-    assert min(right, reached.sum()) / reached.sum() >= chosen
-
-
-def test_too_few_pairs_choose_no_threshold():
-    index = Index([True] * 19)
-    assert _calibrate(index, make_pairs(19), 0.8) == {"pairs": 19, "table": []} and index.calibration is None
-    assert "too few held-out pairs" in format_calibration({"pairs": 19, "table": []})
+def test_an_index_without_a_certain_threshold_has_none_and_says_why(right, message):
+    index = Index([])
+    result = _calibrate(index, DatasetDict(test=make_pairs(5)), choice_of(right), 0.8)
+    assert index.calibration is None and message in result["no_threshold"] and not result.keys() & {"threshold", "test"}
+    assert message in format_calibration(result).splitlines()[-1]
 
 
 @pytest.fixture(scope="module")
@@ -78,16 +88,15 @@ def folder(tmp_path_factory, tiny_tokenizer):
     return path
 
 
-@pytest.mark.parametrize(("dev", "test", "pairs"), [(22, 24, 22), (None, 24, 24), (22, None, 22), (None, None, 0)])
-def test_the_index_holds_the_replies_of_the_training_split_and_is_calibrated_on_others(folder, dev, test, pairs):
-    train = make_pairs(6)
-    held_out = {"validation": dev, "test": test}
-    splits = DatasetDict(train=train) | {name: make_pairs(count, "h") for name, count in held_out.items() if count}
-    index, calibration = build_index(folder, splits, 0.8)
-    assert calibration["pairs"] == pairs and bool(calibration["table"]) is (pairs > 0)
+@pytest.mark.parametrize("has_threshold", [True, False])
+def test_the_index_holds_the_replies_of_the_training_split(folder, has_threshold):
+    splits = DatasetDict(train=make_pairs(6), test=make_pairs(24, "h"))
+    index, calibration = build_index(folder, splits, choice_of([has_threshold] * 40), 0.8)
+    assert ("threshold" in calibration) is has_threshold
     saved = ReplyIndex.load(folder / "replies", Encoder.from_pretrained(folder / "model"))
     for each in (index, saved):
-        assert each.replies.texts == train["response"][:] and each.replies.companions == train["input"][:]
+        assert each.replies.texts == splits["train"]["response"][:]
+        assert each.replies.companions == splits["train"]["input"][:]
         assert (each.calibration and each.calibration.threshold) == calibration.get("threshold")
 
 

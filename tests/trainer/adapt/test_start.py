@@ -12,10 +12,9 @@ from datasets import Dataset
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import start as module
-from trainer.adapt.interpolation import Interpolation
-from trainer.adapt.start import _rank_shares, adjust_token_weights, prepare_start
+from trainer.adapt.ranking import Ranks, build_queries, score
+from trainer.adapt.start import Interpolation, adjust_token_weights, prepare_start, rank_shares, shares_of
 from trainer.data.token_weights import rarity_of
-from trainer.evaluation.response_prediction import build_queries, score_candidates
 
 SHARES = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5]
 
@@ -46,18 +45,23 @@ def is_equal(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bo
 
 
 @pytest.mark.parametrize(("kind", "own"), [("dan_lexical", 0.25), ("dan_lexical", 0.0), ("dan_best", 0.0)])
-def test_each_share_has_the_mean_reciprocal_rank_of_the_model_with_it(tiny_tokenizer, kind, own):
+def test_each_share_has_the_ranks_of_the_model_with_it(tiny_tokenizer, kind, own):
     model, pairs = model_of(kind, own).train(), pairs_of(tiny_tokenizer)
-    queries = build_queries(pairs["input"][:], pairs["response"][:])
-    ranked = _rank_shares(model, tiny_tokenizer, queries)
+    queries, shares = build_queries(pairs, np.arange(len(pairs))), shares_of(model)
+    assert shares == ([own, *(share for share in SHARES if share != own)] if kind == "dan_lexical" else [0.0])
+    encoder = Encoder(model, tiny_tokenizer)
+    model.train()
+    ranked = rank_shares(encoder, queries, shares)
     assert model.training and model.config.lexical_share == own
-    assert list(ranked) == ([own, *(share for share in SHARES if share != own)] if kind == "dan_lexical" else [0.0])
-    for share, value in ranked.items():
+    for share, ranks in ranked.items():
         model.config.lexical_share = share
-        scores = score_candidates(Encoder(model, tiny_tokenizer), queries)
-        expected = np.mean([1 / (1 + sum(score >= row[0] for score in row[1:])) for row in scores])
-        assert value == pytest.approx(expected, abs=1e-9)
-    assert len(set(ranked.values())) > 1 or kind == "dan_best"
+        scores = score(Encoder(model, tiny_tokenizer), queries)
+        expected = [
+            sum(value >= row[true] for place, value in enumerate(row) if other[place])
+            for row, true, other in zip(scores, queries.true, queries.is_other, strict=True)
+        ]
+        assert ranks.beaten_by.tolist() == expected
+    assert len({tuple(ranks.beaten_by) for ranks in ranked.values()}) > 1 or kind == "dan_best"
 
 
 @pytest.mark.parametrize("best", [(False, 0.1), (False, 0.2), (True, 0.0), (True, 0.4)])
@@ -65,18 +69,20 @@ def test_the_best_start_is_chosen_and_the_base_is_known(monkeypatch, tiny_tokeni
     model = model_of("dan_lexical", 0.1)
     before = state(model)
 
-    def rank(given, tokenizer, queries):
-        assert len(queries.inputs) == 40 and tokenizer is tiny_tokenizer
-        adjusted = not is_equal(before, state(given))
+    def rank(encoder, queries, shares):
+        assert len(queries) == 40 and shares == [0.1, 0.0, *SHARES[2:]]
+        adjusted = not is_equal(before, state(encoder.model))
         # Of equal starts, the base is chosen.
-        return {share: 0.5 if (adjusted, share) == best or best == (False, 0.1) else 0.2 for share in [0.1, *SHARES]}
+        is_best = {share: (adjusted, share) == best or best == (False, 0.1) for share in shares}
+        return {share: Ranks(np.array([2 - yes] * 40), np.full(40, 39)) for share, yes in is_best.items()}
 
-    monkeypatch.setattr(module, "_rank_shares", rank)
+    monkeypatch.setattr(module, "rank_shares", rank)
+    base = Interpolation(model)
     start = prepare_start(model, tiny_tokenizer, columns([5, 6, 5]), pairs_of(tiny_tokenizer))
-    assert (start.adjusted, model.config.lexical_share) == best and start.base_share == 0.1
+    assert (start.adjusted, start.share) == best and model.config.lexical_share == start.share
     after = state(model)
     assert is_equal(before, after) == (not start.adjusted)
-    start.base.apply(model, 0.0)
+    base.apply(model, 0.0)
     assert is_equal(before, state(model))
     start.weights.apply(model, 0.0)
     assert is_equal(after, state(model))
@@ -115,7 +121,8 @@ def test_each_factor_is_evaluated_between_base_and_trained_weights_which_are_res
         for value in (*model.parameters(), model.lexical_channel.weights, *base.parameters()):  # a copy of the base
             value += torch.randn_like(value)
     after = state(model)
-    outcomes = dict(interpolation.evaluate(model, lambda: state(model), (0.25, 0.0, 1.0)))
+    outcomes = {}
+    interpolation.evaluate(model, lambda factor: outcomes.update({factor: state(model)}), (0.25, 0.0, 1.0))
     assert list(outcomes) == [0.25, 0.0, 1.0] and is_equal(after, state(model))
     assert is_equal(before, outcomes[0.0]) and is_equal(after, outcomes[1.0])
     expected = {name: before[name] + 0.25 * (after[name] - before[name]) for name in before}
