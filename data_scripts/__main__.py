@@ -7,13 +7,13 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_scripts.command_line import (
+from data_scripts.commands import PROGRAM, Command, command_parser, find_commands, load_file
+from data_scripts.files.command_line import (
     ArgumentParser,
     run_stoppable,
     suggest,
 )
-from data_scripts.commands import PROGRAM, Command, command_parser, find_commands, load_file
-from data_scripts.errors import USER_ERRORS, user_message
+from data_scripts.files.errors import USER_ERRORS, user_message
 
 
 def _overview(commands: dict[str, Command]) -> ArgumentParser:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 
 if TYPE_CHECKING:

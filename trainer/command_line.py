@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from data_scripts.command_line import suggest
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
+from data_scripts.files.errors import InputError
 from trainer.arguments import (
     DEFAULT_MODEL_TYPE,
     DEFAULT_STEPS,

@@ -11,7 +11,7 @@ import torch
 from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.sample.content import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hardware import has_fast_bfloat16

@@ -7,8 +7,8 @@ from typing import Any
 
 import yaml
 
-from data_scripts.command_line import suggest
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
+from data_scripts.files.errors import InputError
 
 PRESETS = Path(__file__).parent / "presets"
 # PyYAML raises its own errors for the syntax and others for values, such as ValueError for the date 2020-99-99.

@@ -3,7 +3,7 @@
 import logging
 import sys
 
-from data_scripts.errors import USER_ERRORS, user_message
+from data_scripts.files.errors import USER_ERRORS, user_message
 from trainer.command_line import USAGE, parse_arguments
 from trainer.preset_files import list_presets
 

@@ -28,7 +28,7 @@ from data_scripts.clean.filters import (
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_language
-from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import BatchWriter, parquet_writer

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 from itertools import tee
 from typing import Any, TypeVar
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLineError
 
 Item = TypeVar("Item")

@@ -16,7 +16,7 @@ from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.nested import open_inner
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.chats.tables import COLUMN_NAMES, read_table
-from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.hub_names import is_hub_name, local_path
 from data_scripts.files.lines import UNPACK
 from data_scripts.files.records import DELIMITED, FORMS, HUB_HELP, check_records

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.sample import Sample
-from data_scripts.errors import one_line
+from data_scripts.files.errors import one_line
 from data_scripts.files.lines import BrokenLineError, BrokenLines, decode
 from data_scripts.files.records import Records
 from data_scripts.files.texts import UTF8, TextFile

@@ -8,7 +8,7 @@ import ibis
 import ibis.expr.types as ir
 
 from data_scripts.chats.roles import answering_roles
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 SHOWN = 10  # authors, in a message
 MOST_REPLIERS = 10  # that are found; more are named by a column of roles

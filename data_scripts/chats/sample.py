@@ -17,7 +17,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import CONVERT
 from data_scripts.files.records import DELIMITED, TABS, Columns, Records, Streamed, form_of, hub_records, read_records
 from data_scripts.files.texts import UTF8, TextFile

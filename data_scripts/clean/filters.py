@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir

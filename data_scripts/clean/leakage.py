@@ -10,7 +10,7 @@ from tqdm import tqdm
 
 from data_scripts.clean.evaluation_texts import EvaluationTexts
 from data_scripts.clean.leaked_rows import LeakedRows
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import Dataset

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 
-from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import ArgumentParser
+from data_scripts.files.errors import InputError
 from data_scripts.public import ALIASES
 
 PROGRAM = "python -m data_scripts"

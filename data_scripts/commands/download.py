@@ -16,10 +16,10 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from data_scripts.command_line import suggest
 from data_scripts.commands import Command, command_parser, find_commands
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
 from data_scripts.files.downloads import download_file, unpack_members
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_names import local_path
 from data_scripts.files.new_files import lock_beside, locked, make_folder
 from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name

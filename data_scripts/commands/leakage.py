@@ -38,9 +38,9 @@ from tqdm import tqdm
 from data_scripts.clean.evaluation_texts import EvaluationTexts, text_arrays
 from data_scripts.clean.leakage import text_columns
 from data_scripts.clean.leaked_rows import LeakedRows
-from data_scripts.errors import InputError, refuse_options
 from data_scripts.files.checksums import verify_dataset
 from data_scripts.files.datasets import check_parquet, existing_folder
+from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub_names import local_path
 from data_scripts.files.report import write_report

@@ -29,7 +29,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
-from data_scripts.errors import InputError, refuse_options
+from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub_names import is_hub_name
 from data_scripts.files.lines import UNPACK, BrokenLines, check_file

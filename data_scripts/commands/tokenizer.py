@@ -9,8 +9,8 @@ from typing import get_args
 
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_pairs
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable
 from data_scripts.files.hub_names import local_path
 from data_scripts.public.nli import load_nli

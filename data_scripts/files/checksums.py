@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import new_file, write_text
 from data_scripts.files.storage import open_stream
 

@@ -8,8 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import verify_dataset
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubDataset, assign_splits
 from data_scripts.files.hub_errors import disk_error
 from data_scripts.files.hub_names import is_path, refuse_url

@@ -11,8 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, cast
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS, read_checksums, write_checksums
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import (
     TEMPORARY,
     cannot_write,

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from data_scripts.errors import InputError, one_line
+from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.hub_names import CONVERTED, parse_hub_name
 
 _CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG)

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.public_datasets import public_name
 
 CONVERTED = "refs/convert/parquet"  # the branch with the Hub's own Parquet copy, which has a folder per configuration

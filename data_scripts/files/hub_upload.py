@@ -9,7 +9,7 @@ from huggingface_hub import HfApi, constants, get_token, metadata_load
 from huggingface_hub.errors import HFValidationError, HTTPError, OfflineModeIsEnabled
 from huggingface_hub.utils import validate_repo_id
 
-from data_scripts.errors import InputError, one_line
+from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.folders import RECORD
 from data_scripts.files.new_files import LOCK
 

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.errors import InputError, one_line
+from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.storage import open_stream
 
 if sys.version_info >= (3, 14):

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 
 from filelock import FileLock, Timeout
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.storage import is_object_storage, is_url, upload
 
 LOCK = ".convsim-lock"  # the end of every lock's name

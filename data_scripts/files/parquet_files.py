@@ -6,7 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 BATCH_ROWS = 1_000
 ROW_GROUP_BYTES = 1 << 31

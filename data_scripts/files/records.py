@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubDataset
 from data_scripts.files.hub_errors import hub_errors
 from data_scripts.files.json_streams import NotJsonError, array_elements, read_document

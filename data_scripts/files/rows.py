@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_columns
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubDataset
 from data_scripts.files.hub_errors import hub_errors
 from data_scripts.files.hub_names import is_path

@@ -6,7 +6,7 @@ import secrets
 from pathlib import Path, PurePath
 from typing import Any, cast
 
-from data_scripts.errors import InputError, one_line
+from data_scripts.files.errors import InputError, one_line
 
 RENAME = ("file", "local", "hdfs")  # storage with folders, and where a file can be renamed in one step
 PART_BYTES = 1 << 23  # of a file on object storage, that a request reads

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import UNPACK, BrokenLineError, decode, read_lines
 
 TEXT_FORMS = (".csv", ".jsonl", ".txt", ".en", ".relevancy")

@@ -16,7 +16,7 @@ from typing import IO, Any, BinaryIO
 
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import CONVERT, MAX_LINE_BYTES, UNPACK, UNREADABLE, line_too_long, unpacked
 from data_scripts.files.storage import open_stream
 from data_scripts.files.transcoding import Transcoder

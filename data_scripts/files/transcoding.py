@@ -4,7 +4,7 @@ import codecs
 import io
 from typing import Any
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 CHUNK_BYTES = 1 << 18
 

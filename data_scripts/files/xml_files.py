@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree  # nosec B405
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import read_lines
 
 SUFFIX = ".xml"

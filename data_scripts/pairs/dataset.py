@@ -11,7 +11,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from data_scripts.clean.filters import phone_regions
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_upload import upload
 from data_scripts.files.report import FIRST_LINES, Report, format_table, write_report
 from data_scripts.pairs import shards

@@ -3,7 +3,7 @@
 import argparse
 import re
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 MEMORY_LIMIT = "4GiB"
 

@@ -17,7 +17,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.storage import is_url
 from data_scripts.pairs.engine_options import MEMORY_LIMIT, memory_bytes
 from data_scripts.pairs.spark import check_rows, spark_path, spark_session

@@ -2,7 +2,7 @@
 
 import argparse
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.storage import is_url, storage_argument
 
 SPLIT = "thread"

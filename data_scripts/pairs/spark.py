@@ -13,7 +13,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
-from data_scripts.errors import InputError, one_line
+from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.storage import is_url, readable
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle

@@ -10,7 +10,7 @@ import pkgutil
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
     from datasets import DatasetDict

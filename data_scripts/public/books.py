@@ -18,8 +18,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_scripts.errors import InputError
 from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, write_dataset
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import write_rows
 from data_scripts.files.records import Rows, form_of

@@ -32,9 +32,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
 from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, splits_in_memory, write_dataset
 from data_scripts.files.datasets import load_columns
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_names import is_path
 from data_scripts.files.json_streams import NotJsonError, array_elements
 from data_scripts.files.lines import BrokenLines

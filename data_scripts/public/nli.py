@@ -23,8 +23,8 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.errors import InputError
 from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Rows
 from data_scripts.files.report import Report

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.errors import InputError
 from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
 from data_scripts.files.datasets import load_columns
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLines
 from data_scripts.files.report import Report
 from data_scripts.files.rows import ColumnNames, read_rows, text_tables

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub import HubDataset
 from data_scripts.files.hub_errors import hub_errors
 from data_scripts.files.lines import BrokenLines, read_blocks

@@ -7,7 +7,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser
+from data_scripts.files.command_line import ArgumentParser
 from modeling_convsim.suggestion import ReplyIndex
 
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, get_args
 
-from data_scripts.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts
 

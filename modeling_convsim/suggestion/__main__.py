@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
-from data_scripts.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds

@@ -24,7 +24,7 @@ from data_scripts.chats.formats.mail import SOURCE as MAIL
 from data_scripts.chats.logs import check_log, read_log
 from data_scripts.chats.messages import ChatLog
 from data_scripts.clean.filters import Filters
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.pairs.engines import connect
 
 SUPPORT = Path(__file__).parents[2] / "examples" / "support.csv"

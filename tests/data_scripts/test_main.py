@@ -80,7 +80,7 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.features import NLI_FEATURES
 from data_scripts.files.text_files import text_lines
 from data_scripts.schemas import NLI_LABELS

@@ -12,7 +12,7 @@ from accelerate.commands.launch import _validate_launch_command, launch_command_
 from accelerate.state import AcceleratorState
 from accelerate.utils.launch import prepare_multi_gpu_env, prepare_simple_launcher_cmd_env
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
 from trainer.hardware import start_accelerator
 

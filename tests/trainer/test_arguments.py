@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments, option, table_learning_rate_ratio, validate
 
 

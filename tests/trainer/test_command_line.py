@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer import run
 from trainer.command_line import arguments_class, build_arguments, parse_arguments
 from trainer.preset_files import PRESETS, load_extensions, read_preset

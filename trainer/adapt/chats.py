@@ -10,7 +10,7 @@ from typing import Any
 import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, has_record, write_record
 from data_scripts.files.new_files import LOCK, make_folder
 from data_scripts.files.storage import is_url

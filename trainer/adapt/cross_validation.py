@@ -10,7 +10,7 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from modeling_convsim.suggestion import ReplyIndex

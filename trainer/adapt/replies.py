@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from datasets import Dataset, DatasetDict
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import choose_threshold, tabulate_thresholds

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import xxhash
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.data.token_cache import TokenColumn
 
 ORDERED, PAIRED = ("book", "position", "sentence"), ("input", "response")

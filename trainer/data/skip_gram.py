@@ -10,7 +10,7 @@ from gensim.models import Doc2Vec, Word2Vec
 from gensim.models.doc2vec import TaggedDocument
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.data.cached_arrays import read_array, write_array
 from trainer.data.token_cache import TokenColumn
 from trainer.hardware import available_threads

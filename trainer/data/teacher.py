@@ -14,7 +14,7 @@ from huggingface_hub import hf_hub_download
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from trainer.data.cached_arrays import digest_texts, read_array, write_array
 from trainer.data.datasets import HASHED_TOGETHER, RunData, training_text_columns

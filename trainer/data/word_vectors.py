@@ -9,7 +9,7 @@ import numpy as np
 from gensim.models import KeyedVectors
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_names import is_hub_name
 from data_scripts.files.lines import UNPACK, read_lines
 from modeling_convsim.encoding import Encoder

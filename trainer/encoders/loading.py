@@ -9,7 +9,7 @@ import numpy as np
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedConfig
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.hub_models import parse_model_id
 from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side

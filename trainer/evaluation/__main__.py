@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.command_line import ArgumentParser, disk_path
-from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path
+from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder

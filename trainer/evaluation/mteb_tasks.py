@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_scripts.command_line import ArgumentParser, disk_path
-from data_scripts.errors import USER_ERRORS, InputError, one_line, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path
+from data_scripts.files.errors import USER_ERRORS, InputError, one_line, user_message
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb

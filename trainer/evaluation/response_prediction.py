@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
 from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind

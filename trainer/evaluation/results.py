@@ -6,8 +6,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import check_files, replace_files
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
 

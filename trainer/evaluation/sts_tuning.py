@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from tqdm import tqdm
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
 from trainer.evaluation.registry import EvaluationInputs, Evaluator

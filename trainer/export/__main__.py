@@ -12,8 +12,8 @@ RUN/model/onnx is published with the model. If the vectors differ from the model
 import sys
 from argparse import RawDescriptionHelpFormatter
 
-from data_scripts.command_line import ArgumentParser, disk_path
-from data_scripts.errors import USER_ERRORS, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path
+from data_scripts.files.errors import USER_ERRORS, user_message
 from trainer.export.formats import FORMATS, PRECISIONS
 
 

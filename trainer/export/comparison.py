@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.sample.content import read_premises
 from data_scripts.sample.generate import make_nli
 from modeling_convsim.encoding import Encoder

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.public.stsb import load_stsb
 from modeling_convsim.encoding import Encoder

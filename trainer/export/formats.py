@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import Side
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.

@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimEncoder, ConvSimForMultitask
 from trainer.export.formats import OUTPUTS, import_extra
 

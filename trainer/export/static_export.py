@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side

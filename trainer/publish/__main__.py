@@ -10,8 +10,8 @@ import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
-from data_scripts.command_line import ArgumentParser, run_stoppable
-from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, run_stoppable
+from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 
 
 def build_parser() -> ArgumentParser:

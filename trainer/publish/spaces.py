@@ -9,8 +9,8 @@ from huggingface_hub import SpaceCard
 
 import data_scripts
 import modeling_convsim
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import find_damage, replace_files
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_upload import check_repository_id, upload
 
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"

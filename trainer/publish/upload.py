@@ -7,8 +7,8 @@ from pathlib import Path
 
 from transformers import AutoConfig
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import check_files
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_upload import check_repository_id, upload
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.evaluation.sts_matrix import has_route

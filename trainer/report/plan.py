@@ -10,8 +10,8 @@ from typing import Any
 import yaml
 from tqdm import tqdm
 
-from data_scripts.command_line import suggest
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import make_folder
 from trainer.command_line import parse_arguments
 from trainer.evaluation.run_files import read_settings

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.evaluation.results import read_results
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.report.labels import AVERAGES, METHODS, NEIGHBORS, WORDS, encoder_label, training_label

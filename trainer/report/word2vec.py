@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data_scripts.command_line import ArgumentParser, disk_path
-from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path
+from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from trainer.report.word2vec import METHODS
 
 

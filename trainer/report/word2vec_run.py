@@ -17,8 +17,8 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
-from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_columns
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.public import load_evaluation_texts
 from data_scripts.tokenizer import train_tokenizer

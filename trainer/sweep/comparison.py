@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from data_scripts.errors import USER_ERRORS, user_message
+from data_scripts.files.errors import USER_ERRORS, user_message
 from trainer.evaluation.bootstrap import bootstrap_interval, mean_interval, pearson_by_row
 from trainer.evaluation.results import flatten
 from trainer.evaluation.run_files import read_run_results

@@ -8,7 +8,7 @@ from zipfile import BadZipFile
 
 import numpy as np
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import new_file
 from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_run_results

@@ -9,8 +9,8 @@ from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
-from data_scripts.command_line import ArgumentParser
-from data_scripts.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser
+from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from trainer.arguments import Arguments
 from trainer.evaluation.results import update_results
 from trainer.evaluation.run_files import read_run_results, read_settings

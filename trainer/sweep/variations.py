@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments, suggest_option
 from trainer.sweep.planned_runs import PlannedRun, format_options

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.arguments import option
 from trainer.tasks.base import Task, TaskInputs, register_task
 from trainer.tasks.options import PairOptions, TeacherOptions

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping, Sized
 from dataclasses import fields
 
-from data_scripts.command_line import suggest
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments, changed_options, refuse_ineffective
 from trainer.tasks.base import TASKS
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 
 class BatchPlan:

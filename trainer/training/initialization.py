@@ -9,7 +9,7 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimConfig, ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments

@@ -6,7 +6,7 @@ from typing import cast
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data
 from trainer.data.token_cache import TokenColumn, token_columns

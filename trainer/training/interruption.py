@@ -13,7 +13,7 @@ from types import FrameType
 import torch
 import torch.distributed as dist
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.distributed import patient_group, world_size
 
 SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS, find_damage
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import list_files
 from data_scripts.files.new_files import report_write_errors, temporary_path
 from trainer.arguments import Arguments

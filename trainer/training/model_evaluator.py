@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.command_line import suggest
-from data_scripts.errors import InputError
+from data_scripts.files.command_line import suggest
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.data.datasets import EvaluationData

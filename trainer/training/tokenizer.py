@@ -6,7 +6,7 @@ from typing import cast
 
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.tokenizer import Kind, train_tokenizer
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData, training_texts

@@ -15,7 +15,7 @@ from accelerate import Accelerator
 from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub_upload import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments

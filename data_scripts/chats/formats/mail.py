@@ -17,7 +17,7 @@ from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.html_text import html_to_text
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.texts import TextFile
 

@@ -3,7 +3,7 @@ from datetime import UTC, date, datetime
 import pytest
 
 from data_scripts.chats.dates import Dates, find_order
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLineError
 
 

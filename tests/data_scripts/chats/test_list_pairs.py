@@ -8,7 +8,7 @@ import pytest
 
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 
 def read(path: Path, content: Any, **columns: str) -> tuple[list[tuple[str, str]], ChatLog]:

@@ -7,7 +7,7 @@ import pytest
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import ChatLog, Message, Pair
 from data_scripts.chats.roles import flat_columns, guess_roles, shape_of
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 SAID = "where is my parcel please", "it is on its way to you", "thank you very much indeed", "you are welcome my friend"

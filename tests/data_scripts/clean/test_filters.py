@@ -21,7 +21,7 @@ from data_scripts.clean.filters import (
     removal_rules,
 )
 from data_scripts.clean.measures import measure, measure_column, measure_language
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 
 NONE, CHAT = Filters("none"), Filters("chat")
 

@@ -14,7 +14,7 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.commands import tokenizer as command
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD
 from data_scripts.tokenizer import Texts, save_tokenizer, train_tokenizer
 

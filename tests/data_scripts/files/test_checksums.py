@@ -7,7 +7,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import (
     CHECKSUMS,
     find_damage,
@@ -17,6 +16,7 @@ from data_scripts.files.checksums import (
     write_checksums,
 )
 from data_scripts.files.datasets import load_columns, load_pairs
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.schemas import PAIR_SCHEMA
 from tests.killing import kill_at_each_call

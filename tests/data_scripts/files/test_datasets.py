@@ -3,9 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.features import PAIR_FEATURES
 from data_scripts.files.datasets import load_columns, load_pairs
+from data_scripts.files.errors import InputError
 
 
 def write_folder(folder, text="how are you") -> None:

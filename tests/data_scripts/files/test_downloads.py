@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.files import downloads
 from data_scripts.files.downloads import ATTEMPTS, download_file, unpack_members
+from data_scripts.files.errors import InputError
 
 CONTENT = bytes(range(256)) * 1000
 SHA256 = hashlib.sha256(CONTENT).hexdigest()

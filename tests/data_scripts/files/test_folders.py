@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, new_folder
 from data_scripts.files.new_files import lock_beside
 from tests.killing import kill_at_each_call

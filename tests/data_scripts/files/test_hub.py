@@ -6,8 +6,8 @@ import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import HfHubHTTPError
 
-from data_scripts.errors import InputError
 from data_scripts.files.datasets import load_columns
+from data_scripts.files.errors import InputError
 from data_scripts.files.hub import assign_splits, rename_splits
 from data_scripts.files.hub_errors import hub_errors
 from data_scripts.files.hub_names import HubName, is_hub_name, parse_hub_name

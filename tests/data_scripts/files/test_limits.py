@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.files import lines as files
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import read_lines
 from tests.data_scripts.chats.reading import read_items
 

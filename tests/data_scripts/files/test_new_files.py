@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.new_files import check_own_text, new_file, remove_temporary_files, write_text
 from data_scripts.files.parquet import parquet_writer
 from tests.killing import kill_at_each_call

@@ -5,8 +5,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.errors import InputError
 from data_scripts.files import parquet_files
+from data_scripts.files.errors import InputError
 from data_scripts.files.parquet_files import UNREADABLE, bounded_batches, check_row_groups
 
 

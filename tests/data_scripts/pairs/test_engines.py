@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.pairs import engines
 
 SPLITS = ("train", "validation", "test")

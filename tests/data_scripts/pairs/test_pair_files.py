@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.clean.filters import add_filter_arguments
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.pairs import shards
 from data_scripts.pairs.dataset import write_pairs
 from data_scripts.pairs.options import add_output_arguments

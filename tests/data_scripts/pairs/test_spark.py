@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.storage import storage_path
 from data_scripts.pairs.spark import SparkTasks, check_shared
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from data_scripts.errors import InputError
 from data_scripts.features import CQA_FEATURES
+from data_scripts.files.errors import InputError
 from data_scripts.public import cqa
 from data_scripts.public.cqa import load_cqa
 

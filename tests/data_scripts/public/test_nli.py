@@ -12,7 +12,7 @@ import zstandard
 from datasets import ClassLabel, Dataset, DatasetDict, Features, Value
 
 from data_scripts.__main__ import main
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.public import nli
 from data_scripts.public.nli import load_nli
 

@@ -9,7 +9,7 @@ import datasets
 import pytest
 from datasets import Dataset, DatasetDict
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.public import sts as sts_sets
 from data_scripts.public.sts import load_evaluation, load_sts_sets
 

@@ -10,7 +10,7 @@ import datasets
 import pytest
 from datasets import Dataset, DatasetDict
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.public import stsb as sts
 from data_scripts.public.stsb import load_stsb
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.clean.filters import PAPER, Filters
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLines
 from data_scripts.reddit import comments
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from data_scripts.files.lines import BrokenLines
 from data_scripts.reddit import comments
 

@@ -9,7 +9,7 @@ import pytest
 from accelerate.state import AcceleratorState
 
 from data_scripts.chats.conversations import ConversationOptions
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.trainer.adapt.conftest import CHATS

@@ -10,7 +10,7 @@ import torch
 from datasets import Dataset, DatasetDict
 from safetensors.torch import load_file
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.modeling_convsim.tiny_models import build
 from trainer.adapt import adaptation as module
 from trainer.adapt.adaptation import Adaptation, adapt, scale_schedule, split_pairs

@@ -11,7 +11,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.adapt import cross_validation as module
 from trainer.adapt.cross_validation import CrossValidation, arguments_of, split_into_folds
 from trainer.adapt.ranking import Ranks

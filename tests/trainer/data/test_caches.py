@@ -12,7 +12,7 @@ from datasets import Dataset
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.limits import file_size_limit
 from trainer.data import token_cache
 from trainer.data.cached_arrays import digest_texts, read_array, write_array

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.data.sentence_order import NONE, find_neighbors, order_sentences
 from trainer.data.token_cache import TokenColumn
 

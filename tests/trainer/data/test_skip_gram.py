@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.data import skip_gram
 from trainer.data.skip_gram import UNK_TOKEN_ID, cached_word_vectors, train_word_vectors
 from trainer.data.token_cache import TokenColumn

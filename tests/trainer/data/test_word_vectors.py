@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gensim.models import KeyedVectors
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from trainer.data.word_vectors import is_sentence_transformer, read_word_vectors
 

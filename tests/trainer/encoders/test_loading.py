@@ -11,7 +11,7 @@ from sentence_transformers import SentenceTransformer
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 from transformers import AutoConfig, AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.loading import SentenceTransformerEncoder, load_encoder

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import cqa, snli, stsb
 from trainer.evaluation import bootstrap

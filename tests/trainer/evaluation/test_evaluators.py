@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from tests.trainer.evaluation.invented_data import evaluation_data
 from trainer.evaluation import sts_tuning

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.response_prediction import (
     ResponseQueries,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.evaluation.fake_encoder import FakeEncoder
 from trainer.evaluation.cqa import EVALUATOR, evaluate_cqa, summarize
 from trainer.evaluation.registry import EvaluationInputs

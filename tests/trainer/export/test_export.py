@@ -16,7 +16,7 @@ from model2vec import StaticModel
 from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.command_line import parse_arguments
 from trainer.report import plan as module
 from trainer.report.plan import ReportPlan, read_plan, run_plan

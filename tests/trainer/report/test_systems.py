@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.report.folders import write_model, write_run, write_sweep
 from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, SNLI, UNKNOWN, WORDS
 from trainer.report.systems import open_folders, open_system

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.sweep import seeds
 
 

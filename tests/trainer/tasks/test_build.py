@@ -9,7 +9,7 @@ import pytest
 import torch
 from datasets import Dataset
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
 from trainer.data.datasets import RunData
 from trainer.data.positive_pairs import (

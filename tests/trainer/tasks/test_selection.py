@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.command_line import arguments_class
 from trainer.tasks import sampling_weights, trained_tasks, validate_tasks
 

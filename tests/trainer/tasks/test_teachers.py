@@ -6,7 +6,7 @@ import torch
 from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax, rel_entr, softmax
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask, ConvSimDanModel, ConvSimForMultitask
 from tests.trainer.tasks.tiny_tasks import (
     ALL,

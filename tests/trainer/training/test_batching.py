@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.command_line import build_arguments, parse_arguments
 from trainer.training.batching import BatchPlan
 from trainer.training.schedule import Schedule

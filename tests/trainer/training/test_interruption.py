@@ -7,7 +7,7 @@ import threading
 import pytest
 import torch.distributed as dist
 
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from trainer.training import interruption as module
 from trainer.training.interruption import Interrupted, Interruption
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from data_scripts.errors import InputError
 from data_scripts.files.checksums import CHECKSUMS
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD
 from data_scripts.files.new_files import LOCK
 from tests.killing import kill_at_each_call

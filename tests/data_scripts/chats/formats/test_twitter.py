@@ -8,7 +8,7 @@ import pytest
 
 from data_scripts.chats.logs import read_log
 from data_scripts.chats.messages import CHANNEL_GAP, ChatLog, Message
-from data_scripts.errors import InputError
+from data_scripts.files.errors import InputError
 from tests.data_scripts.chats.reading import read_items
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_scripts.errors import MAX_MESSAGE, InputError, one_line
+from data_scripts.files.errors import MAX_MESSAGE, InputError, one_line
 from data_scripts.files.lines import MAX_DETAIL, BrokenLines
 
 
