@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_upload import check_license
+from data_scripts.files.hub import check_license
 
 TOKENIZERS = ("word", "bare_word", "wordpiece")
 DEFAULT_STEPS = 1000

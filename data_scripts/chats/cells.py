@@ -24,8 +24,8 @@ from data_scripts.chats.roles import (
     plain_name,
     shape_of,
 )
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Record, Records, Rows
+from data_scripts.files.texts import BrokenLines
 
 Conversation = list[tuple[str | None, str]]  # (speaker, text)
 

@@ -8,7 +8,7 @@ from itertools import tee
 from typing import Any, TypeVar
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.texts import BrokenLineError
 
 Item = TypeVar("Item")
 ORDERS = {"DMY": "day, month, year", "MDY": "month, day, year", "YMD": "year, month, day"}

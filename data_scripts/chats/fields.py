@@ -7,8 +7,8 @@ from typing import Any
 
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.messages import LeftOutError
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import Record
+from data_scripts.files.texts import BrokenLineError
 
 
 def numbered(location: str, messages: Iterable[Any]) -> Iterator[tuple[str, Any]]:

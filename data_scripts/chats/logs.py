@@ -16,12 +16,11 @@ from data_scripts.chats.messages import ChatLog, Items
 from data_scripts.chats.nested import open_inner
 from data_scripts.chats.sample import DELIMITERS, Sample
 from data_scripts.chats.tables import COLUMN_NAMES, read_table
+from data_scripts.files.command_line import disk_path
 from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.hub_names import is_hub_name, local_path
-from data_scripts.files.lines import UNPACK
+from data_scripts.files.hub import is_hub_name
 from data_scripts.files.records import DELIMITED, FORMS, HUB_HELP, check_records
-from data_scripts.files.texts import UTF8
-from data_scripts.files.transcoding import check_encoding
+from data_scripts.files.texts import UNPACK, UTF8, check_encoding
 
 SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 _SPREADSHEET = "a spreadsheet; save it as CSV in the program that wrote it, and name that file"
@@ -44,7 +43,7 @@ def add_log_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "files",
         nargs="+",
-        type=local_path,
+        type=disk_path,
         metavar="FILE",
         help=f"tables, exports, or the folder of a Slack export; or {HUB_HELP}",
     )

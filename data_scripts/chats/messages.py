@@ -11,9 +11,8 @@ from typing import Any, NamedTuple, TypeVar
 from data_scripts.chats.dates import Dates
 from data_scripts.chats.sample import Sample
 from data_scripts.files.errors import one_line
-from data_scripts.files.lines import BrokenLineError, BrokenLines, decode
 from data_scripts.files.records import Records
-from data_scripts.files.texts import UTF8, TextFile
+from data_scripts.files.texts import UTF8, BrokenLineError, BrokenLines, TextFile, decode
 
 MAX_KIND, MAX_KINDS, OTHER_KIND = 80, 100, "other types"  # characters and number of the kinds of messages left out
 CHANNEL_GAP = 3600.0  # seconds: a longer pause ends a conversation in a channel of a chat program

@@ -23,8 +23,8 @@ from data_scripts.chats.roles import (
     shape_of,
 )
 from data_scripts.chats.tables import default_columns, has_columns
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import LISTS, SAMPLE_RECORDS, Record, Records, Rows
+from data_scripts.files.texts import BrokenLines
 
 MESSAGES = (
     "messages; message list; turns; utterances; dialog; dialogue; conversation; conversations; comments; chat; log; "

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from data_scripts.chats.dates import NUMERIC, Dates
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import Record
+from data_scripts.files.texts import BrokenLineError
 
 BOTH = "+"  # between the names of two columns whose values are joined, such as those of dates and of times of day
 SHAPES = {

@@ -10,8 +10,8 @@ from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.html_text import are_html, html_to_text
 from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import DELIMITED, Record, Records, form_of
+from data_scripts.files.texts import BrokenLineError
 
 # Role -> its possible columns, unless the user names one. The names after the first are those of ConvoKit's
 # utterances.jsonl, which is a table of reply links.

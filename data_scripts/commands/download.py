@@ -17,11 +17,10 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from data_scripts.commands import Command, command_parser, find_commands
-from data_scripts.files.command_line import suggest
+from data_scripts.files.command_line import add_output_argument, disk_path, suggest
 from data_scripts.files.downloads import download_file, unpack_members
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_names import local_path
-from data_scripts.files.new_files import lock_beside, locked, make_folder
+from data_scripts.files.storage import lock_beside, locked, make_folder
 from data_scripts.public_datasets import DATA, PublicDataset, PublicFile, public_datasets, public_name
 
 DOWNLOADS = "downloads"
@@ -35,17 +34,11 @@ _EXTENDS = re.compile(r"^extends: *(\S+)", re.MULTILINE)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument("names", nargs="*", metavar="NAME", help="datasets of the catalog, or presets (.yaml)")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=local_path,
-        default=Path(DATA),
-        metavar="FOLDER",
-        help="folder of the datasets' folders (default: %(default)s)",
-    )
+    output_help = "folder of the datasets' folders (default: %(default)s)"
+    add_output_argument(parser, output_help, required=False, default=Path(DATA))
     parser.add_argument(
         "--originals",
-        type=local_path,
+        type=disk_path,
         metavar="FOLDER",
         help="folder with local copies: a dataset whose original files are in FOLDER/NAME is read from there",
     )

@@ -27,9 +27,9 @@ from data_scripts.chats.roles import BOTH, answering_roles, flat_columns, look_u
 from data_scripts.chats.tables import find_columns
 from data_scripts.clean.filters import Filters
 from data_scripts.commands import PROGRAM
+from data_scripts.files.dataset_folders import Report, format_table
 from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.records import Record
-from data_scripts.files.report import Report, format_table
 
 MESSAGES = 2_000  # that are read of each log
 LONG_PAUSE = 12 * 3600  # seconds; the pause that is proposed

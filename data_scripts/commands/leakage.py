@@ -38,12 +38,11 @@ from tqdm import tqdm
 from data_scripts.clean.evaluation_texts import EvaluationTexts, text_arrays
 from data_scripts.clean.leakage import text_columns
 from data_scripts.clean.leaked_rows import LeakedRows
-from data_scripts.files.checksums import verify_dataset
+from data_scripts.files.command_line import add_output_argument, disk_path
+from data_scripts.files.dataset_folders import write_report
 from data_scripts.files.datasets import check_parquet, existing_folder
 from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.folders import new_folder
-from data_scripts.files.hub_names import local_path
-from data_scripts.files.report import write_report
+from data_scripts.files.folders import new_folder, verify_dataset
 from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
@@ -60,7 +59,7 @@ EXAMPLES = 5  # leaked texts of each evaluation dataset that are reported
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command's options."""
     parser.add_argument(
-        "folder", type=local_path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
+        "folder", type=disk_path, metavar="FOLDER", help="dataset that another command wrote: train-*.parquet"
     )
     parser.add_argument(
         "--against",
@@ -74,13 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="find near-duplicates, too; without --against, only those of the folder's other splits",
     )
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=local_path,
-        metavar="OUTPUT",
-        help="folder to which the remaining rows are written (default: only print the leaks)",
-    )
+    output_help = "folder to which the remaining rows are written (default: only print the leaks)"
+    add_output_argument(parser, output_help, metavar="OUTPUT", required=False)
     parser.add_argument("--overwrite", action="store_true", help="replace an existing OUTPUT")
 
 
@@ -113,8 +107,8 @@ def run(args: argparse.Namespace) -> None:
 
 def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
     # Imported here, so that --help does not wait for them.
-    from data_scripts.files.dataset_cards import write_dataset_card
-    from data_scripts.files.hub_upload import read_licenses
+    from data_scripts.files.dataset_folders import write_dataset_card
+    from data_scripts.files.hub import read_licenses
 
     with new_folder(args.output, args.overwrite) as (folder, _):
         leaks.remove(folder)

@@ -29,15 +29,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
+from data_scripts.files.dataset_folders import start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
-from data_scripts.files.hub_names import is_hub_name
-from data_scripts.files.lines import UNPACK, BrokenLines, check_file
-from data_scripts.files.new_files import make_folder
-from data_scripts.files.parquet_files import UNREADABLE
+from data_scripts.files.hub import is_hub_name
+from data_scripts.files.parquet import UNREADABLE
 from data_scripts.files.records import HUB_HELP
-from data_scripts.files.report import start_report
-from data_scripts.files.storage import readable, storage_argument, storage_path
+from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
+from data_scripts.files.texts import UNPACK, BrokenLines, check_file
 from data_scripts.pairs.engine_options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
 from data_scripts.pairs.options import SPLIT, add_output_arguments, check_output
 from data_scripts.reddit.comments import convert_datasets, convert_dumps

@@ -6,10 +6,9 @@
 import argparse
 import json
 
-from data_scripts.files.dataset_folders import write_splits
+from data_scripts.files.command_line import add_output_argument
+from data_scripts.files.dataset_folders import write_report, write_splits
 from data_scripts.files.folders import new_folder
-from data_scripts.files.hub_names import local_path
-from data_scripts.files.report import write_report
 from data_scripts.sample.content import read_premises, read_situations
 from data_scripts.sample.generate import make_nli, make_pairs, make_sts
 from data_scripts.schemas import SPLITS
@@ -44,13 +43,9 @@ project, not to evaluate a model.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the command."""
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=local_path,
-        required=True,
-        metavar="FOLDER",
-        help="folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "
+    add_output_argument(
+        parser,
+        "folder to which the pairs are written, with the subfolders nli and sts, such as data/sample; an "
         "earlier sample is replaced",
     )
 

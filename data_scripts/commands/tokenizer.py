@@ -9,10 +9,10 @@ from typing import get_args
 
 from tqdm import tqdm
 
+from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable
-from data_scripts.files.hub_names import local_path
 from data_scripts.public.nli import load_nli
 from data_scripts.tokenizer import OUTPUT_KIND, Kind, Texts, check_options, save_tokenizer, train_tokenizer
 
@@ -23,14 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "pairs", nargs="+", metavar="PAIRS", help="folders of pairs or Hub ids; only their train split is read"
     )
     parser.add_argument("--snli", metavar="SOURCE", help="also train on SNLI's train split (folder or Hub id)")
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=local_path,
-        required=True,
-        metavar="FOLDER",
-        help="folder to which the tokenizer is saved, for example data/tokenizer",
-    )
+    add_output_argument(parser, "folder to which the tokenizer is saved, for example data/tokenizer")
     parser.add_argument(
         "--kind",
         choices=get_args(Kind),

@@ -1,4 +1,4 @@
-"""The project's conventions for command lines, for all packages."""
+"""The project's conventions for command lines and worker processes, for all packages."""
 
 import argparse
 import difflib
@@ -7,9 +7,12 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
+
+from data_scripts.files.errors import InputError, refuse_url
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -84,10 +87,18 @@ def run_stoppable(run: Callable[[], int]) -> int:
 
 
 def disk_path(text: str) -> Path:
-    """A path on a disk, for an option of a command; a URL would become a folder with its scheme's name."""
-    if "://" in text:
-        raise argparse.ArgumentTypeError(f"{text} is a URL, expected a path on a disk: copy the files there later")
+    """A path as the value of an option that does not take URLs."""
+    try:
+        refuse_url(text)
+    except InputError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
     return Path(text)
+
+
+def add_output_argument(parser: Any, help: str, **options: Any) -> None:
+    """Add the option `-o/--output` to a parser or a group: a folder on a disk, unless `options` say otherwise."""
+    settings = {"type": disk_path, "required": True, "metavar": "FOLDER", **options}
+    parser.add_argument("-o", "--output", help=help, **settings)
 
 
 def with_underscores(word: str) -> str:
@@ -109,3 +120,28 @@ def _options(parser: argparse.ArgumentParser) -> list[str]:
         if isinstance(action, argparse._SubParsersAction):
             options += [option for command in action.choices.values() for option in _options(command)]
     return options
+
+
+_bytes_read: Any  # of all workers together
+
+
+def start_worker(counter: Any) -> None:
+    """Initialize a worker of a pool; `counter` is an integer that all workers and their parent share."""
+    global _bytes_read
+    _bytes_read = counter
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl+C reaches all processes; the parent ends them
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+
+
+def _exit_with_parent() -> None:
+    """Exit when the parent does: otherwise, after a kill, a worker would write into the files of the next run."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def count_bytes(count: int) -> None:
+    """Add bytes that this worker has read to the shared counter."""
+    with _bytes_read.get_lock():
+        _bytes_read.value += count

@@ -1,4 +1,4 @@
-"""Writes a public dataset: its options, its folder with card and report, a Parquet file for each split.
+"""A dataset's folder: the options of the commands that write one, its Parquet files, report and card.
 
 Large libraries are imported where they are used, so that the options of a command are printed at once.
 """
@@ -6,30 +6,83 @@ Large libraries are imported where they are used, so that the options of a comma
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.folders import new_folder
-from data_scripts.files.hub_names import is_path, local_path
-from data_scripts.files.lines import BrokenLines
-from data_scripts.files.report import FIRST_LINES, Report, first_lines, print_report, write_report
+from data_scripts.files.hub import check_license, escape_text, is_path
+from data_scripts.files.texts import BrokenLines
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
 
 
+FIRST_LINES = "first lines left out"
+_FOLDERS = re.compile(r"(?<![\w.])(?:/|\.{1,2}/|~/)(?:[^/'\"\n]+/)+")
+
+Report = dict[str, Any]  # section -> counts (name -> number), or lines of text
+
+
+def start_report(command: str, files: list[str], settings: dict[str, Any], broken: BrokenLines) -> Report:
+    """A report with its first sections: the settings, and the lines that could not be read."""
+    report: Report = {"settings": {"command": command, **settings, "files": files}}
+    report["lines left out"] = dict(broken.counts)
+    report[FIRST_LINES] = first_lines(broken)
+    return report
+
+
+def first_lines(broken: BrokenLines) -> list[str]:
+    """The first broken lines of each kind, with their files but not the folders, because reports are published."""
+    lines = []
+    for kind, examples in broken.first.items():
+        for example in examples:
+            location, separator, problem = example.partition(f": {kind}")
+            lines.append(Path(location).name + separator + _FOLDERS.sub("", problem))
+    return lines
+
+
+def write_report(report: Report, folder: Path) -> None:
+    """Write report.json."""
+    (folder / "report.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def format_table(report: Report) -> str:
+    """A report as text with a line for each count, for the commands that write pairs."""
+    lines = []
+    for section, content in report.items():
+        if content:
+            lines.append(section)
+        if isinstance(content, list):
+            lines += [f"  {line}" for line in content]
+            continue
+        for name, value in content.items():
+            shown = ", ".join(value) if isinstance(value, list) else f"{value:,}" if isinstance(value, int) else value
+            lines.append(f"  {name:<40} {shown:>12}")
+    return "\n".join(lines)
+
+
+def print_report(report: Report, output: Path) -> None:
+    """Print a report with a line for each section, for the commands that read public datasets."""
+    for section, content in report.items():
+        if isinstance(content, list):
+            print(f"{section}:", *(f"  {line}" for line in content), sep="\n")
+            continue
+        shown = (
+            f"{value:,} {name}" if isinstance(value, int) else f"{name} {value}" for name, value in content.items()
+        )
+        print(f"{section}: {', '.join(shown)}")
+    print(f"saved in {output}")
+
+
 def add_dataset_arguments(parser: argparse.ArgumentParser, source_help: str, nargs: str | None = None) -> None:
     """Add the options of a command that reads a SOURCE, or with `nargs` several of them, and writes a dataset."""
     parser.add_argument("source", nargs=nargs, metavar="SOURCE", help=source_help)
-    parser.add_argument(
-        "-o",
-        "--output",
-        type=local_path,
-        required=True,
-        metavar="FOLDER",
-        help="folder to which the splits are written",
-    )
+    add_output_argument(parser, "folder to which the splits are written")
     parser.add_argument("--overwrite", action="store_true", help="replace a folder that this command wrote before")
     parser.add_argument(
         "--license",
@@ -50,9 +103,6 @@ def write_dataset(args: argparse.Namespace, write: Callable[[Path, Path, BrokenL
     Raises:
         InputError: as for `new_folder`, or --license is not a license id.
     """
-    from data_scripts.files.dataset_cards import write_dataset_card
-    from data_scripts.files.hub_upload import check_license
-
     if args.license is not None:
         check_license("--license", args.license)
     broken = BrokenLines()
@@ -92,3 +142,49 @@ def splits_in_memory(folder: Path) -> DatasetDict:
 def split_file(folder: Path, split: str) -> Path:
     """The Parquet file of a split."""
     return folder / f"{split}-00000-of-00001.parquet"
+
+
+def configs(splits: Iterable[str]) -> list[dict[str, Any]]:
+    """The files of each split; without them `datasets` guesses, and joins `test2016` and `test2017` to one split."""
+    files = [{"split": name, "path": f"{name}-*.parquet"} for name in splits]
+    return [{"config_name": "default", "data_files": files}]
+
+
+def write_dataset_card(folder: Path, licenses: list[str], source: str) -> None:
+    """Write README.md of a public dataset beside its Parquet files and report.json: the license and the splits.
+
+    Args:
+        folder: the dataset.
+        licenses: as the Hub spells them; without one the card says that it is missing.
+        source: the name of the original dataset, for the title.
+    """
+    import pyarrow.parquet as pq
+    import yaml
+
+    splits: Counter[str] = Counter()
+    for path in sorted(folder.glob("*.parquet")):
+        splits[path.name.partition("-")[0]] += pq.read_metadata(path).num_rows
+    metadata = {
+        "license": licenses[0] if len(licenses) == 1 else licenses or "unknown",
+        "configs": configs(splits),
+    }
+    lines = [
+        f"---\n{yaml.safe_dump(metadata, sort_keys=False, allow_unicode=True)}---\n",
+        f"# {escape_text(source)}\n",
+        "Written by `python -m data_scripts` of convsim; `report.json` says what was read and what was left out.\n",
+        "| split | rows |",
+        "|---|---:|",
+        *(f"| {name} | {rows:,} |" for name, rows in splits.items()),
+        "",
+        license_section(licenses),
+    ]
+    (folder / "README.md").write_text("\n".join(lines), encoding="utf-8")
+
+
+def license_section(licenses: list[str]) -> str:
+    """The section of a card that states the licenses, or that they are missing."""
+    missing = (
+        "NOT STATED. Whoever publishes this dataset must add the license of its texts as `license` at the top of this "
+        "file, and say here who owns the texts and under which terms they may be used."
+    )
+    return f"## License\n\n{', '.join(f'`{name}`' for name in licenses) if licenses else missing}\n"

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 from tqdm import tqdm
 
-from data_scripts.files.checksums import digest_of
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import digest_of
 
 if TYPE_CHECKING:
     import httpx

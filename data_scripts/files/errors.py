@@ -38,6 +38,19 @@ def _without_middle(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]} … {text[-limit // 2 :]}"
 
 
+def refuse_url(text: str) -> None:
+    """Refuse a URL where only paths and Hub ids are read, instead of looking for a folder with its scheme's name.
+
+    Raises:
+        InputError: it is a URL.
+    """
+    if "://" in text:
+        raise InputError(
+            f"{text}: a URL, expected a path on a disk; only the dumps, --comments and --output of `reddit`, and the "
+            "--output of `conversations` and `trainer.adapt`, may be URLs: copy the files to a disk, or from it later"
+        )
+
+
 def refuse_options(given: Mapping[str, object], reason: str) -> None:
     """Refuse options that a command would ignore.
 

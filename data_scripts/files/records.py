@@ -20,12 +20,22 @@ from typing import TYPE_CHECKING, Any
 
 from tqdm import tqdm
 
+from data_scripts.files.datasets import HubDataset
+from data_scripts.files.documents import NotJsonError, array_elements, read_document
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import HubDataset
-from data_scripts.files.hub_errors import hub_errors
-from data_scripts.files.json_streams import NotJsonError, array_elements, read_document
-from data_scripts.files.lines import CONVERT, UNPACK, UNREADABLE, BrokenLineError, BrokenLines, check_file, decode
-from data_scripts.files.texts import UTF8, TextFile, numbered_lines
+from data_scripts.files.hub import hub_errors
+from data_scripts.files.texts import (
+    CONVERT,
+    UNPACK,
+    UNREADABLE,
+    UTF8,
+    BrokenLineError,
+    BrokenLines,
+    TextFile,
+    check_file,
+    decode,
+    numbered_lines,
+)
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
@@ -281,7 +291,7 @@ def _parquet(path: Path) -> Records:
     # Imported here, so that texts are read without pyarrow.
     import pyarrow.parquet as pq
 
-    from data_scripts.files.parquet_files import UNREADABLE, bounded_batches
+    from data_scripts.files.parquet import UNREADABLE, bounded_batches
 
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         columns, row = [name for name in names if name in needed], 0

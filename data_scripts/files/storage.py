@@ -1,10 +1,23 @@
-"""Paths on a disk, and URLs of object storage and HDFS, as objects with the interface of `pathlib`."""
+"""Paths on a disk and URLs of object storage and HDFS; writes a file completely or not at all, under a lock.
+
+The file is written under a temporary name beside it, which is then renamed.
+"""
 
 import argparse
+import errno
 import io
+import os
+import re
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path, PurePath
+from tempfile import TemporaryDirectory
 from typing import Any, cast
+from urllib.parse import urlsplit
+
+from filelock import FileLock, Timeout
 
 from data_scripts.files.errors import InputError, one_line
 
@@ -21,9 +34,9 @@ def storage_path(text: str) -> Path:
     scheme, separator, _ = text.partition("://")
     if not separator:
         return Path(text)
-    # Imported here, because most paths are on a disk.
-    from data_scripts.files.object_storage import UPath
+    from upath import UPath  # imported here, because most paths are on a disk
 
+    use_pyarrow()
     try:
         path = UPath(text)
         path.fs  # noqa: B018 (connects)
@@ -33,6 +46,44 @@ def storage_path(text: str) -> Path:
         java = "; JAVA_HOME, HADOOP_HOME and CLASSPATH must name Hadoop's client" if scheme == "hdfs" else ""
         raise InputError(f"{text}: no access to {scheme}:// ({one_line(str(error), 300)}){java}") from error
     return cast(Path, path)
+
+
+@cache
+def use_pyarrow() -> None:
+    """Let paths at s3:// and gs:// use pyarrow, so that nothing else must be installed.
+
+    pyarrow finds the credentials where the programs of these providers look for them; AWS_ENDPOINT_URL names another
+    server than Amazon's. It reads hdfs://, too. URLs of other kinds need fsspec's package for them.
+    """
+    import fsspec
+    from fsspec.implementations.arrow import ArrowFSWrapper
+    from pyarrow import fs
+
+    class ObjectStorage(ArrowFSWrapper):
+        """A filesystem of pyarrow for `fsspec`, whose wrapper lacks what `UPath` asks of the class."""
+
+        root_marker = ""
+
+        @classmethod
+        def _parent(cls, path: str) -> str:
+            return cls._strip_protocol(path).rpartition("/")[0]
+
+    class S3(ObjectStorage):
+        protocol = "s3"
+
+        def __init__(self, **_: Any) -> None:
+            endpoint = urlsplit(os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL", ""))
+            server = {"endpoint_override": endpoint.netloc, "scheme": endpoint.scheme} if endpoint.netloc else {}
+            super().__init__(fs=fs.S3FileSystem(**server))
+
+    class GoogleCloud(ObjectStorage):
+        protocol = "gs"
+
+        def __init__(self, **_: Any) -> None:
+            super().__init__(fs=fs.GcsFileSystem())
+
+    fsspec.register_implementation("s3", S3, clobber=True)
+    fsspec.register_implementation("gs", GoogleCloud, clobber=True)
 
 
 def storage_argument(text: str) -> Path:
@@ -99,3 +150,171 @@ def _check_size(target: Path, size: int) -> None:
     found = target.stat().st_size
     if found != size:
         raise InputError(f"{target}: {found:,} of {size:,} bytes arrived; run the command again")
+
+
+LOCK = ".convsim-lock"  # the end of every lock's name
+TEMPORARY = re.compile(r"\.(.+)\.[0-9a-f]{12}\.partial")  # a temporary name, from that of the output
+DISK_IS_FULL = (errno.ENOSPC, errno.EDQUOT)
+CANNOT_WRITE = (*DISK_IS_FULL, errno.EROFS, errno.EFBIG)
+# tokenizers, safetensors, DuckDB and torch raise exceptions of their own, which have only a text, for a full disk.
+LIBRARY_MESSAGES = {os.strerror(code): code for code in (errno.ENOSPC, errno.EFBIG, errno.EROFS)} | dict.fromkeys(
+    ("PytorchStreamWriter failed", "iostream error", "unexpected pos"), errno.ENOSPC
+)
+
+
+def temporary_path(path: Path) -> Path:
+    """A new name beside `path`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.partial")
+
+
+def is_temporary_of(path: Path, other: Path) -> bool:
+    """Whether another path may be a `temporary_path` of this one."""
+    match = TEMPORARY.fullmatch(other.name)
+    return match is not None and match[1] == path.name
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`, for a file that becomes `path` if the block succeeds.
+
+    For a URL, the temporary path is in the system's folder for temporary files. A failure leaves the old file as it
+    was, and no temporary file.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    if is_url(path):
+        with TemporaryDirectory(prefix="convsim-") as folder:
+            temporary = Path(folder, path.name)
+            with report_write_errors(path, temporary):
+                yield temporary
+                upload(temporary, path)
+        return
+    path = path.resolve()  # what a link names is replaced, not the link
+    if path.exists() and not path.is_file():
+        raise InputError(f"{path}: is not a regular file; name another one")
+    temporary = temporary_path(path)
+    try:
+        with report_write_errors(path, temporary):
+            yield temporary
+            os.replace(temporary, path)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text file, as `new_file` does.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    with new_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def check_own_text(path: Path, beginning: str) -> None:
+    """Check that a text file may be replaced: it is missing, or begins as the files that a command writes do.
+
+    Raises:
+        InputError: the file is another one.
+    """
+    if path.exists() and not (path.is_file() and path.read_bytes().startswith(beginning.encode())):
+        raise InputError(f"{path} would be replaced, but is not a file that this command wrote; name another folder")
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder, with those above it, unless it is there.
+
+    Raises:
+        InputError: it cannot be created.
+    """
+    try:
+        if not is_object_storage(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise cannot_write(folder, error) from error
+
+
+def remove_temporary_files(folder: Path, path: Path | None = None) -> None:
+    """Remove what killed processes left of `new_file` in a locked folder: of all files, or of `path` alone."""
+    for file in [] if is_url(folder) else folder.iterdir():
+        match = TEMPORARY.fullmatch(file.name)
+        if match and file.is_file() and (path is None or match[1] == path.name):
+            file.unlink()
+
+
+def lock_beside(output: Path) -> Path:
+    """The lock of an output that is replaced as a whole."""
+    return output.with_name(f".{output.name}{LOCK}")
+
+
+def lock_inside(folder: Path) -> Path:
+    """The lock of a folder whose files are replaced one by one."""
+    return folder / LOCK
+
+
+@contextmanager
+def locked(output: Path, file: Path, seconds: float = 0) -> Iterator[None]:
+    """Hold the lock `file` of an output, which this process may take again within the block.
+
+    The operating system releases the lock of a process that dies. A URL is not locked: the user must see to it that one
+    process writes there.
+
+    Args:
+        output: named in errors.
+        file: `lock_beside` or `lock_inside` the output; it is deleted at the end.
+        seconds: how long to wait for a process that holds the lock.
+
+    Raises:
+        InputError: another process holds the lock, or the file cannot be created.
+    """
+    if is_url(output):
+        yield
+        return
+    try:
+        lock = FileLock(file, timeout=seconds, is_singleton=True)
+        lock.acquire()
+    except Timeout:
+        raise InputError(
+            f"{output}: another process is writing there; wait until it has finished, or name another output"
+        ) from None
+    except OSError as error:
+        raise cannot_write(output, error) from error
+    try:
+        yield
+    finally:
+        if lock.lock_counter == 1:
+            # Before the release, so that no other process can have locked it. FileLock notices a deleted file.
+            with suppress(OSError):
+                file.unlink()
+        lock.release()
+
+
+@contextmanager
+def report_write_errors(output: Path, temporary: Path) -> Iterator[None]:
+    """Turn an error of writing `temporary` into an `InputError` that names `output`; other errors pass.
+
+    Raises:
+        InputError: the output cannot be written.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        codes = [code for message, code in LIBRARY_MESSAGES.items() if message in str(error)]
+        if codes:
+            raise cannot_write(output, OSError(codes[0], "")) from error
+        if isinstance(error, OSError) and (
+            error.errno in CANNOT_WRITE or str(temporary) in f"{error} {error.filename2}"
+        ):
+            raise cannot_write(output, error) from error
+        raise
+
+
+def cannot_write(output: Path, error: OSError) -> InputError:
+    """The error that an output cannot be written, and what to do; without the temporary names in `error`."""
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    remedy = "free some disk space" if error.errno in DISK_IS_FULL else "check the permissions of its folder"
+    return InputError(f"{output}: cannot be written ({reason}); {remedy}, or name another output")

@@ -1,53 +1,187 @@
-"""Opens text files, compressed or not and in any encoding, as UTF-8.
+"""Reads text files, compressed or not and in any encoding, and counts the lines that cannot be read.
 
-A file is opened once for its beginning, and once to read it; one that is not longer than its beginning is opened once.
+Memory does not grow with the file: it holds a block of text or the longest line (`MAX_LINE_BYTES` at most), and the
+window of Zstandard (2 GiB in Pushshift's files).
 """
 
 from __future__ import annotations
 
+import bz2
 import codecs
+import gzip
 import io
-from collections.abc import Callable, Iterator
+import lzma
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
+import numpy as np
 from tqdm import tqdm
 
-from data_scripts.files.errors import InputError
-from data_scripts.files.lines import CONVERT, MAX_LINE_BYTES, UNPACK, UNREADABLE, line_too_long, unpacked
+from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.storage import open_stream
-from data_scripts.files.transcoding import Transcoder
 
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+# Suffix -> the command that unpacks the readable part of a damaged file.
+UNPACK = {".bz2": "bzip2 -dc", ".zst": "zstd -dc --long=31", ".xz": "xz -dc", ".gz": "gzip -dc"}
+UNREADABLE = (OSError, lzma.LZMAError, zlib.error, zstd.ZstdError)  # with EOFError, what reading a damaged file raises
 UTF8 = "utf-8"
+NEWLINE = b"\n"
+CHUNK_BYTES = 1 << 18
+BLOCK_BYTES = 1 << 20  # small enough to be parsed while it is in the processor's caches
 HEAD_BYTES = 1 << 24  # of the beginning of a text file
+MAX_LINE_BYTES = 1 << 26  # of a line or a record, which are held in memory; a few hundred bytes can unpack to gigabytes
+TEXT_FORMS = (".csv", ".jsonl", ".txt", ".en", ".relevancy")
+CONVERT = "convert the file to UTF-8 (such as iconv -f UTF-16 -t UTF-8, or -f CP1252)"
+EXAMPLES = 5  # broken lines of each kind that are reported
+MAX_DETAIL = 300  # characters of a broken line's problem
 _UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
-class _Shown(io.RawIOBase):
-    """A file that shows in a progress bar how much of it was read."""
+class BrokenLines:
+    """Counts the lines that were left out, by kind, and remembers the first ones of each kind."""
 
-    def __init__(self, raw: BinaryIO, bar: Any) -> None:
-        self.raw, self.bar = raw, bar
+    def __init__(self, counts: dict[str, int] | None = None, first: dict[str, list[str]] | None = None) -> None:
+        self.counts: Counter[str] = Counter(counts or {})
+        self.first: dict[str, list[str]] = dict(first or {})
+
+    @property
+    def examples(self) -> list[str]:
+        """The first lines of each kind, with their locations and problems."""
+        return [example for examples in self.first.values() for example in examples]
+
+    def add(self, kind: str, location: str, detail: str = "") -> None:
+        """Count a line; `location` is its file:line, `detail` describes its problem."""
+        self.counts[kind] += 1
+        if self.counts[kind] <= EXAMPLES:
+            problem = f" ({one_line(detail, MAX_DETAIL)})" if detail else ""
+            self.first.setdefault(kind, []).append(f"{one_line(location)}: {kind}{problem}")
+
+    def join(self, other: BrokenLines) -> None:
+        """Add the counts and examples of another object; its examples come last."""
+        self.counts += other.counts
+        for kind, examples in other.first.items():
+            self.first[kind] = [*self.first.get(kind, []), *examples][:EXAMPLES]
+
+
+class BrokenLineError(Exception):
+    """A line that cannot be read; the arguments are the kind of problem and the detail."""
+
+
+def decode(line: bytes) -> str:
+    """The text of a line; raises BrokenLineError if its bytes are not UTF-8."""
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BrokenLineError("not UTF-8", f"byte 0x{line[error.start]:02x} at {error.start + 1}") from error
+
+
+def check_file(path: Path, forms: tuple[str, ...]) -> None:
+    """Reject an invalid input before anything is read, so that a long run does not fail at its last file.
+
+    Args:
+        path: a file whose name ends in one of `forms` or in `.bz2`, `.zst`, `.xz` or `.gz`.
+        forms: the suffixes that an uncompressed file may have, such as `.jsonl`.
+
+    Raises:
+        InputError: the file is missing, empty or has an unknown suffix.
+    """
+    if path.suffix not in (*forms, *UNPACK):
+        known = ", ".join(filter(None, [*forms, *UNPACK]))
+        raise InputError(f"{path}: unknown kind of file; expected a name that ends in {known}")
+    if path.with_suffix("").suffix == ".tar":
+        raise InputError(f"{path}: an archive of several files; unpack it and name the files in it")
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}); check the path") from error
+    if not size:
+        raise InputError(f"{path}: the file is empty; download it again or leave it out")
+
+
+class _Counted(io.RawIOBase):
+    """A file that reports how many bytes are read of it."""
+
+    def __init__(self, raw: BinaryIO, progress: Callable[[int], object]) -> None:
+        self.raw, self.progress = raw, progress
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
         size = self.raw.readinto(buffer)  # type: ignore[attr-defined]
-        self.bar.update(size)
+        self.progress(size)
         return size
 
 
 @contextmanager
-def _unpacked_file(path: Path) -> Iterator[BinaryIO]:
+def _unpacked(path: Path, progress: Callable[[int], object] | None = None) -> Iterator[Any]:
+    """The decompressed stream of a file, whose suffix says how it is compressed; see `read_blocks` for `progress`.
+
+    Reading raises EOFError if the file is truncated, or one of `UNREADABLE`.
+    """
+    openers: dict[str, Callable[[Any], Any]] = {
+        ".bz2": bz2.BZ2File,
+        ".xz": lzma.LZMAFile,
+        ".gz": lambda file: gzip.GzipFile(fileobj=file),
+        ".zst": lambda file: zstd.ZstdFile(file, options={zstd.DecompressionParameter.window_log_max: 31}),
+    }
+    size, hidden = path.stat().st_size, progress is not None
     with (
         open_stream(path) as raw,
-        tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True, desc=path.name) as bar,
+        tqdm(total=size, delay=1, unit="B", unit_scale=True, desc=path.name, disable=hidden) as bar,
     ):
-        yield unpacked(io.BufferedReader(_Shown(raw, bar), 1 << 20), path.suffix)
+        counted = io.BufferedReader(_Counted(raw, progress or bar.update), 1 << 20)
+        yield openers.get(path.suffix, lambda file: file)(counted)
+
+
+class _Transcoder(io.RawIOBase):
+    """A stream of UTF-8; bytes that are invalid in `encoding` stay, so that whoever reads the lines can count them."""
+
+    def __init__(self, stream: Any, encoding: str) -> None:
+        """Read `stream`, a binary stream of text in `encoding`."""
+        self.stream = stream
+        # Only encodings of a byte per character (and their extensions) can represent invalid bytes as surrogates.
+        self.errors = "replace" if codecs.lookup(encoding).name.startswith(("utf-16", "utf-32")) else "surrogateescape"
+        self.decoder = codecs.getincrementaldecoder(encoding)(self.errors)
+        self.pending, self.at_end = b"", False
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self.pending and not self.at_end:
+            chunk = self.stream.read(CHUNK_BYTES)
+            self.at_end = not chunk
+            self.pending = self.decoder.decode(chunk, final=self.at_end).encode("utf-8", self.errors)
+        size = min(len(buffer), len(self.pending))
+        buffer[:size], self.pending = self.pending[:size], self.pending[size:]
+        return size
+
+
+def check_encoding(option: str, name: str) -> str:
+    """The name of an encoding as Python spells it.
+
+    Raises:
+        InputError: Python has no such encoding of texts.
+    """
+    try:
+        "".encode(name)
+        return codecs.lookup(name).name
+    except LookupError as error:
+        raise InputError(
+            f"{option} {name}: no such encoding; expected a name such as utf-8, cp1252, utf-16 or shift_jis"
+        ) from error
 
 
 @dataclass(frozen=True)
@@ -64,19 +198,19 @@ class TextFile:
 
     path: Path
     opened: Callable[[], AbstractContextManager[BinaryIO]]
-    head: bytes
-    is_whole: bool
+    head: bytes = b""
+    is_whole: bool = False
     encoding: str = UTF8
 
     @classmethod
     def read(cls, path: Path, opened: Callable[[], AbstractContextManager[BinaryIO]] | None = None) -> TextFile:
         """Open a file for its beginning."""
-        opened = opened or partial(_unpacked_file, path)
+        opened = opened or partial(_unpacked, path)
         head, is_whole = bytearray(), False
         try:
             with opened() as stream:
                 while len(head) < HEAD_BYTES and not is_whole:
-                    part = stream.read(min(1 << 18, HEAD_BYTES - len(head)))
+                    part = stream.read(min(CHUNK_BYTES, HEAD_BYTES - len(head)))
                     head += part
                     is_whole = not part
         except (EOFError, RuntimeError, *UNREADABLE):
@@ -92,8 +226,8 @@ class TextFile:
         """
         try:
             with nullcontext(io.BytesIO(self.head)) if self.is_whole else self.opened() as raw:
-                converted: Any = raw if self.encoding == UTF8 else Transcoder(raw, self.encoding)
-                stream = io.BufferedReader(converted, 1 << 18)
+                converted: Any = raw if self.encoding == UTF8 else _Transcoder(raw, self.encoding)
+                stream = io.BufferedReader(converted, CHUNK_BYTES)
                 if self.encoding == UTF8 and stream.peek(2)[:2] in _UTF16:
                     raise InputError(f"{self.path}: UTF-16, expected UTF-8; {CONVERT}")
                 if stream.peek(3).startswith(codecs.BOM_UTF8):
@@ -106,8 +240,9 @@ class TextFile:
                 "with the suffix of its form: .jsonl, .tsv) and name that file"
             ) from error
         except UNREADABLE as error:
+            kind = self.path.suffix if self.path.suffix in UNPACK else "plain"
             raise InputError(
-                f"{self.path}: not readable to its end ({error}); check its suffix, or download it again"
+                f"{self.path}: not a readable {kind} file ({error}); check its suffix, or download it again"
             ) from error
 
     def lines(self) -> Iterator[tuple[str, bytes]]:
@@ -116,11 +251,104 @@ class TextFile:
             yield from numbered_lines(stream, str(self.path))
 
 
+def _too_long(location: str) -> InputError:
+    limit = f"{MAX_LINE_BYTES >> 20} MiB"
+    return InputError(f"{location}: a line of more than {limit}, which is the limit; split the line, or remove it")
+
+
 def numbered_lines(stream: IO[bytes], name: str) -> Iterator[tuple[str, bytes]]:
     """Yield (name:number, line without the newline) of a stream."""
     number = 0
     while line := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
         if len(line) > MAX_LINE_BYTES:
-            raise line_too_long(f"{name}:{number}")
-        yield f"{name}:{number}", line.removesuffix(b"\n")
+            raise _too_long(f"{name}:{number}")
+        yield f"{name}:{number}", line.removesuffix(NEWLINE)
+
+
+def read_blocks(
+    path: Path, forms: tuple[str, ...], progress: Callable[[int], object] | None = None
+) -> Iterator[tuple[int, int, memoryview]]:
+    """Yield (number of the first line, lines, bytes of complete lines) of a text file in blocks of about `BLOCK_BYTES`.
+
+    The bytes are valid until the next block is requested, which overwrites them.
+
+    Args:
+        path, forms: as for `check_file`; the last suffix says how the file is compressed.
+        progress: called with the number of bytes read from the file, as they are read; by default a bar shows them.
+
+    Raises:
+        InputError: as for `check_file`; or the file is truncated, or not what its suffix says.
+    """
+    check_file(path, forms)
+    number, held = 1, 0
+    buffer = bytearray(BLOCK_BYTES + CHUNK_BYTES)
+    with TextFile(path, partial(_unpacked, path, progress)).open() as stream:
+        read = -1
+        while read:
+            if held > MAX_LINE_BYTES:
+                raise _too_long(f"{path}:{number + buffer.count(NEWLINE, 0, held)}")
+            if held == len(buffer):  # a line is longer than the buffer
+                buffer = buffer + bytes(len(buffer))  # not in place: the last block may still be referred to
+            with memoryview(buffer) as view:
+                read = stream.readinto(view[held : held + CHUNK_BYTES])
+            held += read
+            end = buffer.rfind(NEWLINE, held - read, held) + 1 if held >= BLOCK_BYTES else 0
+            if end := end if read else held:
+                with memoryview(buffer) as view:
+                    lines = int(np.count_nonzero(np.frombuffer(view[:end], np.uint8) == NEWLINE[0]))
+                    lines += buffer[end - 1] != NEWLINE[0]
+                    yield number, lines, view[:end]
+                buffer[: held - end] = buffer[end:held]
+                number, held = number + lines, held - end
+
+
+def split_lines(path: Path, number: int, block: memoryview) -> Iterator[tuple[str, bytes]]:
+    """(file:line, the line's bytes without the newline) of a block of `read_blocks`; its first line has the number."""
+    lines = bytes(block).split(NEWLINE)
+    if not lines[-1]:
+        lines.pop()
+    for line_number, line in enumerate(lines, start=number):
+        yield f"{path}:{line_number}", line
+
+
+def read_lines(path: Path, forms: tuple[str, ...]) -> Iterator[tuple[str, bytes]]:
+    """Yield (file:line, the line's bytes without the newline, as UTF-8) of a text file; see `check_file` for `forms`.
+
+    Raises:
+        InputError: as for `check_file`, or the file cannot be read to its end.
+    """
+    check_file(path, forms)
+    yield from TextFile(path, partial(_unpacked, path)).lines()
+
+
+def text_lines(path: Path, forms: tuple[str, ...] = TEXT_FORMS) -> Iterator[tuple[str, str]]:
+    r"""(file:line, text) of each line of a UTF-8 file, plain or compressed, without \n or \r\n.
+
+    `forms` are the suffixes that the file may have.
+
+    Raises:
+        InputError: a line is not UTF-8, or the file cannot be read to its end.
+    """
+    return decoded_lines(read_lines(path, forms))
+
+
+def decoded_lines(lines: Iterable[tuple[str, bytes]]) -> Iterator[tuple[str, str]]:
+    r"""The texts of lines that may end in \r, with their locations.
+
+    Raises:
+        InputError: a line is not UTF-8.
+    """
+    for location, line in lines:
+        try:
+            yield location, decode(line.removesuffix(b"\r"))
+        except BrokenLineError as error:
+            raise InputError(
+                f"{location}: {error.args[0]} ({error.args[1]}): convert the file to UTF-8 first"
+            ) from error
+
+
+def find_file(folder: Path, *names: str) -> Path | None:
+    """The first of `names` that is in `folder`, plain or compressed (.bz2, .zst, .xz, .gz)."""
+    candidates = (folder / f"{name}{suffix}" for name in names for suffix in ("", *UNPACK))
+    return next((path for path in candidates if path.is_file()), None)

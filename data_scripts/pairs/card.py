@@ -7,8 +7,8 @@ import jinja2
 import yaml
 
 from data_scripts.clean.masking_recall import read_recall
-from data_scripts.files.dataset_cards import configs, license_section
-from data_scripts.files.markdown import code_span, escape_text
+from data_scripts.files.dataset_folders import configs, license_section
+from data_scripts.files.hub import code_span, escape_text
 from data_scripts.pairs.statistics import PairStatistics
 from data_scripts.schemas import PAIR_SCHEMA
 

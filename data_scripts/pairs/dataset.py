@@ -11,9 +11,9 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from data_scripts.clean.filters import phone_regions
+from data_scripts.files.dataset_folders import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_upload import upload
-from data_scripts.files.report import FIRST_LINES, Report, format_table, write_report
+from data_scripts.files.hub import upload
 from data_scripts.pairs import shards
 from data_scripts.pairs.card import write_pairs_card
 from data_scripts.pairs.distributed import write_parts

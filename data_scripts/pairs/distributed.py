@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from data_scripts.files.checksums import digest_of, write_checksums
+from data_scripts.files.folders import digest_of, write_checksums
 from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.storage import is_url, move, readable
 from data_scripts.pairs.shards import BATCH_ROWS, shard_name

@@ -2,7 +2,9 @@
 
 import argparse
 
+from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.errors import InputError
+from data_scripts.files.hub import check_license, check_repository_id
 from data_scripts.files.storage import is_url, storage_argument
 
 SPLIT = "thread"
@@ -11,14 +13,8 @@ SPLIT = "thread"
 def add_output_arguments(parser: argparse.ArgumentParser, required: bool = True) -> None:
     """Add the options of every command that writes a dataset of pairs; `check_output` checks them."""
     group = parser.add_argument_group("output")
-    group.add_argument(
-        "-o",
-        "--output",
-        type=storage_argument,
-        required=required,
-        metavar="FOLDER",
-        help="folder or URL to which the pairs are written",
-    )
+    output_help = "folder or URL to which the pairs are written"
+    add_output_argument(group, output_help, type=storage_argument, required=required)
     group.add_argument(
         "--split",
         choices=("thread", "random"),
@@ -45,9 +41,6 @@ def check_output(args: argparse.Namespace) -> None:
     Raises:
         InputError: an invalid repository id, an invalid license, or a push without a license.
     """
-    # huggingface_hub takes long to import, and only these two options need it.
-    from data_scripts.files.hub_upload import check_license, check_repository_id
-
     if args.license is not None:
         check_license("--license", args.license)
     if args.push_to_hub:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure  # without pyplot, which has global state and needs a display
 
-from data_scripts.files.new_files import make_folder
+from data_scripts.files.storage import make_folder
 from data_scripts.pairs.statistics import PairStatistics, quantile
 
 

@@ -18,14 +18,12 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, write_dataset
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, split_file, write_dataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import write_rows
 from data_scripts.files.records import Rows, form_of
-from data_scripts.files.report import Report
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import BrokenLines, text_lines
 from data_scripts.schemas import BOOK_SCHEMA
 
 COLUMN_NAMES: ColumnNames = {

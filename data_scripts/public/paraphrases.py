@@ -20,15 +20,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, splits_in_memory, write_dataset
+from data_scripts.files.dataset_folders import (
+    Report,
+    add_dataset_arguments,
+    split_file,
+    splits_in_memory,
+    write_dataset,
+)
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_names import is_path
-from data_scripts.files.lines import BrokenLines
+from data_scripts.files.hub import is_path
 from data_scripts.files.parquet import write_rows
 from data_scripts.files.records import Rows
-from data_scripts.files.report import Report
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.files.texts import BrokenLines
 from data_scripts.schemas import PARAPHRASE_SCHEMA
 
 if TYPE_CHECKING:

@@ -18,12 +18,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
-from data_scripts.files.report import Report
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import BrokenLines, text_lines
 from data_scripts.public.stsb import ScoredRow, score_scale, scored_dataset
 
 if TYPE_CHECKING:

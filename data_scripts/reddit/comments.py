@@ -19,14 +19,13 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.filters import PAPER, Filters
+from data_scripts.files.command_line import count_bytes, start_worker
+from data_scripts.files.datasets import HubDataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import HubDataset
-from data_scripts.files.hub_errors import hub_errors
-from data_scripts.files.lines import BrokenLines, read_blocks
-from data_scripts.files.new_files import lock_inside, locked, remove_temporary_files
+from data_scripts.files.hub import hub_errors
 from data_scripts.files.parquet import BatchWriter, parquet_writer
-from data_scripts.files.storage import readable
-from data_scripts.files.worker_processes import count_bytes, start_worker
+from data_scripts.files.storage import lock_inside, locked, readable, remove_temporary_files
+from data_scripts.files.texts import BrokenLines, read_blocks
 from data_scripts.reddit.dumps import (
     DUMP_FORMS,
     BlockParser,

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, get_args
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 from modeling_convsim.encoding.options import Dtype, Side
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts
 
@@ -42,13 +42,8 @@ def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
 def _add_input_and_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("input and output")
     group.add_argument("--column", help="column of a table with the texts (default: text)")
-    group.add_argument(
-        "-o",
-        "--output",
-        type=disk_path,
-        required=True,
-        help="OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)",
-    )
+    output_help = "OUT.npy (float32, one row per text) or OUT.parquet (columns text and embedding)"
+    add_output_argument(group, output_help, metavar="OUTPUT")
     group.add_argument(
         "--side",
         choices=get_args(Side),

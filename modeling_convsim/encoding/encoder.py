@@ -22,7 +22,7 @@ from transformers import (
 )
 
 import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
-from data_scripts.files.checksums import CHECKSUMS, find_damage
+from data_scripts.files.folders import CHECKSUMS, find_damage
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
 from modeling_convsim.encoding.hardware import has_fast_bfloat16
 from modeling_convsim.encoding.hub_models import download_model, parse_model_id

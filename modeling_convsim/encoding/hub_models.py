@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data_scripts.files.checksums import CHECKSUMS
-from data_scripts.files.hub_errors import hub_problem
+from data_scripts.files.folders import CHECKSUMS
+from data_scripts.files.hub import hub_problem
 
 FILES = ("*.json", "*.safetensors", "*.py", CHECKSUMS)  # of a model that `Encoder` or sentence-transformers reads
 

@@ -8,10 +8,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.lines import UNPACK, BrokenLines
 from data_scripts.files.records import JSON_LINES, TABS, Columns, form_of, read_records
-from data_scripts.files.text_files import decoded_lines, text_lines
-from data_scripts.files.texts import TextFile
+from data_scripts.files.texts import UNPACK, BrokenLines, TextFile, decoded_lines, text_lines
 
 TABLES = (".parquet", ".csv", ".tsv", *JSON_LINES, ".json")
 TABLE_SUFFIXES = ", ".join(TABLES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from data_scripts.files.new_files import lock_beside, locked, new_file, remove_temporary_files
+from data_scripts.files.storage import lock_beside, locked, new_file, remove_temporary_files
 from modeling_convsim.encoding.text_files import import_parquet
 
 

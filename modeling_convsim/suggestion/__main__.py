@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
-from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
 from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds
@@ -89,7 +89,7 @@ def _add_build(commands: Any) -> None:
         help="column of tables with the messages that the replies of --side response answered, to show with "
         "them (default: none)",
     )
-    group.add_argument("-o", "--output", type=disk_path, required=True, help="folder of the index")
+    add_output_argument(group, "folder of the index")
     group.add_argument(
         "--side",
         choices=get_args(IndexSide),

@@ -5,9 +5,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from data_scripts.files.checksums import CHECKSUMS
-from data_scripts.files.folders import staged_folder
-from data_scripts.files.new_files import lock_beside, locked, make_folder
+from data_scripts.files.folders import CHECKSUMS, staged_folder
+from data_scripts.files.storage import lock_beside, locked, make_folder
 
 INDEX_FILES = frozenset({"index.json", "replies.parquet", "vectors.npy", "replies.faiss", CHECKSUMS})
 INDEX_KEYS = frozenset({"model", "weights_sha256", "side", "replies", "duplicate_cosine", "calibration"})

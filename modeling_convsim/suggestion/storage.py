@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import torch
 
-from data_scripts.files.checksums import CHECKSUMS, find_damage, replace_files, write_checksums
+from data_scripts.files.folders import CHECKSUMS, find_damage, replace_files, write_checksums
 from modeling_convsim.encoding.vector_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration

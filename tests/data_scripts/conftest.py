@@ -3,9 +3,10 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+import fsspec
 import pytest
 
-from data_scripts.files import object_storage
+from data_scripts.files.storage import use_pyarrow
 from data_scripts.pairs import dataset as pairs
 from tests.loopback_s3 import LoopbackS3
 
@@ -35,9 +36,10 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
     with LoopbackS3() as server:
         for name, value in server.environment().items():
             monkeypatch.setenv(name, value)
-        object_storage._S3.clear_instance_cache()
+        use_pyarrow()
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
         yield server
-        object_storage._S3.clear_instance_cache()
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
 
 
 @pytest.fixture

@@ -82,7 +82,7 @@ from datasets import Dataset, DatasetDict
 
 from data_scripts.files.errors import InputError
 from data_scripts.features import NLI_FEATURES
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import text_lines
 from data_scripts.schemas import NLI_LABELS
 from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
 

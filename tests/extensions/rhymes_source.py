@@ -5,10 +5,9 @@ from pathlib import Path
 
 from datasets import Dataset, DatasetDict
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
 from data_scripts.files.errors import InputError
-from data_scripts.files.report import Report
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import text_lines
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -3,7 +3,7 @@
 import numpy as np
 from sentence_transformers import SentenceTransformer
 
-from data_scripts.files.checksums import check_files
+from data_scripts.files.folders import check_files
 from modeling_convsim.encoding import Encoder
 from tests.conftest import ROOT
 

@@ -11,8 +11,8 @@ import pytest
 import yaml
 from safetensors.numpy import load_file, save_file
 
-from data_scripts.files.checksums import CHECKSUMS, write_checksums
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.evaluation.invented_data import write_data_folder
 from tests.trainer.publish.test_publish import make_run
 from trainer.sweep.scoring import dev_scores

@@ -12,8 +12,7 @@ import datasets
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, has_record, write_record
-from data_scripts.files.new_files import LOCK, make_folder
-from data_scripts.files.storage import is_url
+from data_scripts.files.storage import LOCK, is_url, make_folder
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, format_comparison
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples

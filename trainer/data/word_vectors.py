@@ -10,11 +10,11 @@ from gensim.models import KeyedVectors
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_names import is_hub_name
-from data_scripts.files.lines import UNPACK, read_lines
+from data_scripts.files.hub import is_hub_name
+from data_scripts.files.texts import UNPACK, read_lines
 from modeling_convsim.encoding import Encoder
 
-TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.lines.UNPACK` may follow
+TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.texts.UNPACK` may follow
 Entries = Iterator[tuple[str, str, Sequence[Any]]]  # file:line, word, its vector
 
 logger = logging.getLogger(__name__)

@@ -6,9 +6,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from data_scripts.files.checksums import check_files, replace_files
 from data_scripts.files.errors import InputError
-from data_scripts.files.new_files import lock_beside, locked
+from data_scripts.files.folders import check_files, replace_files
+from data_scripts.files.storage import lock_beside, locked
 from trainer.evaluation.bootstrap import INTERVAL
 
 # Counts; every other number is a proportion or a correlation.

@@ -6,8 +6,8 @@ from typing import Any
 
 import yaml
 
-from data_scripts.files.checksums import check_files
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.results import read_results
 from trainer.preset_files import YAML_ERRORS

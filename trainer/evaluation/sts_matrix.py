@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from data_scripts.files.checksums import check_files, replace_files
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files, replace_files
 
 if TYPE_CHECKING:
     from sentence_transformers.base.modules import Module

@@ -9,8 +9,8 @@ import yaml
 from huggingface_hub import EvalResult, EvalResultEntry, ModelCard, ModelCardData, eval_result_entries_to_yaml
 from transformers import MODEL_MAPPING, PretrainedConfig
 
-from data_scripts.files.markdown import escape_text
-from data_scripts.files.new_files import new_file, write_text
+from data_scripts.files.hub import escape_text
+from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.evaluators import EVALUATORS
 from trainer.evaluation.sts_matrix import has_route

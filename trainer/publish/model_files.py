@@ -4,8 +4,7 @@ import os
 import re
 from pathlib import Path
 
-from data_scripts.files.checksums import write_checksums
-from data_scripts.files.folders import RECORD, has_record, list_files, unrecorded_files
+from data_scripts.files.folders import RECORD, has_record, list_files, unrecorded_files, write_checksums
 
 # What `build_folder`, and later cards, write to a folder, relative to it.
 MODEL_FILES = re.compile(

@@ -8,7 +8,7 @@ from typing import Any
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
-from data_scripts.files.hub_names import is_path
+from data_scripts.files.hub import is_path
 
 LOCAL = "local dataset"
 LOCAL_MODEL = "local model"

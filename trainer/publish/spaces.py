@@ -9,9 +9,9 @@ from huggingface_hub import SpaceCard
 
 import data_scripts
 import modeling_convsim
-from data_scripts.files.checksums import find_damage, replace_files
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_upload import check_repository_id, upload
+from data_scripts.files.folders import find_damage, replace_files
+from data_scripts.files.hub import check_repository_id, upload
 
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"
 PACKAGES = [Path(str(package.__file__)).parent for package in (modeling_convsim, data_scripts)]

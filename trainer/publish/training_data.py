@@ -7,8 +7,7 @@ from typing import Any
 
 from huggingface_hub import try_to_load_from_cache
 
-from data_scripts.files.hub_upload import read_licenses
-from data_scripts.files.markdown import escape_text
+from data_scripts.files.hub import escape_text, read_licenses
 from trainer.publish.sources import LOCAL, find_hub_sources, hub_id, hub_sources, public_name, sources_of
 from trainer.tasks import TASKS
 

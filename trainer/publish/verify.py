@@ -9,8 +9,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
 
-from data_scripts.files.checksums import check_files
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.evaluation.sts_matrix import ROUTE, read_matrix

@@ -16,7 +16,7 @@ import yaml
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import USER_ERRORS, InputError, user_message
-from data_scripts.files.new_files import check_own_text
+from data_scripts.files.storage import check_own_text
 from trainer.report.plan import read_plan, run_plan
 
 DATASETS = ("stsb", "snli", "cqa", "sts")

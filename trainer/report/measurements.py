@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.new_files import make_folder
+from data_scripts.files.storage import make_folder
 from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder

@@ -12,7 +12,7 @@ from tqdm import tqdm
 
 from data_scripts.files.command_line import suggest
 from data_scripts.files.errors import InputError
-from data_scripts.files.new_files import make_folder
+from data_scripts.files.storage import make_folder
 from trainer.command_line import parse_arguments
 from trainer.evaluation.run_files import read_settings
 from trainer.preset_files import YAML_ERRORS

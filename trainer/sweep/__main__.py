@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import USER_ERRORS, InputError, user_message
-from data_scripts.files.new_files import check_own_text, make_folder, write_text
+from data_scripts.files.storage import check_own_text, make_folder, write_text
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.comparison import check_run, make_rows, read_metrics
 from trainer.sweep.planned_runs import PlannedRun

@@ -9,7 +9,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.new_files import new_file
+from data_scripts.files.storage import new_file
 from trainer.arguments import Arguments
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.planned_runs import PlannedRun

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.new_files import new_file
+from data_scripts.files.storage import new_file
 from trainer.sweep.comparison import COMPARED, METRICS, excludes_zero
 
 

@@ -9,10 +9,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.checksums import CHECKSUMS, find_damage, write_checksums
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import list_files, replace_folder
-from data_scripts.files.new_files import report_write_errors
+from data_scripts.files.folders import CHECKSUMS, find_damage, list_files, replace_folder, write_checksums
+from data_scripts.files.storage import report_write_errors
 from trainer.distributed import share, wait_for_all
 from trainer.training.context import Progress, RunContext
 from trainer.training.fingerprints import find_changes

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from data_scripts.files.checksums import write_checksums
+from data_scripts.files.folders import write_checksums
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.distributed import gather, seconds_waited, wait_for_all
 from trainer.evaluation.results import write_results

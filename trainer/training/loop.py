@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from tqdm import tqdm
 
-from data_scripts.files.checksums import write_checksums
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import write_checksums
 from trainer.distributed import wait_for_all
 from trainer.tasks import Task
 from trainer.training.batching import BatchPlan

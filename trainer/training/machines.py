@@ -7,10 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from data_scripts.files.checksums import CHECKSUMS, find_damage
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import list_files
-from data_scripts.files.new_files import report_write_errors, temporary_path
+from data_scripts.files.folders import CHECKSUMS, find_damage, list_files
+from data_scripts.files.storage import report_write_errors, temporary_path
 from trainer.arguments import Arguments
 from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.fingerprints import find_changes

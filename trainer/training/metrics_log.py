@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from data_scripts.files.new_files import new_file, report_write_errors
+from data_scripts.files.storage import new_file, report_write_errors
 from trainer.evaluation.results import flatten
 from trainer.training.context import RunContext
 

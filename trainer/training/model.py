@@ -7,8 +7,8 @@ import torch
 from huggingface_hub.errors import StrictDataclassError
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
-from data_scripts.files.checksums import check_files
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files
 from modeling_convsim import ENCODERS
 from modeling_convsim.encoding.hub_models import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask

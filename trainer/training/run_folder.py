@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from data_scripts.files.checksums import write_checksums
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD, has_record, write_record
-from data_scripts.files.new_files import (
+from data_scripts.files.folders import RECORD, has_record, write_checksums, write_record
+from data_scripts.files.storage import (
     LOCK,
     lock_inside,
     locked,

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from transformers.utils.logging import disable_progress_bar
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_upload import check_repository_id
+from data_scripts.files.hub import check_repository_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.data.datasets import RunData

@@ -7,8 +7,8 @@ from typing import Any
 from data_scripts.chats.fields import label, numbered, object_field, required_label, required_text, seconds
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import Record
+from data_scripts.files.texts import BrokenLineError
 
 MESSAGE_TYPES = ("Default", "Reply")  # the others are notices: somebody joined, pinned, called
 FIELDS = ("guild", "channel", "messages")

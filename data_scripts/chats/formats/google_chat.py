@@ -13,8 +13,8 @@ from data_scripts.chats.fields import label, numbered, required_label, seconds, 
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import Record, read_records
+from data_scripts.files.texts import BrokenLineError
 
 LIST = "messages"
 _BEGINNING = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{\s*"messages"\s*:\s*\[\s*\{\s*"(?:creator|created_date)"\s*:')

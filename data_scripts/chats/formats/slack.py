@@ -14,8 +14,8 @@ from data_scripts.chats.fields import label, list_of_objects, numbered, required
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import Record
+from data_scripts.files.texts import BrokenLineError
 
 SUBTYPES = (None, "thread_broadcast", "me_message", "file_share")  # messages of other subtypes are notices
 USERS_FILE = "users.json"

@@ -12,8 +12,8 @@ from typing import Any
 from data_scripts.chats.fields import required_label, seconds
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.files.documents import SUFFIX, xml_events
 from data_scripts.files.errors import InputError
-from data_scripts.files.xml_files import SUFFIX, xml_events
 
 OWNER = "me"  # the speaker of what was sent
 RECEIVED, SENT = "1", "2"  # `type` of an SMS, `msg_box` of an MMS

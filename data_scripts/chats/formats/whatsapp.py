@@ -13,7 +13,7 @@ from data_scripts.chats.dates import NUMERIC, Dates, with_dates
 from data_scripts.chats.formats import Format
 from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
-from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.texts import BrokenLineError
 
 MARKS = "\u200e\u200f\u202a\u202c\ufeff"  # invisible, of the direction of writing
 _HEADER = re.compile(

@@ -4,7 +4,7 @@ import pytest
 
 from data_scripts.chats.dates import Dates, find_order
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLineError
+from data_scripts.files.texts import BrokenLineError
 
 
 def at(*parts: int) -> float:

@@ -7,7 +7,7 @@ from data_scripts.chats.messages import Pair
 from data_scripts.chats.sample import Sample
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Columns
-from data_scripts.files.transcoding import check_encoding
+from data_scripts.files.texts import check_encoding
 from tests.data_scripts.chats.reading import read_items
 
 GERMAN = "input;response\nWo ist mein Päckchen?;Es kommt morgen früh – für 20 €\nSchöne Grüße;Danke, Ihnen auch!\n"

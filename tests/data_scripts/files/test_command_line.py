@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from data_scripts.files.command_line import run_stoppable
-from data_scripts.files.new_files import new_file
+from data_scripts.files.storage import new_file
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from data_scripts.files.errors import MAX_MESSAGE, InputError, one_line
-from data_scripts.files.lines import MAX_DETAIL, BrokenLines
+from data_scripts.files.texts import MAX_DETAIL, BrokenLines
 
 
 @pytest.mark.parametrize(

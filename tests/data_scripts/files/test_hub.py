@@ -1,4 +1,8 @@
+"""Names of the Hub, its errors, uploads and cards."""
+
 import errno
+import html
+from pathlib import Path
 from types import SimpleNamespace
 
 import datasets
@@ -6,11 +10,10 @@ import pytest
 from datasets import Dataset, DatasetDict
 from huggingface_hub.errors import HfHubHTTPError
 
-from data_scripts.files.datasets import load_columns
+from data_scripts.__main__ import main
+from data_scripts.files.datasets import HubDataset, assign_splits, load_columns, rename_splits
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import assign_splits, rename_splits
-from data_scripts.files.hub_errors import hub_errors
-from data_scripts.files.hub_names import HubName, is_hub_name, parse_hub_name
+from data_scripts.files.hub import HubName, code_span, escape_text, hub_errors, is_hub_name, parse_hub_name
 
 
 @pytest.mark.parametrize(
@@ -98,3 +101,79 @@ def test_a_dataset_that_was_not_loaded_before_is_an_error_offline(monkeypatch):
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", True)
     with pytest.raises(InputError, match=r"me/chats: no such file or folder here, .* because HF_HUB_OFFLINE is set"):
         load_columns("me/chats", ("text",))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "conversations s3://bucket/chat.csv -o {folder}",
+        "inspect s3://bucket/chat.csv",
+        "leakage s3://bucket/pairs --near_duplicates",
+        "leakage {folder} --against mine=s3://bucket/questions",
+        "captions s3://bucket/images -o {folder}/out",
+        "captions gs://bucket/images -o {folder}/out",
+        "nli {folder} -o s3://bucket/out",
+        "sts {folder} -o s3://bucket/out",
+        "tokenizer s3://bucket/pairs -o {folder}/out",
+        "books s3://bucket/books -o {folder}/out",
+        "download snli -o s3://bucket/data",
+    ],
+)
+def test_a_url_where_only_paths_are_read_is_one_line(tmp_path, monkeypatch, capsys, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train-00000-of-00001.parquet").write_bytes(b"")
+    try:
+        code = main(words.format(folder=tmp_path).split())
+    except SystemExit as ended:
+        code = ended.code
+    error = capsys.readouterr().err
+    assert code == 2 and error.count("\n") == 1 and ": a URL, expected a path on a disk" in error
+    assert [path.name for path in tmp_path.iterdir()] == ["train-00000-of-00001.parquet"]
+
+
+def test_lines_of_text_are_rows_of_the_column_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    (tmp_path / "books.txt").write_text("It rained.\nWe stayed at home.\n")
+    dataset = HubDataset(str(tmp_path))
+    assert list(dataset.features) == ["text"]
+    (rows,) = dataset.stream(["text"]).values()
+    assert [row["text"] for row in rows] == ["It rained.", "We stayed at home."]
+
+
+markdown_it = pytest.importorskip("markdown_it")
+
+NAMES = ["reddit_cmv_threads", "<b>x</b>", "a | b", "# x", "1. x", "12) x", "- x", "+ x", "> x", "*a* _b_ __c__ ~~d~~"]
+NAMES += [
+    "[a](http://b.org)",
+    "![a](b)",
+    "`a` ``b``",
+    "\\",
+    "a\\|b",
+    "&lt;",
+    "0.7100",
+    "+0.42",
+    "www.a.org",
+    "$x$",
+    "`",
+]
+NAMES += ["jane@a.org", "http://a.org", "C#", "a_b_c", "--- x"]
+
+
+def rendered(text: str) -> str:
+    return markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_shown_as_it_is(name):
+    assert rendered(escape_text(name)) == f"<p>{html.escape(name)}</p>\n"
+    assert rendered(f"- {escape_text(name)}") == f"<ul>\n<li>{html.escape(name)}</li>\n</ul>\n"
+    assert f"<td>{html.escape(name)}</td>\n<td>x</td>" in rendered(f"| a | b |\n|---|---|\n| {escape_text(name)} | x |")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_name_is_shown_as_code(name):
+    assert rendered(f"a {code_span(name)} b") == f"<p>a <code>{html.escape(name)}</code> b</p>\n"
+
+
+def test_a_name_is_one_line():
+    assert escape_text("a\n\n# b\r\u2028c") == "a \\# b c" and code_span(" a\n\n b ") == "`a b`"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.files.checksums import find_damage, read_checksums
+from data_scripts.files.folders import find_damage, read_checksums
 from data_scripts.pairs.distributed import write_parts
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from tests.data_scripts.pairs.test_pairs import Pair, draw_pairs, written

@@ -86,7 +86,7 @@ def test_a_dump_truncated_at_any_byte_is_refused_and_its_complete_lines_can_be_r
     packed = PACKERS[suffix](b"".join(GOOD_LINES))
     for end in (random.Random(suffix).randrange(2, len(packed)), len(packed) - 1):
         message = refuse(tmp_path / str(end), packed[:end], f"RC_2001-01{suffix}", capsys)
-        assert "the archive is truncated, after " in message
+        assert "the archive is truncated" in message
         assert "download it again, or unpack its readable part" in message
     # The readable part, as a decompressor writes it, is truncated within a line.
     part = b"".join(GOOD_LINES)[: random.Random(suffix).randrange(500_000, 600_000)]

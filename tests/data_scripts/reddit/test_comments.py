@@ -12,7 +12,7 @@ import pytest
 
 from data_scripts.clean.filters import PAPER, Filters
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
+from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
 
 

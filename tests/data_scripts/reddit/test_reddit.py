@@ -10,7 +10,7 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
+from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
 
 SPLITS = ("train", "validation", "test")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from huggingface_hub import errors
 
-from data_scripts.files.hub_errors import hub_problem
+from data_scripts.files.hub import hub_problem
 from modeling_convsim import Encoder
 from modeling_convsim.suggestion import ReplyIndex
 from tests.loopback_hub import READ_TOKEN, LoopbackHub, Repository

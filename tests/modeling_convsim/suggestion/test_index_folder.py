@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from filelock import FileLock
 
-from data_scripts.files.new_files import lock_beside
+from data_scripts.files.storage import lock_beside
 from modeling_convsim.suggestion import storage
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies

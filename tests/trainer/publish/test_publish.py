@@ -17,8 +17,8 @@ from safetensors.torch import load_file, save_file
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerFast
 
-from data_scripts.files.checksums import CHECKSUMS
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import CHECKSUMS
 from modeling_convsim.encoding import Encoder
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository

@@ -15,8 +15,8 @@ from scipy import stats
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
 
-from data_scripts.files.checksums import CHECKSUMS
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import CHECKSUMS
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from data_scripts.files.checksums import CHECKSUMS, write_checksums
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
 from trainer.arguments import Arguments

@@ -7,10 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from data_scripts.files.checksums import CHECKSUMS
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import RECORD
-from data_scripts.files.new_files import LOCK
+from data_scripts.files.folders import CHECKSUMS, RECORD
+from data_scripts.files.storage import LOCK
 from tests.killing import kill_at_each_call
 from trainer.arguments import Arguments
 from trainer.training.run_folder import begin_run, open_folder

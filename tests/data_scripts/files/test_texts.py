@@ -5,9 +5,9 @@ import zipfile
 
 import pytest
 
-from data_scripts.files import lines as files
+from data_scripts.files import texts
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import read_lines
+from data_scripts.files.texts import read_lines
 from tests.data_scripts.chats.reading import read_items
 
 
@@ -20,7 +20,7 @@ def test_json_lines_that_exceed_pythons_limits_are_counted(tmp_path):
 
 
 def test_a_long_line_is_refused_before_it_is_complete(tmp_path, monkeypatch):
-    monkeypatch.setattr(files, "MAX_LINE_BYTES", 1 << 21)
+    monkeypatch.setattr(texts, "MAX_LINE_BYTES", 1 << 21)
     path = tmp_path / "long.jsonl"
     path.write_bytes(b"{}\n" + b"0" * (1 << 23) + b"\n{}\n")
     with pytest.raises(InputError, match=r"long.jsonl:2: a line of more than 2 MiB, which is the limit"):

@@ -1,13 +1,13 @@
-"""Parquet files are read in batches; a row group that is too large, or a damaged page, is an error."""
+"""Parquet files within bounded memory."""
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
-from data_scripts.files import parquet_files
+from data_scripts.files import parquet
 from data_scripts.files.errors import InputError
-from data_scripts.files.parquet_files import UNREADABLE, bounded_batches, check_row_groups
+from data_scripts.files.parquet import UNREADABLE, bounded_batches, check_row_groups
 
 
 def test_rows_are_read_in_batches_across_row_groups(tmp_path):
@@ -21,7 +21,7 @@ def test_a_row_group_that_is_too_large_is_refused(tmp_path, monkeypatch, capsys)
     path = tmp_path / "train-00000-of-00001.parquet"
     pq.write_table(pa.table({"text": ["x" * 1_000, "y"]}), path, row_group_size=1)
     check_row_groups(path)
-    monkeypatch.setattr(parquet_files, "ROW_GROUP_BYTES", 1_000)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 1_000)
     with pytest.raises(InputError, match="row group 1 has more than 0 GiB; write smaller row groups"):
         next(bounded_batches(path))
     assert main(["leakage", str(tmp_path), "--against", f"own={tmp_path}"]) == 2

@@ -1,3 +1,5 @@
+"""A file appears when it is complete, and nothing else is replaced."""
+
 import errno
 from pathlib import Path
 
@@ -6,8 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.new_files import check_own_text, new_file, remove_temporary_files, write_text
 from data_scripts.files.parquet import parquet_writer
+from data_scripts.files.storage import check_own_text, new_file, remove_temporary_files, write_text
 from tests.killing import kill_at_each_call
 
 

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_scripts.files.json_streams import NotJsonError, array_elements, read_document
+from data_scripts.files.documents import NotJsonError, array_elements, read_document
 
 VALUES = [
     *("", "a\\\n[", '\\"[{', "\\" * 31, "é😀" * 20, "\ud800", "\ud83dA", "\0", "[" * 99),

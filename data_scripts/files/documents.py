@@ -1,16 +1,15 @@
-"""Reads a JSON document value by value, so that memory holds one record and a chunk of text.
-
-The values are parsed by Python's `json`, as those of JSON lines are: a record is the same in both forms.
-"""
+"""Reads JSON and XML documents piece by piece, so that memory holds one record and a chunk of text."""
 
 import codecs
 import json
 import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree  # nosec B405
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import MAX_LINE_BYTES
+from data_scripts.files.texts import MAX_LINE_BYTES, read_lines
 
 CHUNK_BYTES = 1 << 18
 LOOKAHEAD = 12  # characters that must follow a value, unless the document ends: a number may continue
@@ -184,3 +183,32 @@ class _Reader:
             f"{self.location}: {limit}; the limit protects the memory; leave this record out, or write the "
             "records as JSON lines (.jsonl), of which those that cannot be read are counted"
         )
+
+
+SUFFIX = ".xml"
+Event = tuple[str, str, Any]  # file:line, `start` or `end`, element
+
+
+def xml_events(path: Path, remedy: str, repair: Callable[[bytes], bytes] | None = None) -> Iterator[Event]:
+    """Yield the beginning and the end of each element; who reads an element at its end may clear it.
+
+    Args:
+        path: the file, compressed or not.
+        remedy: what to do about a file that is damaged, for the message.
+        repair: corrects a line before it is parsed.
+
+    Raises:
+        InputError: the file cannot be read, or is not well-formed XML in an encoding that the parser knows.
+    """
+    parser: Any = ElementTree.XMLPullParser(["start", "end"])  # bounds the text that entities expand to
+    location = str(path)
+    try:
+        for location, line in read_lines(path, (SUFFIX,)):
+            parser.feed((repair(line) if repair else line) + b"\n")
+            yield from ((location, event, element) for event, element in parser.read_events())
+        parser.close()
+        yield from ((location, event, element) for event, element in parser.read_events())
+    except InputError:
+        raise
+    except (ElementTree.ParseError, LookupError, ValueError) as error:
+        raise InputError(f"{location}: not well-formed XML ({error}): {remedy}") from error
