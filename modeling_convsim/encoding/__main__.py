@@ -6,14 +6,15 @@ python -m modeling_convsim.encoding MODEL FILE -o OUT.npy
 import argparse
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
+
+import numpy as np
+from tqdm import tqdm
 
 from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
-from modeling_convsim.encoding.options import Dtype, Side
-from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts
-
-if TYPE_CHECKING:
-    import numpy as np
+from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
+from modeling_convsim.encoding.loading import has_fast_bfloat16
+from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, count_texts, is_table, read_texts, write_vectors
 
 
 def parse_arguments(arguments: list[str] | None) -> argparse.Namespace:
@@ -80,13 +81,6 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    # Imported after the arguments are parsed: importing torch and transformers takes seconds.
-    from tqdm import tqdm
-
-    from modeling_convsim.encoding.encoder import Encoder
-    from modeling_convsim.encoding.hardware import has_fast_bfloat16
-    from modeling_convsim.encoding.vector_files import write_vectors
-
     try:
         total = count_texts(options.file)
         encoder = Encoder.from_pretrained(options.model, options.device, options.dtype, options.truncate_dim)
@@ -94,7 +88,7 @@ def _run(options: argparse.Namespace) -> int:
             chosen = str(encoder.model.dtype).removeprefix("torch.")
             print(f"computing in {chosen}: {has_fast_bfloat16(encoder.model.device)[1]}")
 
-        def encode(texts: Iterable[str]) -> Iterator["np.ndarray"]:
+        def encode(texts: Iterable[str]) -> Iterator[np.ndarray]:
             with tqdm(total=total, desc="encoding", delay=1, unit="text", unit_scale=True) as progress:
                 for vectors in encoder.stream(texts, options.side, processes=options.processes):
                     progress.update(len(vectors))

@@ -6,36 +6,38 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import torch
 from tqdm import tqdm
-from transformers import (
-    CONFIG_MAPPING,
-    AutoConfig,
-    AutoModel,
-    AutoModelForPreTraining,
-    AutoTokenizer,
-    PreTrainedConfig,
-    PreTrainedTokenizerFast,
-)
+from transformers import PreTrainedTokenizerFast
 
-import modeling_convsim.registry  # noqa: F401  registers the models with the Auto classes
-from data_scripts.files.folders import CHECKSUMS, find_damage
-from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer, token_limit
-from modeling_convsim.encoding.hardware import has_fast_bfloat16
-from modeling_convsim.encoding.hub_models import download_model, parse_model_id
-from modeling_convsim.encoding.options import Dtype, Side
+from modeling_convsim.encoding.batch_tokenizer import (
+    BatchTokenizer,
+    TextError,
+    check_text,
+    refuse_single_string,
+    token_limit,
+)
+from modeling_convsim.encoding.loading import (
+    check_model_files,
+    download_model,
+    has_fast_bfloat16,
+    load_model,
+    parse_model_id,
+)
 from modeling_convsim.encoding.parallel import (
     MIN_TEXTS_PER_WORKER,
     encode_in_processes,
     encode_in_threads,
     split_windows,
 )
-from modeling_convsim.encoding.text_errors import TextError, check_text, refuse_single_string
 from modeling_convsim.modeling_base import ConvSimEncoder, copy_to, normalize
 from modeling_convsim.modeling_heads import ConvSimForMultitask
+
+Side = Literal["input", "query", "response"]
+Dtype = Literal["float32", "bfloat16", "auto"]
 
 # Batches that a worker takes at a time. Encoders that pad take many and sort them by length, so that there is little
 # padding; for the others, one batch at a time keeps token ids and sums in the processor's cache.
@@ -126,9 +128,9 @@ class Encoder:
                 raise ValueError(f"cannot open the model {name}: {error}") from error
             if revision:
                 name = f"{model_id}@{revision}"
-        _check_files(folder, name)
+        check_model_files(folder, name)
         try:
-            model, tokenizer = cls._load(str(folder), trust_remote_code)
+            model, tokenizer = load_model(str(folder), trust_remote_code)
             model.config.name_or_path = model.name_or_path = name
             model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))  # type: ignore[arg-type]
             if dtype == "bfloat16" or (dtype == "auto" and has_fast_bfloat16(model.device)[0]):
@@ -137,30 +139,6 @@ class Encoder:
         # The type of the exception depends on the library that reads a broken file; tokenizers raises bare Exceptions.
         except Exception as error:
             raise ValueError(f"cannot open the model {name}: {' '.join(str(error).split())}") from error
-
-    @staticmethod
-    def _load(name: str, trust: bool) -> tuple[ConvSimEncoder | ConvSimForMultitask, PreTrainedTokenizerFast]:
-        # Unless trust_remote_code is given, transformers asks through `input()` and reads a piped text as the answer.
-        values, _ = PreTrainedConfig.get_config_dict(name)
-        if "auto_map" in values and values.get("model_type") not in CONFIG_MAPPING and not trust:
-            raise ValueError(
-                f"its type {values.get('model_type')!r} needs code, which is not run: import the file that registers "
-                "this encoder first, or, if you trust the model's author, pass trust_remote_code=True in Python"
-            )
-        config = AutoConfig.from_pretrained(name, trust_remote_code=trust)
-        if not config.model_type.startswith("convsim_"):
-            raise ValueError(f"its type is {config.model_type!r}, expected one that starts with convsim_")
-        is_multitask = any(architecture.endswith("ForMultitask") for architecture in config.architectures or [])
-        auto_class = AutoModelForPreTraining if is_multitask else AutoModel
-        model, loading = auto_class.from_pretrained(
-            name, config=config, dtype=torch.float32, output_loading_info=True, trust_remote_code=trust
-        )
-        if loading["missing_keys"]:
-            raise ValueError(f"its weights lack {', '.join(sorted(loading['missing_keys']))}")
-        damaged = [name for name, weights in model.state_dict().items() if not weights.isfinite().all()]
-        if damaged:
-            raise ValueError(f"its weights {', '.join(damaged)} are not finite: damaged, or training diverged")
-        return model, cast(PreTrainedTokenizerFast, AutoTokenizer.from_pretrained(name, trust_remote_code=trust))
 
     @property
     def embedding_size(self) -> int:
@@ -407,21 +385,3 @@ def _length(texts: Iterable[str]) -> int | None:
         return len(texts)  # type: ignore[arg-type]
     except TypeError:  # also for tqdm(generator), which has __len__
         return None
-
-
-def _check_files(folder: Path, name: str) -> None:
-    """Raises ValueError unless a folder holds a model and its tokenizer, undamaged; weights may be sharded.
-
-    A file that has a checksum may be missing: other readers may need it.
-    """
-    try:
-        files = [path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()]
-        next(folder.iterdir(), None)  # which fails if the folder cannot be read; rglob does not
-    except OSError as error:
-        raise ValueError(f"cannot open the model {name}: {error.filename} cannot be read ({error.strerror})") from error
-    for required in ("config.json", "model.safetensors", "tokenizer.json"):
-        if not {required, f"{required}.index.json"} & set(files):
-            raise ValueError(f"{name} holds no {required}: expected the folder of a saved model and its tokenizer")
-    if damage := find_damage(folder, files):
-        remedy = f"restore it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
-        raise ValueError(f"cannot open the model {name}: {damage}; {remedy}")

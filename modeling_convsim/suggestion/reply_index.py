@@ -11,9 +11,8 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from modeling_convsim.encoding.encoder import Encoder
-from modeling_convsim.encoding.options import Dtype, Side
-from modeling_convsim.encoding.text_errors import checked_texts, refuse_single_string
+from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
+from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
 from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
 from modeling_convsim.suggestion.deduplication import (
     Replies,

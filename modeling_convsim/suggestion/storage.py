@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from data_scripts.files.folders import CHECKSUMS, find_damage, replace_files, write_checksums
-from modeling_convsim.encoding.vector_files import write_array
+from modeling_convsim.encoding.text_files import write_array
 from modeling_convsim.modeling_base import ConvSimPreTrainedModel
 from modeling_convsim.suggestion.calibration import Calibration
 from modeling_convsim.suggestion.deduplication import Replies

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerFast
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
-from modeling_convsim.encoding.hardware import has_fast_bfloat16
+from modeling_convsim.encoding.loading import has_fast_bfloat16
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.publish.folder import build_folder
 

@@ -11,7 +11,7 @@ from transformers import PreTrainedConfig
 
 from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.hub_models import parse_model_id
+from modeling_convsim.encoding.loading import parse_model_id
 from trainer.encoders.protocol import PV_DBOW_FILE, SentenceEncoder, Side
 
 FEW_TEXTS = 1_000  # that are encoded without a progress bar

@@ -10,7 +10,7 @@ from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files
 from modeling_convsim import ENCODERS
-from modeling_convsim.encoding.hub_models import parse_model_id
+from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
 from trainer.training.initialization import transformer_from_dan

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 from tqdm import tqdm
 from transformers.tokenization_utils_base import VERY_LARGE_INTEGER
 
-from modeling_convsim.encoding import Encoder, hardware
+from modeling_convsim.encoding import Encoder, loading
 from modeling_convsim.encoding import encoder as encoder_module
 from modeling_convsim.encoding.__main__ import main
 from modeling_convsim.suggestion import ReplyIndex
@@ -137,7 +137,7 @@ def test_bfloat16_is_fast_if_the_processor_has_instructions_that_onednn_may_use(
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: allowed)
-    result, reason = hardware.has_fast_bfloat16(torch.device("cpu"))
+    result, reason = loading.has_fast_bfloat16(torch.device("cpu"))
     assert result == is_fast and ("no bfloat16" in reason) != is_fast
 
 

@@ -19,8 +19,8 @@ import torch
 
 from modeling_convsim.encoding import Encoder, parallel
 from modeling_convsim.encoding.__main__ import main
+from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.encoding.parallel import single_threaded_pool, split_windows
-from modeling_convsim.encoding.text_errors import TextError
 from tests.modeling_convsim.encoding.test_encoder import TEXTS
 from tests.modeling_convsim.tiny_models import build
 

@@ -12,8 +12,7 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from modeling_convsim.encoding.text_files import count_texts, read_texts
-from modeling_convsim.encoding.vector_files import write_vectors
+from modeling_convsim.encoding.text_files import count_texts, read_texts, write_vectors
 
 
 def test_lines_end_with_any_newline_and_a_byte_order_mark_begins_the_first_alone(

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from modeling_convsim.encoding import Encoder
-from modeling_convsim.encoding.text_errors import TextError
+from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.calibration import choose_threshold
 from tests.conftest import WORDS
