@@ -8,9 +8,8 @@ export -> `Sample` -> `Format` or table -> messages -> turns -> pairs
   tables         records with columns that have roles, such as text, speaker and thread
   roles, dates   guess the roles of columns; detect the order of day and month
   nested, cells  conversations within a record, and in the cells of a table, as records of a table
-  messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out
-  fields         the fields of records that programs wrote
-  turns          joins messages to turns, and finds the turn that each one answers
-  repliers       who answers the others; threads: names for pairs that have none
+  messages       `Message`, `Pair`, and `ChatLog`, which counts what is left out; fields of programs' records
+  turns          joins messages to turns, finds the turn that each one answers and who answers
+  threads        names threads for pairs that have none
   conversations  `prepare_conversations`: logs to a dataset of pairs
 """

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from data_scripts.chats.fields import name_of_content
 from data_scripts.chats.formats.transcripts import Line, parse_line
+from data_scripts.chats.messages import name_of_content
 from data_scripts.chats.roles import (
     ANSWERING,
     ASKING,

@@ -142,7 +142,7 @@ def _start_report(
 
 def _hint_at_repliers(pairs: ir.Table) -> None:
     """Print a line if a few authors answer all the others."""
-    from data_scripts.chats.repliers import find_repliers
+    from data_scripts.chats.turns import find_repliers
 
     authors = pairs.select("asker", "replier").to_pyarrow().to_pydict()
     if repliers := find_repliers(list(zip(*authors.values(), strict=True))):
@@ -272,8 +272,7 @@ def _message_pairs(
     """The pairs of a turn and the turn that it answers, if the rules keep both."""
     import ibis
 
-    from data_scripts.chats.repliers import check_repliers
-    from data_scripts.chats.turns import make_turns, thread_names
+    from data_scripts.chats.turns import check_repliers, make_turns, thread_names
     from data_scripts.pairs.engines import materialize
 
     check_repliers(messages, repliers)

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from data_scripts.chats.fields import name_of_content
-from data_scripts.chats.messages import ChatLog
+from data_scripts.chats.messages import ChatLog, name_of_content
 from data_scripts.chats.roles import (
     are_long_texts,
     find_notes,

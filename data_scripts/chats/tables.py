@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Callable
 
 from data_scripts.chats.dates import with_dates
-from data_scripts.chats.fields import label, required_label, required_text
-from data_scripts.chats.messages import ChatLog, Items, Message, Pair
+from data_scripts.chats.messages import ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.html_text import are_html, html_to_text

@@ -123,7 +123,7 @@ def _truncate(text: str, width: int) -> str:
 def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
     """What was detected, the counts, and a few pairs of different threads; returns the repliers, if they are clear."""
     # Imported here, so that --help does not wait for it.
-    from data_scripts.chats.repliers import find_repliers
+    from data_scripts.chats.turns import find_repliers
     from data_scripts.pairs.engines import connect
 
     report: Report = {}

@@ -8,10 +8,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from data_scripts.chats.fields import label, required_text
 from data_scripts.chats.formats import Format
 from data_scripts.chats.formats.roles import SILENT_ROLES, content_text, speaker_of_role
-from data_scripts.chats.messages import ChatLog, Items, Message
+from data_scripts.chats.messages import ChatLog, Items, Message, label, required_text
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 

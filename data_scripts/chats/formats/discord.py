@@ -4,9 +4,19 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Any
 
-from data_scripts.chats.fields import label, numbered, object_field, required_label, required_text, seconds
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    numbered,
+    object_field,
+    required_label,
+    required_text,
+    seconds,
+)
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError
 

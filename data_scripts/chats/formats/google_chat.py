@@ -9,9 +9,19 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from data_scripts.chats.fields import label, numbered, required_label, seconds, written, wrong_type
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    numbered,
+    required_label,
+    seconds,
+    written,
+    wrong_type,
+)
 from data_scripts.chats.sample import Sample
 from data_scripts.files.records import Record, read_records
 from data_scripts.files.texts import BrokenLineError

@@ -3,9 +3,19 @@
 import math
 from dataclasses import dataclass
 
-from data_scripts.chats.fields import label, list_of_objects, object_field, required_label, seconds, written
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    list_of_objects,
+    object_field,
+    required_label,
+    seconds,
+    written,
+)
 from data_scripts.files.records import Record
 
 POSTS = ("post", "direct_post")

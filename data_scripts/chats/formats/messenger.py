@@ -8,9 +8,8 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from data_scripts.chats.fields import label, list_of_objects, numbered, seconds
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, label, list_of_objects, numbered, seconds
 from data_scripts.files.records import Record
 
 

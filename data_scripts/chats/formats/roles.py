@@ -7,9 +7,16 @@ Each record of JSON lines, a JSON array or Parquet is a conversation.
 from functools import partial
 from typing import Any
 
-from data_scripts.chats.fields import list_of_objects, name_of_content, required_text, wrong_type
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    Message,
+    list_of_objects,
+    name_of_content,
+    required_text,
+    wrong_type,
+)
 from data_scripts.files.records import Record
 
 NAME = "messages with roles"

@@ -10,9 +10,19 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from data_scripts.chats.fields import label, list_of_objects, numbered, required_label, required_text, seconds
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    list_of_objects,
+    numbered,
+    required_label,
+    required_text,
+    seconds,
+)
 from data_scripts.chats.sample import Sample
 from data_scripts.files.records import Record
 from data_scripts.files.texts import BrokenLineError

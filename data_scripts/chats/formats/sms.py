@@ -9,9 +9,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from data_scripts.chats.fields import required_label, seconds
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message, required_label, seconds
 from data_scripts.files.documents import SUFFIX, xml_events
 from data_scripts.files.errors import InputError
 

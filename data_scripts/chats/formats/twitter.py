@@ -5,9 +5,19 @@ import re
 from functools import partial
 from typing import Any
 
-from data_scripts.chats.fields import label, list_of_objects, object_field, required_label, required_text, seconds
 from data_scripts.chats.formats import Format
-from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
+from data_scripts.chats.messages import (
+    ChatLog,
+    Items,
+    LeftOutError,
+    Message,
+    label,
+    list_of_objects,
+    object_field,
+    required_label,
+    required_text,
+    seconds,
+)
 from data_scripts.files.errors import InputError
 from data_scripts.files.records import Record
 
