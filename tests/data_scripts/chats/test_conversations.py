@@ -10,26 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from data_scripts.__main__ import main
+from tests.data_scripts.outputs import SPLITS, read, read_split, report
 
-SPLITS = ("train", "validation", "test")
 LONG = "a sentence of more than twenty characters"
 
 
 def run(*arguments: object) -> int:
     return main(["conversations", *map(str, arguments)])
-
-
-def read_split(output: Path, split: str) -> list[dict]:
-    path = output / f"{split}-00000-of-00001.parquet"
-    return pq.read_table(path).to_pylist() if path.exists() else []
-
-
-def read(output: Path) -> list[dict]:
-    return [row for split in SPLITS for row in read_split(output, split)]
-
-
-def report(output: Path) -> dict:
-    return json.loads((output / "report.json").read_text(encoding="utf-8"))
 
 
 def write_tsv(path: Path, *rows: str) -> Path:

@@ -12,8 +12,7 @@ from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
 from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit import comments
-
-SPLITS = ("train", "validation", "test")
+from tests.data_scripts.outputs import SPLITS, read, read_split, report
 
 
 def comment(name: str, parent: str = "t3_story", **changes: object) -> dict:
@@ -35,19 +34,6 @@ def write_dump(path: Path, *comments: dict) -> Path:
 
 def run(*arguments: object) -> int:
     return main(["reddit", *map(str, arguments)])
-
-
-def read_split(output: Path, split: str) -> list[dict]:
-    path = output / f"{split}-00000-of-00001.parquet"
-    return pq.read_table(path).to_pylist() if path.exists() else []
-
-
-def read(output: Path) -> list[dict]:
-    return [row for split in SPLITS for row in read_split(output, split)]
-
-
-def report(output: Path) -> dict:
-    return json.loads((output / "report.json").read_text(encoding="utf-8"))
 
 
 def passes(fields: dict) -> bool:
