@@ -1,4 +1,4 @@
-"""Positive pairs, and pairs with similarity scores, from captions, paraphrases and natural language inference.
+"""Positive pairs from captions, paraphrases and natural language inference.
 
 The column `text` has the distinct texts of a dataset; a pair refers to them by index.
 """
@@ -42,26 +42,6 @@ class PositivePairs:
         links = coo_array((np.ones(len(first), dtype=bool), (first, second)), shape=(len(texts), len(texts)))
         groups = connected_components(links, directed=False)[1].astype(np.int64)
         return cls(texts, first, second, negative, groups)
-
-
-@dataclass(frozen=True)
-class ScoredPairs:
-    """Pairs of texts with similarity scores.
-
-    Attributes:
-        texts: the distinct texts, column `text`.
-        first: (pairs,) index of a text in `texts`.
-        second: (pairs,) index of the other text.
-        scores: (pairs,) similarity, 0 to 1.
-    """
-
-    texts: Dataset
-    first: np.ndarray
-    second: np.ndarray
-    scores: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.first)
 
 
 def caption_pairs(captions: Dataset, seed: int) -> PositivePairs:
@@ -124,20 +104,6 @@ def entailment_pairs(pairs: Dataset, seed: int) -> PositivePairs:
     entailed = (labels == ENTAILMENT) & (premises != hypotheses)
     first, second = premises[entailed], hypotheses[entailed]
     return PositivePairs.linked(texts, first, second, negative_of[first])
-
-
-def scored_paraphrase_pairs(pairs: Dataset) -> ScoredPairs | None:
-    """Return the pairs with their scores divided by the highest; None if all scores are equal or missing."""
-    texts, (first, second) = _distinct_texts([pairs["sentence1"], pairs["sentence2"]])
-    scores = _unit_scores(pairs)
-    return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
-
-
-def scored_nli_pairs(pairs: Dataset) -> ScoredPairs | None:
-    """Score entailment as 1, neutral as 0.5, contradiction as 0; None if all pairs have the same label."""
-    texts, (first, second) = _distinct_texts([pairs["premise"], pairs["hypothesis"]])
-    scores = 1 - np.asarray(pairs["label"]) / 2
-    return ScoredPairs(texts, first, second, scores) if len(np.unique(scores)) > 1 else None
 
 
 def _distinct_texts(columns: list[list[str]]) -> tuple[Dataset, list[np.ndarray]]:

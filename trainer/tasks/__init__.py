@@ -8,13 +8,20 @@ of every task.
 import importlib
 import pkgutil
 
-from trainer.tasks.base import TASKS, Task, TaskInputs, register_task
-from trainer.tasks.selection import sampling_weights, trained_tasks, validate_tasks
+from trainer.tasks.base import (
+    TASKS,
+    Task,
+    TaskInputs,
+    register_task,
+    sampling_weights,
+    trained_tasks,
+    validate_tasks,
+)
 
 __all__ = ["TASKS", "Task", "TaskInputs", "register_task", "sampling_weights", "trained_tasks", "validate_tasks"]
 
 # Modules that several tasks use; every other module of this folder is a task.
-_SHARED = {"base", "contrastive", "encoding", "losses", "options", "score_teachers", "selection"}
+_SHARED = {"base", "contrastive", "encoding", "losses"}
 
 for _module in pkgutil.iter_modules(__path__):
     if _module.name not in _SHARED:

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from trainer.arguments import Arguments
-from trainer.tasks.base import Task, TaskInputs
-from trainer.tasks.options import InBatchOptions, SimilarityOptions
+from trainer.tasks.base import InBatchOptions, SimilarityOptions, Task, TaskInputs
 
 if TYPE_CHECKING:
     import numpy as np
@@ -17,7 +16,7 @@ if TYPE_CHECKING:
 
     from trainer.data.positive_pairs import PositivePairs
     from trainer.data.token_cache import TokenColumn
-    from trainer.tasks.score_teachers import ScoreTeachers
+    from trainer.tasks.encoding import ScoreTeachers
 
 
 @dataclass

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trainer.arguments import option
-from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import SimilarityOptions, TeacherOptions
+from trainer.tasks.base import SimilarityOptions, Task, TaskInputs, TeacherOptions, register_task
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,6 +1,6 @@
-"""Packed batches and the model's output for them; GradCache limits the memory to that of a mini-batch."""
+"""Packed batches, and the output for them of the model (with GradCache) and of an ensemble of teachers."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,9 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
+from transformers import PreTrainedTokenizerFast
 
-from modeling_convsim.modeling_heads import ConvSimMultitaskOutput, scale_responses
+from data_scripts.files.errors import InputError
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.modeling_heads import ConvSimForMultitask, ConvSimMultitaskOutput, scale_responses
 from trainer.data.token_cache import TokenColumn
+from trainer.encoders.loading import load_encoder
 
 
 def pack(column: TokenColumn, rows: np.ndarray, prefix: str = "") -> dict[str, Tensor]:
@@ -81,3 +85,59 @@ def _parts(batch: dict[str, Tensor], size: int) -> Iterator[dict[str, Tensor]]:
             part[f"{prefix}input_ids"] = batch[f"{prefix}input_ids"][cu_seqlens[0] : cu_seqlens[-1]]
             part[f"{prefix}cu_seqlens"] = cu_seqlens - cu_seqlens[0]
         yield part
+
+
+class ScoreTeachers:
+    """An ensemble of multitask models; its score of two texts is the mean of theirs.
+
+    The mean of dot products is the dot product of concatenated vectors, divided by the number of models. So an ensemble
+    returns vectors, like a model, and a task scores both in the same way.
+    """
+
+    def __init__(self, models: Sequence[ConvSimForMultitask]) -> None:
+        self._models = [model.eval().requires_grad_(False) for model in models]
+
+    @torch.no_grad()
+    def encode_pairs(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> tuple[Tensor, Tensor]:
+        """Return vectors of inputs and of responses, (batch, sum of the models' embedding_size), for dot products."""
+        parts = [encode_pairs(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
+        inputs = torch.cat([part.inputs for part in parts], dim=1)
+        responses = torch.cat([part.responses for part in parts], dim=1) / len(parts)
+        return inputs, responses
+
+    @torch.no_grad()
+    def embed_batch(self, batch: dict[str, Tensor], mini_batch_size: int | None) -> Tensor:
+        """Return vectors (batch, sum of the models' embedding_size) whose dot products are the mean cosines."""
+        parts = [embed_batch(model, batch, mini_batch_size) for model in self._on_device_of(batch)]
+        return torch.cat(parts, dim=1) / len(parts) ** 0.5
+
+    def _on_device_of(self, batch: dict[str, Tensor]) -> list[ConvSimForMultitask]:
+        device = batch["input_ids"].device
+        return [model.to(device) for model in self._models]
+
+
+def load_score_teachers(sources: Sequence[str], tokenizer: PreTrainedTokenizerFast) -> ScoreTeachers:
+    """Load the models of the option `score_teachers`.
+
+    Args:
+        sources: folders or Hub ids.
+        tokenizer: the tokenizer of the run.
+
+    Raises:
+        InputError: one cannot be loaded, is not a multitask model of this project, or has another tokenizer.
+    """
+    models = []
+    for source in sources:
+        encoder = load_encoder(source)
+        if not isinstance(encoder, Encoder) or not isinstance(encoder.model, ConvSimForMultitask):
+            raise InputError(
+                f"score_teachers: {source} is not a multitask model of this project; name a model that a run saved "
+                "(runs/NAME/model). A SentenceTransformer can be the teacher of the task distillation"
+            )
+        if encoder.tokenizer.get_vocab() != tokenizer.get_vocab():
+            raise InputError(
+                f"score_teachers: the tokenizer of {source} ({len(encoder.tokenizer):,} entries) is not that of this "
+                f"run ({len(tokenizer):,} entries): train with its tokenizer, --tokenizer {source}"
+            )
+        models.append(encoder.model)
+    return ScoreTeachers(models)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainer.arguments import option
 from trainer.tasks.base import register_task
 from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
-from trainer.tasks.options import NliOptions
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class EntailmentOptions(ContrastiveOptions, NliOptions):
+class EntailmentOptions(ContrastiveOptions):
     """Options of the task entailment."""
+
+    nli: list[str] = option([], "folders or Hub ids of natural language inference datasets (SNLI, MultiNLI …)")
 
 
 @register_task

@@ -84,19 +84,6 @@ def neighbor_cross_entropy(scores: Tensor, is_neighbor: Tensor, is_candidate: Te
     return -(shares * log_probabilities.masked_fill(~is_neighbor, 0.0)).sum(dim=1).mean()
 
 
-def cosine_ranking(cosines: Tensor, scores: Tensor, scale: float) -> Tensor:
-    """CoSENT (Su, 2022): log(1 + sum of exp(scale (c_i - c_j)) over i, j where pair i has a lower score than pair j).
-
-    Args:
-        cosines: (pairs,) cosine of each pair's embeddings.
-        scores: (pairs,) similarity score of each pair.
-        scale: factor of the differences of cosines.
-    """
-    differences = scale * (cosines[:, None] - cosines).float()
-    differences = differences.masked_fill(~(scores[:, None] < scores), float("-inf")).flatten()
-    return torch.logsumexp(torch.cat([differences.new_zeros(1), differences]), dim=0)
-
-
 def similarity_divergence(cosines: Tensor, teacher_cosines: Tensor, scale: float, first: int = 0) -> Tensor:
     """Mean over texts of the KL divergence of softmax(scale cosines) from softmax(scale teacher_cosines).
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 from trainer.arguments import option
-from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import SimilarityOptions
+from trainer.tasks.base import SimilarityOptions, Task, TaskInputs, register_task
 
 if TYPE_CHECKING:
     import numpy as np

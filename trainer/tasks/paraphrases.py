@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from trainer.arguments import option
 from trainer.tasks.base import register_task
 from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
-from trainer.tasks.options import ParaphraseOptions
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -16,8 +16,12 @@ if TYPE_CHECKING:
 
 
 @dataclass
-class ParaphrasesOptions(ContrastiveOptions, ParaphraseOptions):
+class ParaphrasesOptions(ContrastiveOptions):
     """Options of the task paraphrases."""
+
+    paraphrases: list[str] = option(
+        [], "folders or Hub ids of paraphrases, or of pairs of sentences with similarity scores"
+    )
 
 
 @register_task

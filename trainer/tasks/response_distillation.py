@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from data_scripts.files.errors import InputError
 from trainer.arguments import option
-from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import PairOptions, TeacherOptions
+from trainer.tasks.base import PairOptions, Task, TaskInputs, TeacherOptions, register_task
 
 if TYPE_CHECKING:
     import numpy as np

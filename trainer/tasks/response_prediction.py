@@ -6,15 +6,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from trainer.arguments import option
-from trainer.tasks.base import Task, TaskInputs, register_task
-from trainer.tasks.options import InBatchOptions, PairOptions
+from trainer.tasks.base import InBatchOptions, PairOptions, Task, TaskInputs, register_task
 
 if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.token_cache import TokenColumn
-    from trainer.tasks.score_teachers import ScoreTeachers
+    from trainer.tasks.encoding import ScoreTeachers
 
 
 @dataclass

@@ -12,7 +12,7 @@ from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.distributed import first_on_each_machine, share, wait_for_all
 from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
-from trainer.tasks.score_teachers import load_score_teachers
+from trainer.tasks.encoding import load_score_teachers
 from trainer.training.context import RunContext
 from trainer.training.tokenizer import build_tokenizer
 

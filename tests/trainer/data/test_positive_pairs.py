@@ -1,4 +1,4 @@
-"""Positive pairs and scored pairs, written out by hand."""
+"""Positive pairs, written out by hand."""
 
 from collections import Counter
 
@@ -12,8 +12,6 @@ from trainer.data.positive_pairs import (
     caption_pairs,
     entailment_pairs,
     paraphrase_pairs,
-    scored_nli_pairs,
-    scored_paraphrase_pairs,
 )
 
 
@@ -105,17 +103,3 @@ def test_texts_that_are_linked_in_any_direction_are_one_group():
     assert groups_of(paraphrase_pairs(paraphrases(*rows), seed=0), "abcdef") == [0, 0, 0, 0, 1, 1]
     rows = (("p", "e", 0), ("q", "e", 0), ("q", "p", 2), ("r", "q", 0), ("s", "t", 0), ("s", "e", 1), ("t", "s", 0))
     assert groups_of(entailment_pairs(nli(*rows), 0), "peqrst") == [0, 0, 0, 0, 1, 1]
-
-
-def test_scores_are_divided_by_the_highest_and_equal_ones_rank_nothing():
-    scored = scored_paraphrase_pairs(paraphrases(("a", "b", 5), ("a", "c", 2.5), ("d", "a", 0), ("e", "f", None)))
-    assert scored is not None and scored.scores.tolist() == [1, 0.5, 0, 1]
-    texts = scored.texts["text"][:]
-    assert [texts[row] for row in scored.first] == list("aade") and [texts[row] for row in scored.second] == list(
-        "bcaf"
-    )
-    for equal in ([("a", "b", None), ("c", "d", None)], [("a", "b", 0), ("c", "d", 0)]):
-        assert scored_paraphrase_pairs(paraphrases(*equal)) is None
-    inference = scored_nli_pairs(nli(("p", "e", 0), ("p", "n", 1), ("p", "c", 2)))
-    assert inference is not None and inference.scores.tolist() == [1, 0.5, 0]
-    assert scored_nli_pairs(nli(("p", "e", 0), ("q", "f", 0))) is None

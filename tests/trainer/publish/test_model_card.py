@@ -172,15 +172,15 @@ def test_published_settings_say_nothing_of_where_folders_lie():
 def test_datasets_of_the_other_tasks_have_a_row_for_each_kind_and_source(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # without datasets of these names, whose licenses would be shown
     settings = SETTINGS | {"captions": ["data/coco", "data/multi30k"], "paraphrases": ["someone/questions"]}
-    settings |= {"tasks": {"captions": 1, "paraphrases": 1, "ranking": 1}}
-    rows = {"captions/coco": 1000, "captions/multi30k": 200, "paraphrases/questions": 20, "ranking/questions": 30}
+    settings |= {"tasks": {"captions": 1, "paraphrases": 1}}
+    rows = {"captions/coco": 1000, "captions/multi30k": 200, "paraphrases/questions": 20}
     leakage = {"captions/coco": {"stsb test": 3, "removed": 3}, "captions/multi30k": {"removed": 4}}
     leakage |= {"paraphrases/questions": {"removed": 0}}
     results = RESULTS | {"run": {"rows": rows}, "leakage": leakage, "hub_sources": ["someone/questions"]}
     write_card(tmp_path, results, settings, SomeConfig(), "a/b")
     card = ModelCard.load(tmp_path / "README.md")
     assert "| local dataset | not stated | captions 1,200 | 7 |" in card.text
-    assert "| someone/questions | not stated | paraphrases 20, ranking 30 | 0 |" in card.text
+    assert "| someone/questions | not stated | paraphrases 20 | 0 |" in card.text
     assert card.data.datasets == ["someone/questions"]
 
 

@@ -12,18 +12,11 @@ from datasets import Dataset
 from data_scripts.files.errors import InputError
 from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
 from trainer.data.datasets import RunData
-from trainer.data.positive_pairs import (
-    caption_pairs,
-    entailment_pairs,
-    paraphrase_pairs,
-    scored_nli_pairs,
-    scored_paraphrase_pairs,
-)
+from trainer.data.positive_pairs import caption_pairs, entailment_pairs, paraphrase_pairs
 from trainer.tasks import TASKS, Task, TaskInputs, response_distillation
 from trainer.tasks.captions import Captions
 from trainer.tasks.entailment import Entailment
 from trainer.tasks.paraphrases import Paraphrases
-from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_distillation import ResponseDistillation
 from trainer.tasks.response_prediction import ResponsePrediction
 from trainer.tasks.snli import Snli
@@ -90,15 +83,6 @@ def test_inference_reads_premises_hypotheses_and_labels():
     explicit = Snli(Snli.Options(), letters_column(FIRST), letters_column(SECOND), np.array(LABELS))
     assert list(tasks) == ["snli"] and loss_of(tasks["snli"]) == loss_of(explicit)
     assert Snli.is_disabled(Snli.Options(snli_share=0)) and not Snli.is_disabled(Snli.Options(snli_share=0.01))
-
-
-def test_ranking_has_a_task_for_each_dataset_with_different_scores():
-    unscored = Dataset.from_dict({"sentence1": FIRST, "sentence2": SECOND, "score": [1.0] * 30})
-    tasks = build(Ranking, {"nli/n": NLI, "paraphrases/p": PARAPHRASES, "paraphrases/unscored": unscored})
-    assert list(tasks) == ["ranking/n", "ranking/p"]
-    for name, pairs in (("n", scored_nli_pairs(NLI)), ("p", scored_paraphrase_pairs(PARAPHRASES))):
-        explicit = Ranking(Ranking.Options(), letters_column(pairs.texts["text"][:]), pairs)
-        assert loss_of(tasks[f"ranking/{name}"]) == loss_of(explicit)
 
 
 VECTORS = np.random.default_rng(3).normal(size=(2, 30, 5)).astype(np.float16)

@@ -9,7 +9,6 @@ from scipy.special import rel_entr, softmax
 from torch import Tensor
 
 from trainer.tasks.losses import (
-    cosine_ranking,
     false_negatives,
     in_batch_softmax,
     neighbor_cross_entropy,
@@ -64,18 +63,6 @@ def test_neighbor_cross_entropy_is_equation_1_with_a_uniform_target_over_neighbo
     assert not cosines.grad.numpy()[~CANDIDATES].any()
 
 
-def test_cosine_ranking_against_a_loop():
-    generator = np.random.default_rng(2)
-    cosines, scores = generator.uniform(-1, 1, 12), generator.integers(0, 3, 12) / 2
-    terms = [np.exp(20 * (cosines[i] - cosines[j])) for i in range(12) for j in range(12) if scores[i] < scores[j]]
-    loss = cosine_ranking(torch.tensor(cosines), torch.tensor(scores), 20)
-    np.testing.assert_allclose(loss.item(), np.log(1 + sum(terms)), rtol=1e-5)
-    equal = torch.tensor([0.1, 0.9], requires_grad=True)
-    loss = cosine_ranking(equal, torch.ones(2), 20)
-    loss.backward()
-    assert loss.item() == 0 and not equal.grad.any()
-
-
 def test_similarity_divergence_is_the_mean_relative_entropy_over_the_other_texts():
     cosines, teacher = np.random.default_rng(3).uniform(-1, 1, (2, 6, 6))
     expected = []
@@ -92,7 +79,6 @@ LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "neighbor_cross_entropy": lambda scores, _: neighbor_cross_entropy(
         scores, torch.eye(6, dtype=torch.bool), MASK | torch.eye(6, dtype=torch.bool)
     ),
-    "cosine_ranking": lambda scores, _: cosine_ranking(scores[0], torch.arange(6) / 5, 20),
     "similarity_divergence": lambda scores, teacher: similarity_divergence(scores, teacher, 16),
 }
 

@@ -19,7 +19,6 @@ from tests.trainer.tasks.tiny_tasks import (
     neighbors,
     packed,
     positive_pairs,
-    scored_pairs,
     teacher_vectors,
     texts_of,
     vectors_of,
@@ -29,7 +28,6 @@ from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks.captions import Captions, CaptionsOptions
 from trainer.tasks.distillation import Distillation, DistillationOptions
-from trainer.tasks.losses import cosine_ranking
 from trainer.tasks.neighbors import NeighboringSentences, NeighborsOptions
 
 SCALE = 5.0
@@ -63,9 +61,6 @@ def letters_column(texts: list[str]) -> TokenColumn:
 
 def names(generator: np.random.Generator, count: int) -> list[str]:
     return ["".join(generator.choice(list("abcdefgh"), 3)) for _ in range(count)]
-
-
-# -- response prediction ----------------------------------------------------------------------------------------------
 
 
 # -- contrastive tasks ------------------------------------------------------------------------------------------------
@@ -146,7 +141,7 @@ def test_contrastive_tasks_add_the_loss_of_truncated_embeddings():
     assert set(metrics) == {"accuracy", "accuracy_7", "accuracy_3"}
 
 
-# -- SNLI, ranking, distillation --------------------------------------------------------------------------------------
+# -- SNLI, distillation -----------------------------------------------------------------------------------------------
 
 
 def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32():
@@ -160,20 +155,6 @@ def test_inference_is_the_mean_cross_entropy_of_the_labels_in_float32():
     assert loss.dtype == torch.float32
     np.testing.assert_allclose(loss.item(), -probabilities[ALL, labels].mean(), rtol=1e-6)
     assert metrics["accuracy"].item() == pytest.approx((probabilities.argmax(axis=1) == labels).mean())
-
-
-def test_ranking_compares_the_cosines_of_both_texts():
-    model, pairs, task = build_model("dan").eval(), scored_pairs(), build_task("ranking", similarity_scale=SCALE)
-    loss, metrics = task.loss(model, task.batch(ALL))
-    cosines = (vectors_of(model, pairs.first) * vectors_of(model, pairs.second)).sum(axis=1)
-    expected = cosine_ranking(torch.tensor(cosines), torch.tensor(pairs.scores), SCALE)
-    torch.testing.assert_close(loss.double(), expected.double(), rtol=1e-5, atol=1e-6)
-    ordered = [cosines[i] < cosines[j] for i in ALL for j in ALL if pairs.scores[i] < pairs.scores[j]]
-    assert metrics["accuracy"].item() == pytest.approx(np.mean(ordered))
-    equal = task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), task.batch(ALL))
-    assert equal[1]["accuracy"].item() == 0 and equal[0].item() == pytest.approx(np.log(1 + len(ordered)))
-    same_scores = task.batch(ALL) | {"scores": torch.ones(ROWS)}
-    assert task.loss(Answer(pooler_output=torch.ones(2 * ROWS, 3)), same_scores)[1]["accuracy"].item() == 0
 
 
 def test_distillation_is_the_mean_relative_entropy_of_the_students_similarities_from_the_teachers():

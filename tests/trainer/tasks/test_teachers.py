@@ -23,9 +23,9 @@ from tests.trainer.tasks.tiny_tasks import (
     vectors_of,
 )
 from trainer.tasks import response_distillation
+from trainer.tasks.encoding import ScoreTeachers, load_score_teachers
 from trainer.tasks.response_distillation import calibrated_scale
 from trainer.tasks.response_prediction import ResponsePrediction, ResponsePredictionOptions
-from trainer.tasks.score_teachers import ScoreTeachers, load_score_teachers
 
 
 def response_scores(model: ConvSimForMultitask) -> np.ndarray:

@@ -17,20 +17,19 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from trainer.command_line import arguments_class
-from trainer.data.positive_pairs import PositivePairs, ScoredPairs
+from trainer.data.positive_pairs import PositivePairs
 from trainer.data.sentence_order import Neighbors
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks import Task
 from trainer.tasks.captions import Captions
 from trainer.tasks.distillation import Distillation
+from trainer.tasks.encoding import ScoreTeachers
 from trainer.tasks.neighbors import NeighboringSentences
-from trainer.tasks.ranking import Ranking
 from trainer.tasks.response_distillation import ResponseDistillation
 from trainer.tasks.response_prediction import ResponsePrediction
-from trainer.tasks.score_teachers import ScoreTeachers
 from trainer.tasks.snli import Snli
 
-NAMES = "response_prediction snli captions ranking distillation response_distillation neighbors".split()
+NAMES = "response_prediction snli captions distillation response_distillation neighbors".split()
 NAMES += ["response_prediction_with_teachers", "captions_with_teachers"]
 ROWS = 23
 ALL = np.arange(ROWS)
@@ -65,12 +64,6 @@ def positive_pairs() -> PositivePairs:
     return PositivePairs(Dataset.from_dict({}), ALL, second, negative, generator.integers(0, 15, ROWS))
 
 
-def scored_pairs() -> ScoredPairs:
-    generator = np.random.default_rng(5)
-    scores = generator.integers(0, 3, ROWS) / 2
-    return ScoredPairs(Dataset.from_dict({}), generator.permutation(ROWS), generator.permutation(ROWS), scores)
-
-
 def neighbors() -> Neighbors:
     """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; the first is not an example, and 22 is not a negative."""
     before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
@@ -98,7 +91,6 @@ def build_task(name: str, **changes: Any) -> Task:
         "response_prediction": lambda: ResponsePrediction(options, first, second, ensemble),
         "captions": lambda: Captions(options, first, positive_pairs(), ensemble),
         "snli": lambda: Snli(options, first, second, np.random.default_rng(2).integers(0, 3, ROWS)),
-        "ranking": lambda: Ranking(options, first, scored_pairs()),
         "neighbors": lambda: NeighboringSentences(options, first, neighbors()),
         "distillation": lambda: Distillation(options, first, teacher_vectors()[0]),
         "response_distillation": lambda: ResponseDistillation(options, first, second, *teacher_vectors(), 9.0),

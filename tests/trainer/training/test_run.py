@@ -75,7 +75,7 @@ def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets,
 
 
 def test_positive_pairs_are_trained_together_with_conversations(run_trainer, preset, datasets, tmp_path):
-    weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1, "ranking": 1}
+    weights = {"response_prediction": 1, "entailment": 1, "captions": 1, "paraphrases": 1}
     settings = {kind: [str(datasets / kind)] for kind in ("nli", "captions", "paraphrases")}
     settings |= {"tasks": weights, "word_vectors": "skip_gram", "final_split": "dev"}
     settings |= {"stsb": str(datasets / "stsb"), "matryoshka_dims": [8, 4]}
@@ -86,8 +86,6 @@ def test_positive_pairs_are_trained_together_with_conversations(run_trainer, pre
         "entailment/nli": 8 * 10,
         "captions/captions": 4 * 10 * 3 * 2,
         "paraphrases/paraphrases": 48,
-        "ranking/paraphrases": 96,
-        "ranking/nli": 240,
     }
     assert set(results["stsb"]) == {"dev"} and results["response_prediction"]["split"] == "dev"
     for task in ("captions/captions", "paraphrases/paraphrases", "entailment/nli"):

@@ -56,7 +56,7 @@ def test_tasks_with_their_data_are_accepted(tasks, options):
             {"snli": 1, "response_prediction": 1},
             {"snli": "s", "pairs": ["p"], "similarity_scale": 3.0},
             "similarity_scale has no effect with tasks: snli, response_prediction: give one of captions, "
-            "distillation, entailment, neighbors, paraphrases, ranking a sampling weight",
+            "distillation, entailment, neighbors, paraphrases a sampling weight",
         ),
         ({"snli": 1}, {"snli": "s", "captions": ["c"]}, "captions has no effect with tasks: snli: give captions a"),
         (
