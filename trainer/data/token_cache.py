@@ -1,11 +1,17 @@
-"""Token ids, cached in memory-mapped files, so that a training step only copies them."""
+"""Caches: token ids in memory-mapped files, which a training step only copies, and arrays with checksums.
+
+Files are written under a temporary name; damaged ones are computed again.
+"""
 
 import itertools
-import json
 import logging
+import os
 import shutil
+import uuid
+import zipfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,14 +21,13 @@ from datasets import Dataset
 from tqdm import tqdm
 from transformers import PreTrainedTokenizerFast
 
+from data_scripts.files.errors import InputError
 from modeling_convsim.encoding.batch_tokenizer import BatchTokenizer
-from trainer.data.cached_arrays import digest_texts, not_writable, temporary_name
 from trainer.hardware import available_threads
 
 _CHUNK = 10_000
 _TEXTS_PER_CALL = 1000
 _FORMAT = "4"  # part of the key: increase it when the contents of the files change
-_MANIFEST = "manifest.json"  # size and digest of every other file of an entry
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +72,7 @@ def token_columns(
 
     The cache key has the tokenizer, the texts and `max_tokens`, so that a change of any of them creates a new entry.
     An entry is built under a temporary name and renamed when it is complete: if two runs build it at the same time,
-    both read the one that was renamed first. An entry whose files differ from its manifest is built again.
+    both read the one that was renamed first. An entry that lacks a file or the end of one is built again.
 
     Returns:
         Column name -> token ids.
@@ -82,12 +87,15 @@ def token_columns(
         for texts in _chunks(dataset, column):
             digest_texts(digest, texts)
         folder = cache_dir / digest.hexdigest()
-        if folder.exists() and (damage := _damage(folder)):
-            logger.warning("%s: damaged (%s); its texts are tokenized again", folder, damage)
-            shutil.rmtree(folder)
-        if not folder.exists():
+        ids = _open(folder) if folder.exists() else None
+        if ids is None:
+            if folder.exists():
+                logger.warning("%s: a file is missing or truncated; its texts are tokenized again", folder)
+                shutil.rmtree(folder)
             _build(dataset, column, tokenizer, folder, max_tokens, show_progress)
-        columns_of_ids[column] = _open(folder)
+            ids = _open(folder)
+            assert ids is not None
+        columns_of_ids[column] = ids
     return columns_of_ids
 
 
@@ -97,33 +105,20 @@ def _chunks(dataset: Dataset, column: str) -> Iterator[list[str]]:
         yield texts[start : start + _CHUNK][column]
 
 
-def _open(folder: Path) -> TokenColumn:
-    return TokenColumn(**{path.stem: _map(path) for path in folder.iterdir() if path.name != _MANIFEST})
+def _open(folder: Path) -> TokenColumn | None:
+    """Map the files of an entry, whose suffix is the type of their values; None if the entry lacks a part of them."""
+    arrays = {path.stem: _map(path) for path in folder.iterdir() if path.stem in TokenColumn.__annotations__}
+    column = TokenColumn(**arrays) if len(arrays) == 3 else None
+    if column is None or len(column.offsets) != len(column) + 1 or column.offsets[-1] != len(column.ids):
+        return None
+    return column
 
 
 def _map(path: Path) -> np.ndarray:
-    """Map a file whose suffix is the type of its values."""
-    dtype = path.suffix[1:]
+    dtype = np.dtype(path.suffix[1:])
     # A plain array, because every access to a `np.memmap` costs microseconds. An empty file cannot be mapped.
-    return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.zeros(0, dtype)
-
-
-def _damage(folder: Path) -> str | None:
-    """Return how the files of an entry differ from its manifest; None if they do not."""
-    try:
-        manifest = json.loads((folder / _MANIFEST).read_text())
-        for name, expected in manifest.items():
-            if (found := _fingerprint(folder / name)) != expected:
-                return f"{name} is {found}, expected {expected}"
-        return None if len(manifest) == 3 else f"{_MANIFEST} names {len(manifest)} files, expected 3"
-    except (OSError, ValueError, AttributeError) as error:
-        return str(error)
-
-
-def _fingerprint(path: Path) -> str:
-    size = path.stat().st_size
-    content = np.memmap(path, mode="r").data if size else b""  # an empty file cannot be mapped
-    return f"{size} bytes, {xxhash.xxh3_128_hexdigest(content)}"
+    size = path.stat().st_size // dtype.itemsize
+    return np.asarray(np.memmap(path, dtype, "r", shape=(size,))) if size else np.zeros(0, dtype)
 
 
 def _build(
@@ -167,11 +162,59 @@ def _build(
                 keys = (xxhash.xxh3_64_intdigest(text.encode()) >> 1 for text in texts)
                 keys_file.write(np.fromiter(keys, np.int64, count=len(texts)).data)
                 progress.update(len(texts))
-        manifest = {path.name: _fingerprint(path) for path in temporary.iterdir()}
-        (temporary / _MANIFEST).write_text(json.dumps(manifest))
         temporary.rename(folder)
     except OSError as error:
         if not folder.exists():  # else another run was faster
             raise not_writable(folder, error) from error
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def read_array(path: Path) -> np.ndarray | None:
+    """Return the array that `write_array` wrote; None if there is no such file, or if it is damaged."""
+    if not path.exists():
+        return None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if damaged := archive.testzip():  # compares the checksums
+                raise ValueError(f"the checksum of {damaged} is wrong")
+            with archive.open(f"{path.stem}.npy") as file:  # not the array of another file's name
+                return np.lib.format.read_array(file, allow_pickle=False)
+    except Exception as error:  # whatever is wrong with the file, its contents can be computed again
+        logger.warning("%s: damaged (%s); it is computed again", path, error)
+        return None
+
+
+def write_array(path: Path, array: np.ndarray) -> None:
+    """Write an array with its checksum, under a unique temporary name that is changed to `path` at the end.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    temporary = temporary_name(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        np.savez(temporary, **{path.stem: array})  # type: ignore[arg-type]
+        os.replace(temporary, path)
+    except OSError as error:
+        raise not_writable(path, error) from error
+    finally:
+        with suppress(OSError):  # it was renamed, or never written
+            temporary.unlink()
+
+
+def temporary_name(path: Path) -> Path:
+    """Return a hidden path in the same folder that no other process uses, on any machine, with the same suffix."""
+    return path.with_name(f".{path.stem}.{uuid.uuid4().hex}{path.suffix}")
+
+
+def not_writable(path: Path, error: OSError) -> InputError:
+    """Return the error to raise if a cache file cannot be written."""
+    return InputError(f"{path}: cannot be written ({error.strerror or error}); name another folder with --cache_dir")
+
+
+def digest_texts(digest: xxhash.xxh3_128, texts: list[str]) -> None:
+    """Add texts to a digest, with their lengths: the same characters, split in other places, are different texts."""
+    encoded = [text.encode() for text in texts]
+    digest.update(np.fromiter(map(len, encoded), np.int64, count=len(encoded)).tobytes())
+    digest.update(b"".join(encoded))

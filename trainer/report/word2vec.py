@@ -46,7 +46,7 @@ def train_gensim(
     """
     import gensim.models
 
-    from trainer.data.skip_gram import fit
+    from trainer.data.word_vectors import fit
 
     class_name, settings = METHODS[method]
     model = getattr(gensim.models, class_name)(

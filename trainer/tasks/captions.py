@@ -12,7 +12,7 @@ from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from trainer.data.positive_pairs import PositivePairs
+    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Captions(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.positive_pairs.caption_pairs`."""
-        from trainer.data.positive_pairs import caption_pairs
+        """Call `trainer.data.examples.caption_pairs`."""
+        from trainer.data.examples import caption_pairs
 
         return caption_pairs(rows, seed)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
     from torch import Tensor, nn
 
-    from trainer.data.positive_pairs import PositivePairs
+    from trainer.data.examples import PositivePairs
     from trainer.data.token_cache import TokenColumn
     from trainer.tasks.encoding import ScoreTeachers
 

@@ -12,7 +12,7 @@ from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from trainer.data.positive_pairs import PositivePairs
+    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Entailment(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.positive_pairs.entailment_pairs`."""
-        from trainer.data.positive_pairs import entailment_pairs
+        """Call `trainer.data.examples.entailment_pairs`."""
+        from trainer.data.examples import entailment_pairs
 
         return entailment_pairs(rows, seed)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import numpy as np
     from torch import Tensor, nn
 
-    from trainer.data.sentence_order import Neighbors
+    from trainer.data.examples import Neighbors
     from trainer.data.token_cache import TokenColumn
 
 
@@ -51,7 +51,7 @@ class NeighboringSentences(Task):
     @classmethod
     def build(cls, options: NeighborsOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task for each dataset."""
-        from trainer.data.sentence_order import find_neighbors, order_sentences
+        from trainer.data.examples import find_neighbors, order_sentences
 
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named("documents").items():
@@ -74,7 +74,7 @@ class NeighboringSentences(Task):
         import numpy as np
         import torch
 
-        from trainer.data.sentence_order import NONE
+        from trainer.data.examples import NONE
         from trainer.tasks.encoding import pack
 
         sentences = self._neighbors.sentences[rows][:, None]  # (batch, 1)

@@ -12,7 +12,7 @@ from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
 if TYPE_CHECKING:
     from datasets import Dataset
 
-    from trainer.data.positive_pairs import PositivePairs
+    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -40,7 +40,7 @@ class Paraphrases(ContrastiveTask):
 
     @staticmethod
     def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.positive_pairs.paraphrase_pairs`."""
-        from trainer.data.positive_pairs import paraphrase_pairs
+        """Call `trainer.data.examples.paraphrase_pairs`."""
+        from trainer.data.examples import paraphrase_pairs
 
         return paraphrase_pairs(rows, seed)

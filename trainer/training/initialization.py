@@ -38,7 +38,7 @@ def initialize_embeddings(
     table = model.get_parameter("encoder.embed_tokens.weight")  # (vocab_size, width)
     if arguments.word_vectors == "skip_gram":
         # gensim takes a second to import.
-        from trainer.data.skip_gram import cached_word_vectors
+        from trainer.data.word_vectors import cached_word_vectors
 
         further = _further_texts(arguments, data, tokenizer, show_progress)
         cache_dir, passes = Path(arguments.cache_dir), arguments.word_vector_passes

@@ -12,7 +12,7 @@ from datasets import Dataset
 from data_scripts.files.errors import InputError
 from tests.trainer.tasks.test_task_losses import letters_column, names, small_dan
 from trainer.data.datasets import RunData
-from trainer.data.positive_pairs import caption_pairs, entailment_pairs, paraphrase_pairs
+from trainer.data.examples import caption_pairs, entailment_pairs, paraphrase_pairs
 from trainer.tasks import TASKS, Task, TaskInputs, response_distillation
 from trainer.tasks.captions import Captions
 from trainer.tasks.entailment import Entailment

@@ -23,8 +23,7 @@ from tests.trainer.tasks.tiny_tasks import (
     texts_of,
     vectors_of,
 )
-from trainer.data.positive_pairs import PositivePairs
-from trainer.data.sentence_order import Neighbors
+from trainer.data.examples import Neighbors, PositivePairs
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks.captions import Captions, CaptionsOptions
 from trainer.tasks.distillation import Distillation, DistillationOptions

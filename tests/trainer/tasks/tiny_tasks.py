@@ -17,8 +17,7 @@ from modeling_convsim import (
     ConvSimTransformerForMultitask,
 )
 from trainer.command_line import arguments_class
-from trainer.data.positive_pairs import PositivePairs
-from trainer.data.sentence_order import Neighbors
+from trainer.data.examples import Neighbors, PositivePairs
 from trainer.data.token_cache import TokenColumn
 from trainer.tasks import Task
 from trainer.tasks.captions import Captions

@@ -23,7 +23,7 @@ from modeling_convsim import (
 from tests.modeling_convsim.tiny_models import SENTENCES, pack
 from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
-from trainer.data import skip_gram
+from trainer.data import word_vectors
 from trainer.data.datasets import RunData
 from trainer.training.initialization import initialize_embeddings
 from trainer.training.inputs import build_tasks
@@ -115,7 +115,7 @@ OPTIONS = {
 def initialized(model_type: str, tmp_path, monkeypatch, **settings):
     """Return a new model whose skip-gram vectors are (0.5, 0.5, 0.5, 0.5), and its vocabulary."""
     monkeypatch.setattr(
-        skip_gram, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
+        word_vectors, "cached_word_vectors", lambda columns, rows, size, *_: np.full((rows, size), 0.5, np.float32)
     )
     sizes = {"embedding_size": 4} | OPTIONS[model_type]
     arguments = build_arguments(

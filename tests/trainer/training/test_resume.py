@@ -19,7 +19,7 @@ from tests.limits import file_size_limit
 from tests.trainer.tiny_datasets import write
 from tests.trainer.training.tiny_runs import read_metrics, read_results
 from trainer import hardware
-from trainer.data import skip_gram
+from trainer.data import word_vectors
 from trainer.training import schedule
 from trainer.training.checkpoints import (
     _check_unchanged,
@@ -60,7 +60,7 @@ def test_a_killed_and_resumed_run_has_the_same_results_bit_for_bit(
     with interrupted_at(step):
         run_trainer(preset(output_dir=str(resumed), **changes))
     assert [path.name for path in list_checkpoints(resumed)] == [f"checkpoint-{number}" for number in left.split()]
-    monkeypatch.setattr(skip_gram, "cached_word_vectors", lambda *_, **__: pytest.fail("trains word vectors again"))
+    monkeypatch.setattr(word_vectors, "cached_word_vectors", lambda *_, **__: pytest.fail("trains word vectors again"))
     assert run_trainer(preset(output_dir=str(resumed), **changes), "--resume", "true") == 0
     assert_same_results(uninterrupted, resumed)
 

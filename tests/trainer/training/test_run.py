@@ -64,7 +64,7 @@ def test_texts_are_used_for_the_word_vectors_only(run_trainer, preset, datasets,
         read.extend(map(len, columns))
         return np.zeros((rows, size), np.float32)
 
-    monkeypatch.setattr("trainer.data.skip_gram.cached_word_vectors", train)
+    monkeypatch.setattr("trainer.data.word_vectors.cached_word_vectors", train)
     settings = {"texts": [str(datasets / "books")], "word_vectors": "skip_gram", "tasks": {"response_prediction": 1}}
     settings |= {"stsb": str(datasets / "stsb")}
     assert run_trainer(preset(**settings, max_steps=1)) == 0
