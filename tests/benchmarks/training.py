@@ -22,10 +22,9 @@ from trainer.command_line import build_arguments
 from trainer.data.datasets import load_run_data
 from trainer.hardware import start_accelerator
 from trainer.training.context import RunContext
-from trainer.training.inputs import build_tasks
+from trainer.training.inputs import build_tasks, build_tokenizer
 from trainer.training.loop import TrainingLoop
 from trainer.training.model import build_model
-from trainer.training.tokenizer import build_tokenizer
 from trainer.training.train import plan_batches
 from trainer.training.trainable_model import TrainableModel
 

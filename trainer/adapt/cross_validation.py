@@ -20,10 +20,9 @@ from trainer.adapt.start import Interpolation, Start, prepare_start, rank_shares
 from trainer.arguments import Arguments
 from trainer.data.dev_split import ENOUGH, thread_numbers
 from trainer.tasks import Task
-from trainer.training.batching import BatchPlan
 from trainer.training.context import RunContext
 from trainer.training.loop import TrainingLoop
-from trainer.training.schedule import Schedule
+from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel
 
 FOLDS = 3

@@ -1,21 +1,24 @@
-"""The checkpoints of a run: each gets its final name when it is complete, and is verified before a run is resumed."""
+"""The checkpoints of a run: complete under their final name, verified before a run is resumed, on every machine."""
 
 import json
 import logging
 import shutil
+import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
+from data_scripts.files.checksums import CHECKSUMS, find_damage, write_checksums
+from data_scripts.files.new_files import report_write_errors, temporary_path
+
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import CHECKSUMS, find_damage, list_files, replace_folder, write_checksums
-from data_scripts.files.storage import report_write_errors
-from trainer.distributed import share, wait_for_all
+from data_scripts.files.folders import list_files, replace_folder
+from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.context import Progress, RunContext
-from trainer.training.fingerprints import find_changes
-from trainer.training.machines import on_this_machine
+from trainer.training.inputs import find_changes
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.run_folder import list_checkpoints
 from trainer.training.trainable_model import TrainableModel
@@ -151,3 +154,58 @@ def _read_progress(checkpoint: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return progress if isinstance(progress, dict) else {}
+
+
+def check_shared_folder(folder: Path) -> None:
+    """Check that all processes see the run's folder, where each of them saves its shards. Every process must call it.
+
+    Raises:
+        InputError: a machine has a folder of its own; all processes raise it.
+    """
+    name = share(temporary_path(folder / "seen-by-all").name)
+    if rank() == 0:
+        (folder / name).touch()
+    wait_for_all()
+    seen = gather((socket.gethostname(), (folder / name).exists()))
+    if rank() == 0:
+        (folder / name).unlink()
+    if lacking := sorted({machine for machine, is_seen in seen if not is_seen}):
+        raise InputError(
+            f"sharded: every process saves its part of a checkpoint to output_dir, but {folder} on {lacking[0]} is not "
+            "the folder of the main process: name a folder on a disk that all machines share"
+        )
+
+
+@contextmanager
+def on_this_machine(folder: Path, own_folder: Path) -> Iterator[Path]:
+    """Yield a checkpoint of the main process: where this process sees it, or a copy until the context is left.
+
+    Every process must enter the context.
+
+    Args:
+        folder: the checkpoint, on the main process's machine.
+        own_folder: the run's folder on this machine.
+    """
+    if world_size() == 1:
+        yield folder
+        return
+    own = own_folder / folder.name
+    checksums = share((folder / CHECKSUMS).read_bytes() if rank() == 0 else b"")
+    is_seen = rank() == 0 or (
+        (own / CHECKSUMS).is_file() and (own / CHECKSUMS).read_bytes() == checksums and find_damage(own) is None
+    )
+    if all(gather(is_seen)):
+        yield own
+        return
+    with TemporaryDirectory(prefix="convsim-") as copy, report_write_errors(Path(copy), Path(copy)):
+        _send_files(folder, None if is_seen else Path(copy))
+        yield own if is_seen else Path(copy)
+
+
+def _send_files(folder: Path, copy: Path | None) -> None:
+    """Send the files of the main process's folder to all processes, which write them to `copy`, unless it is None."""
+    for name in share(list_files(folder) if rank() == 0 else []):
+        content = share((folder / name).read_bytes() if rank() == 0 else b"")
+        if copy:
+            (copy / name).parent.mkdir(parents=True, exist_ok=True)
+            (copy / name).write_bytes(content)

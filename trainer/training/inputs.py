@@ -1,20 +1,28 @@
-"""What a run reads: its datasets, its tokenizer, and the tasks that train on them."""
+"""What a run reads: its datasets, its tokenizer, the tasks that train on them, and fingerprints of all of it."""
 
+import socket
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import cast
+from tempfile import TemporaryDirectory
+from typing import Any, cast
 
+import xxhash
 from datasets import Dataset
-from transformers import PreTrainedTokenizerFast
+from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
+from data_scripts.tokenizer import Kind, train_tokenizer
 from trainer.arguments import Arguments
-from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data
+from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
+from trainer.data.teacher import teacher_content
 from trainer.data.token_cache import TokenColumn, token_columns
-from trainer.distributed import first_on_each_machine, share, wait_for_all
+from trainer.distributed import first_on_each_machine, gather, share, wait_for_all
 from trainer.tasks import TASKS, Task, TaskInputs, trained_tasks
 from trainer.tasks.encoding import load_score_teachers
 from trainer.training.context import RunContext
-from trainer.training.tokenizer import build_tokenizer
+from trainer.training.model import load_pretrained
+from trainer.training.run_folder import TOKENIZER
 
 
 def load_inputs(context: RunContext) -> tuple[RunData, PreTrainedTokenizerFast, dict[str, Task]]:
@@ -60,3 +68,122 @@ def build_tasks(
                 raise InputError(f"{kind}: no training split, which the task {name} needs")
         tasks |= task.build(arguments, inputs)
     return tasks
+
+
+def build_tokenizer(arguments: Arguments, data: RunData) -> PreTrainedTokenizerFast:
+    """Load the tokenizer of `tokenizer`, `initialize_from` or a resumed run, or train one on the training texts.
+
+    Raises:
+        InputError: it cannot be loaded, or `tokenizer` differs from that of the model in `initialize_from`.
+    """
+    if arguments.tokenizer:
+        tokenizer = load_pretrained(AutoTokenizer, arguments.tokenizer, "tokenizer")
+        if arguments.initialize_from:
+            _require_same(tokenizer, arguments.tokenizer, arguments.initialize_from)
+    elif arguments.initialize_from:
+        tokenizer = load_pretrained(AutoTokenizer, arguments.initialize_from, "initialize_from")
+    elif arguments.resume:
+        tokenizer = load_pretrained(AutoTokenizer, str(Path(arguments.output_dir, TOKENIZER)), "resume")
+    else:
+        trained = train_tokenizer(
+            training_texts(data), cast(Kind, arguments.tokenizer_kind), arguments.vocab_size, arguments.min_count
+        )
+        with TemporaryDirectory(prefix="convsim-") as folder:  # read back, so that a resumed run has the same object
+            trained.save_pretrained(folder)
+            tokenizer = load_pretrained(AutoTokenizer, folder, "tokenizer")
+    tokenizer.model_max_length = arguments.max_tokens
+    return tokenizer
+
+
+def _require_same(tokenizer: PreTrainedTokenizerFast, source: str, model: str) -> None:
+    if Path(model).is_dir() and not Path(model, "tokenizer.json").is_file():
+        return  # the weights of a model whose tokenizer is elsewhere
+    own = load_pretrained(AutoTokenizer, model, "initialize_from")
+    if own.get_vocab() != tokenizer.get_vocab():
+        raise InputError(
+            f"tokenizer is {source} ({len(tokenizer):,} entries), but that of the model in initialize_from, {model} "
+            f"({len(own):,} entries), is another one: use the tokenizer that the model was trained with (leave "
+            "tokenizer out, or --tokenizer none)"
+        )
+
+
+BATCH = 10_000
+
+
+def fingerprint_inputs(data: RunData, tokenizer: PreTrainedTokenizerFast, arguments: Arguments) -> dict[str, str]:
+    """Return the fingerprint of each dataset, split by split, of the tokenizer, and of each teacher of a task.
+
+    It depends on the rows that the run reads, not on names, dates or formats of files. Reading them takes a fraction of
+    the time in which the token cache looks them up.
+    """
+    score_teachers, teacher = getattr(arguments, "score_teachers", []), getattr(arguments, "teacher", None)
+    teachers = {f"score teacher {number}": source for number, source in enumerate(score_teachers, start=1)}
+    teachers |= {"teacher": teacher} if teacher else {}
+    prints = {f"training data of {name}": _fingerprint_rows(rows) for name, rows in data.training.items()}
+    for name, splits in data.evaluation.items():
+        prints |= {f"{name} ({split})": _fingerprint_rows(rows) for split, rows in _leaves(splits)}
+    prints["tokenizer"] = xxhash.xxh3_128_hexdigest(tokenizer.backend_tokenizer.to_str().encode())
+    return prints | {name: teacher_content(source) for name, source in teachers.items()}
+
+
+def find_changes(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return the names whose fingerprints differ, or that only one of both has."""
+    return sorted(name for name in {**before, **now} if before.get(name) != now.get(name))
+
+
+def _leaves(splits: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Dataset]]:
+    """Yield the name of each split and its rows; `sts` has a further level of names."""
+    for name, rows in splits.items():
+        if isinstance(rows, Mapping):
+            yield from _leaves(rows, f"{prefix}{name} ")
+        else:
+            yield f"{prefix}{name}", rows
+
+
+def _fingerprint_rows(rows: Dataset) -> str:
+    digest = xxhash.xxh3_128(f"{len(rows)} {rows.features}".encode())
+    for table in rows.with_format("arrow").iter(batch_size=BATCH):
+        # The format of streams leaves out what a slice does not show, so that equal rows have equal bytes.
+        for batch in table.combine_chunks().to_batches():
+            digest.update(batch.serialize())
+    return digest.hexdigest()
+
+
+# Options that may differ between the machines of a run: folders, and what the main process does alone.
+MAY_DIFFER = {"output_dir", "cache_dir", "trackers", "hub_model_id", "push_to_hub"}
+
+
+def check_same_settings(arguments: Arguments) -> None:
+    """Compare the settings of all processes. Every process must call this.
+
+    Raises:
+        InputError: a process has other settings than the main process; all processes raise it.
+    """
+    settings = {key: value for key, value in asdict(arguments).items() if key not in MAY_DIFFER}
+    for number, (name, other) in enumerate(gather((socket.gethostname(), settings))):
+        if number == 0:
+            expected = other
+        elif changed := [key for key in expected if other.get(key) != expected[key]]:
+            differences = "; ".join(f"{key} is {other.get(key)}, not {expected[key]}" for key in changed)
+            raise InputError(
+                f"process {number} (machine {name}) has other settings than the main process ({differences}): start "
+                "the run on every machine with the same preset and options"
+            )
+
+
+def check_same_data(fingerprints: Mapping[str, str]) -> None:
+    """Compare the fingerprints of what each machine reads. Every process must call this.
+
+    Args:
+        fingerprints: those of this process's machine; empty if another process of the machine gives them.
+
+    Raises:
+        InputError: a machine reads other data than the main process; all processes raise it.
+    """
+    (_, expected), *others = gather((socket.gethostname(), dict(fingerprints)))
+    for name, other in others:
+        if other and (changed := find_changes(expected, other)):
+            raise InputError(
+                f"machine {name} reads other data than the main process ({', '.join(changed)}): copy the main "
+                "process's data to it"
+            )

@@ -14,13 +14,12 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.folders import write_checksums
 from trainer.distributed import wait_for_all
 from trainer.tasks import Task
-from trainer.training.batching import BatchPlan
 from trainer.training.checkpoints import load_checkpoint, save_checkpoint
 from trainer.training.context import Progress, RunContext
 from trainer.training.metrics_log import MetricsLog
 from trainer.training.model_evaluator import ModelEvaluator, select_score
 from trainer.training.run_folder import CONFIG
-from trainer.training.schedule import Schedule
+from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel
 
 logger = logging.getLogger(__name__)

@@ -1,9 +1,10 @@
-"""Batch size and learning rate of every step."""
+"""The batch, its task and the learning rate of every step, as functions of the settings, the seed and the step."""
 
 import math
 
 import numpy as np
 
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments, table_learning_rate_ratio
 
 AVERAGED = 10  # steps between averaged weights: those of successive steps hardly differ
@@ -58,3 +59,81 @@ class Schedule:
     def table_learning_rate(self, step: int) -> float:
         """Return the learning rate of the embedding matrices."""
         return self.learning_rate(step) * table_learning_rate_ratio(self._arguments)
+
+
+class BatchPlan:
+    """The batches of a whole run.
+
+    Each step samples its task with the given weights. Each task shuffles its rows in every epoch. All processes of a
+    distributed run compute the same plan, and each reads its own part of a batch.
+    """
+
+    def __init__(
+        self,
+        seed: int,
+        rows: dict[str, int],
+        weights: dict[str, float],
+        batch_sizes: np.ndarray,
+        divisor: int = 1,
+    ) -> None:
+        """Plan a run.
+
+        Args:
+            seed: random seed of the tasks and of the shuffled rows.
+            rows: number of training rows of each task.
+            weights: sampling weight of each task, relative to the others; a task of weight 0 is never sampled.
+            batch_sizes: (steps,) rows in each step, over all processes. A task with fewer rows has batches of all.
+            divisor: the number of processes, by which the size of every batch is divisible.
+
+        Raises:
+            InputError: a task has fewer than two rows.
+        """
+        self.tasks = [task for task, weight in weights.items() if weight > 0]
+        for task in self.tasks:
+            if rows[task] < max(2, divisor):
+                raise InputError(
+                    f"{task} has {rows[task]} training pairs, expected {max(2, divisor)} or more: prepare more data, "
+                    f"or leave {task} out of tasks"
+                )
+        self._seed, self._rows = seed, rows
+        uniform = np.random.default_rng([seed, 0]).random(len(batch_sizes))  # (steps,) in [0, 1)
+        self._task_of_step = self._sample_tasks(uniform, weights)
+        largest = np.array([rows[task] // divisor * divisor for task in self.tasks])  # (tasks,)
+        self.batch_sizes = np.minimum(batch_sizes, largest[self._task_of_step])  # (steps,)
+        self._start_of_step = self._count_rows_before()
+        self._orders: dict[str, tuple[int, np.ndarray]] = {}
+
+    def batch(self, step: int) -> tuple[str, np.ndarray]:
+        """Return the task of a step (counted from 0) and its rows, (batch,), of all processes."""
+        index = int(self._task_of_step[step])
+        task, start, size = self.tasks[index], int(self._start_of_step[step]), int(self.batch_sizes[step])
+        epoch, first = divmod(start, self._rows[task])
+        rows = self._order(task, index, epoch)[first : first + size]  # (batch,), or fewer at the end of an epoch
+        if len(rows) < size:
+            # The batch continues in the next epoch.
+            rows = np.concatenate([rows, self._order(task, index, epoch + 1)[: size - len(rows)]])
+        return task, rows
+
+    def _sample_tasks(self, uniform: np.ndarray, weights: dict[str, float]) -> np.ndarray:
+        """Return the index in `tasks` of each step's task, (steps,), from uniform values, (steps,), in [0, 1)."""
+        cumulative = np.cumsum([weights[task] for task in self.tasks])  # (tasks,)
+        return np.searchsorted(cumulative / cumulative[-1], uniform, side="right").astype(np.int16)
+
+    def _count_rows_before(self) -> np.ndarray:
+        """Return the number of rows of each step's task that the earlier steps read, (steps,)."""
+        starts = np.zeros(len(self.batch_sizes), dtype=np.int64)
+        for index in range(len(self.tasks)):
+            steps = np.flatnonzero(self._task_of_step == index)
+            sizes = self.batch_sizes[steps]
+            starts[steps] = np.cumsum(sizes, dtype=np.int64) - sizes
+        return starts
+
+    def _order(self, task: str, index: int, epoch: int) -> np.ndarray:
+        """Return the shuffled rows of a task in an epoch, (rows,); the last order of each task is cached."""
+        cached = self._orders.get(task)
+        if cached is None or cached[0] != epoch:
+            dtype = np.uint32 if self._rows[task] < 2**32 else np.int64
+            order = np.arange(self._rows[task], dtype=dtype)
+            np.random.default_rng([self._seed, 1, index, epoch]).shuffle(order)
+            cached = self._orders[task] = (epoch, order)
+        return cached[1]

@@ -29,20 +29,15 @@ from trainer.distributed import (
 )
 from trainer.hardware import available_threads, start_accelerator, start_processes
 from trainer.tasks import TASKS, Task, sampling_weights
-from trainer.training.batching import BatchPlan
-from trainer.training.checkpoints import recorded_precision
-from trainer.training.context import Hook, RunContext
-from trainer.training.fingerprints import fingerprint_inputs
+from trainer.training.checkpoints import check_shared_folder, recorded_precision
+from trainer.training.context import Hook, Interruption, RunContext
 from trainer.training.finish import finish_run
-from trainer.training.initialization import initialize_embeddings
-from trainer.training.inputs import load_inputs
-from trainer.training.interruption import Interruption
+from trainer.training.inputs import check_same_data, check_same_settings, fingerprint_inputs, load_inputs
 from trainer.training.loop import TrainingLoop
-from trainer.training.machines import check_same_data, check_same_settings, check_shared_folder
-from trainer.training.model import build_model, validate_model
+from trainer.training.model import build_model, initialize_embeddings, validate_model
 from trainer.training.model_evaluator import ModelEvaluator, evaluators_to_skip
 from trainer.training.run_folder import begin_run, open_folder
-from trainer.training.schedule import Schedule
+from trainer.training.schedule import BatchPlan, Schedule
 from trainer.training.trainable_model import TrainableModel
 
 logger = logging.getLogger(__name__)

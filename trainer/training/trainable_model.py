@@ -1,20 +1,32 @@
-"""A model with its optimizers, wrapped for DDP or FSDP."""
+"""A model with its optimizers, wrapped for DDP or sharded by FSDP."""
 
 import copy
 from pathlib import Path
 from typing import Any, cast
 
+import torch
+import torch.distributed.checkpoint as dcp
 from accelerate import Accelerator
 from safetensors import safe_open
 from safetensors.torch import load_model, save_model
+from torch import nn
+from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_state_dict,
+    set_state_dict,
+)
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor
+from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
-from trainer.distributed import average_table_gradients, exclude_from_ddp
+from trainer.distributed import average_table_gradients, exclude_from_ddp, world_size
 from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient
-from trainer.training.sharding import full_weights, load_shards, save_shards, shard
 
 AVERAGE = "average.safetensors"  # in a checkpoint, the averaged weights
 
@@ -125,3 +137,40 @@ class TrainableModel:
                 load_model(self.full, folder / AVERAGE)
                 with safe_open(folder / AVERAGE, framework="pt") as file:
                     self._averages.n_averaged.fill_(int(file.metadata()["averaged"]))
+
+
+def shard(model: ConvSimForMultitask, device: torch.device) -> None:
+    """Shard a model's layers over the processes: each attention layer separately, all others together.
+
+    Every process has the complete embedding tables: a step reads few of their rows, and `average_table_gradients`
+    exchanges only those.
+    """
+    model.to(device)  # type: ignore[arg-type]
+    mesh = init_device_mesh(device.type, (world_size(),))
+    for module in model.modules():
+        if type(module).__name__ in (model.encoder._no_split_modules or ()):
+            fully_shard(module, mesh=mesh)
+    fully_shard(model, mesh=mesh, ignored_params=set(model.embedding_tables()))
+
+
+def full_weights(model: nn.Module) -> dict[str, Any]:
+    """Return the weights of the complete model, on the CPU of the main process. Every process must call this."""
+    return get_model_state_dict(model, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
+
+
+def save_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Write each process's shard of the weights and of the optimizers' moments."""
+    dcp.save(_state(model, optimizers), checkpoint_id=folder)
+
+
+def load_shards(folder: Path, model: nn.Module, optimizers: list[Optimizer]) -> None:
+    """Load the shards that `save_shards` wrote, with any number of processes."""
+    state = _state(model, optimizers)
+    # The checkpoint has no moments of a head that no step has trained.
+    dcp.load(state, checkpoint_id=folder, planner=DefaultLoadPlanner(allow_partial_load=True))
+    set_state_dict(model, optimizers, model_state_dict=state["model"], optim_state_dict=state["optimizers"])
+
+
+def _state(model: nn.Module, optimizers: list[Optimizer]) -> dict[str, Any]:
+    weights, moments = get_state_dict(model, optimizers)
+    return {"model": weights, "optimizers": moments}

@@ -25,11 +25,9 @@ from trainer.arguments import Arguments
 from trainer.command_line import build_arguments
 from trainer.data import word_vectors
 from trainer.data.datasets import RunData
-from trainer.training.initialization import initialize_embeddings
-from trainer.training.inputs import build_tasks
-from trainer.training.model import build_model
+from trainer.training.inputs import build_tasks, build_tokenizer
+from trainer.training.model import build_model, initialize_embeddings
 from trainer.training.model_evaluator import ModelEvaluator
-from trainer.training.tokenizer import build_tokenizer
 from trainer.training.trainable_model import TrainableModel
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}

@@ -8,8 +8,7 @@ import pytest
 
 from data_scripts.files.errors import InputError
 from trainer.command_line import build_arguments, parse_arguments
-from trainer.training.batching import BatchPlan
-from trainer.training.schedule import Schedule
+from trainer.training.schedule import BatchPlan, Schedule
 
 
 def plan(steps=400, seed=5, weights=None, rows=None, size=8):

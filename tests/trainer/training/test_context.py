@@ -8,8 +8,8 @@ import pytest
 import torch.distributed as dist
 
 from data_scripts.files.errors import InputError
-from trainer.training import interruption as module
-from trainer.training.interruption import Interrupted, Interruption
+from trainer.training import context as module
+from trainer.training.context import Interrupted, Interruption
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 from tempfile import gettempdir
-from typing import Any
 
 import pytest
 
@@ -10,41 +9,15 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.thread_group import ThreadGroup
 from trainer import distributed
-from trainer.arguments import Arguments
-from trainer.training import machines
-
-
-@pytest.fixture
-def gathered(monkeypatch) -> list[Any]:
-    """What `gather` returns: the values of all processes."""
-    values: list[Any] = []
-    monkeypatch.setattr(machines, "gather", lambda own: values)
-    return values
-
-
-def test_other_settings_on_a_machine_are_refused_except_its_folders(gathered):
-    settings = {"batch_size": 8, "max_steps": 4}
-    gathered += [("a", settings), ("b", settings), ("c", {"batch_size": 8, "max_steps": 6})]
-    message = r"process 2 \(machine c\) has other settings than the main process \(max_steps is 6, not 4\)"
-    with pytest.raises(InputError, match=message):
-        machines.check_same_settings(Arguments())
-
-
-def test_a_machine_with_other_data_is_refused(gathered):
-    gathered += [("a", {"training data of pairs": "1"}), ("a", {}), ("b", {"training data of pairs": "1"})]
-    machines.check_same_data({})
-    gathered[2] = ("b", {"training data of pairs": "2"})
-    message = r"machine b reads other data than the main process \(training data of pairs\): copy"
-    with pytest.raises(InputError, match=message):
-        machines.check_same_data({})
+from trainer.training import checkpoints
 
 
 def test_shards_need_a_disk_that_all_machines_share(monkeypatch, tmp_path):
-    machines.check_shared_folder(tmp_path)
+    checkpoints.check_shared_folder(tmp_path)
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
-    monkeypatch.setattr(machines, "gather", lambda own: [own, ("b", False)])
+    monkeypatch.setattr(checkpoints, "gather", lambda own: [own, ("b", False)])
     with pytest.raises(InputError, match=f"sharded: .* but {tmp_path} on b is not the folder of the main process"):
-        machines.check_shared_folder(tmp_path)
+        checkpoints.check_shared_folder(tmp_path)
 
 
 CHECKPOINT = {"model.safetensors": b"weights!", "optimizer/state": b"abc", "empty": b""}
@@ -77,7 +50,7 @@ def read_everywhere(group: ThreadGroup, folders: list[Path]) -> list[tuple[Path,
     def read(rank: int) -> tuple[Path, dict[str, bytes]]:
         # The second machine does not have the main process's folder.
         of_main = folders[0] if rank < 2 else Path("nowhere")
-        with machines.on_this_machine(of_main / "checkpoint-4", folders[rank]) as folder:
+        with checkpoints.on_this_machine(of_main / "checkpoint-4", folders[rank]) as folder:
             files = [path for path in folder.rglob("*") if path.is_file() and path.name != CHECKSUMS]
             return folder, {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
 
