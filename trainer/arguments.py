@@ -240,10 +240,10 @@ class Arguments:
     )
     mixed_precision: str = option(
         "auto",
-        "no, fp16, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
+        "no, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
         "bfloat16 instructions; a resumed run keeps its precision",
         group="run",
-        choices=("auto", "no", "fp16", "bf16"),
+        choices=("auto", "no", "bf16"),
     )
     num_processes: int | None = option(
         None, "expected number of processes; the run stops if it has another number", group="run", minimum=1

@@ -19,12 +19,19 @@ from modeling_convsim.modeling_base import ConvSimEncoder
 from trainer.arguments import Arguments
 from trainer.distributed import share
 
-# What `accelerate launch` or its configuration may ask for, and the option of a run that does the same.
-UNSUPPORTED_LAUNCHES = {
-    "ACCELERATE_USE_DEEPSPEED": ("DeepSpeed", "shard the layers with --sharded true"),
-    "ACCELERATE_USE_FSDP": ("FSDP", "shard the layers with --sharded true"),
-    "ACCELERATE_USE_MEGATRON_LM": ("Megatron-LM", "shard the layers with --sharded true"),
-    "ACCELERATE_USE_PARALLELISM_CONFIG": ("a parallelism config", "shard the layers with --sharded true"),
+# What `accelerate launch` or its configuration may ask for and a run does not use.
+SHARDED = "shard the layers with --sharded true"
+UNSUPPORTED_LAUNCHES = {  # variable -> name, the value that asks for nothing, remedy
+    "ACCELERATE_USE_DEEPSPEED": ("DeepSpeed", "false", SHARDED),
+    "ACCELERATE_USE_FSDP": ("FSDP", "false", SHARDED),
+    "ACCELERATE_USE_MEGATRON_LM": ("Megatron-LM", "false", SHARDED),
+    "ACCELERATE_USE_PARALLELISM_CONFIG": ("a parallelism config", "false", SHARDED),
+    "ACCELERATE_GRADIENT_ACCUMULATION_STEPS": (
+        "gradient accumulation",
+        "1",
+        "set mini_batch_size instead",
+    ),
+    "ACCELERATE_DYNAMO_BACKEND": ("torch.compile", "no", "packed batches differ in shape, so drop dynamo_config"),
 }
 # Of torchrun and of the implementations of MPI.
 WORLD_SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -71,7 +78,8 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
     mixed_precision = arguments.mixed_precision
     if mixed_precision == "auto":
         mixed_precision = _choose_precision(cpu, resumed_precision)
-    _check_precision(mixed_precision, cpu, arguments.sharded)
+    if mixed_precision not in ("no", "bf16"):
+        raise InputError(f"mixed_precision of `accelerate launch` is {mixed_precision}; expected no or bf16")
     try:
         accelerator = Accelerator(
             cpu=cpu,
@@ -99,25 +107,12 @@ def start_accelerator(arguments: Arguments, resumed_precision: str | None = None
 
 def _refuse_unsupported_launch(mixed_precision: str) -> None:
     """Refuse what Accelerate is configured for and a run with this option `mixed_precision` would ignore."""
-    for variable, (name, remedy) in UNSUPPORTED_LAUNCHES.items():
-        if _is_set(variable):
+    for variable, (name, neutral, remedy) in UNSUPPORTED_LAUNCHES.items():
+        if (os.environ.get(variable) or neutral).lower() != neutral:
             raise InputError(
-                f"Accelerate is configured for {name}, which a run does not use: {remedy}, and launch with "
-                f"`accelerate launch --multi_gpu …` or another configuration (--config_file; it sets {variable})"
+                f"Accelerate is configured for {name} ({variable} is {os.environ[variable]}), which a run does not "
+                f"use: {remedy}, and launch with `accelerate launch --multi_gpu …` or another --config_file"
             )
-    accumulation = os.environ.get("ACCELERATE_GRADIENT_ACCUMULATION_STEPS") or "1"
-    if accumulation != "1":
-        raise InputError(
-            f"ACCELERATE_GRADIENT_ACCUMULATION_STEPS is {accumulation}, but a run takes each step on a whole batch: "
-            "unset it (gradient_accumulation_steps in the configuration of Accelerate), set batch_size to the examples "
-            "of a step, and mini_batch_size to the number that fits in memory"
-        )
-    backend = os.environ.get("ACCELERATE_DYNAMO_BACKEND") or "no"
-    if backend.lower() != "no":
-        raise InputError(
-            f"Accelerate is configured for torch.compile (dynamo_backend {backend}), which a run does not use, because "
-            "its packed batches differ in shape: launch with --dynamo_backend no, or drop dynamo_config"
-        )
     launched = os.environ.get("ACCELERATE_MIXED_PRECISION") or "no"
     if "no" != launched != mixed_precision != "auto":
         raise InputError(
@@ -136,16 +131,6 @@ def _refuse_unsupported_launch(mixed_precision: str) -> None:
 
 def _is_set(variable: str) -> bool:
     return os.environ.get(variable, "false").lower() in ("true", "1", "yes")
-
-
-def _check_precision(precision: str, cpu: bool, is_sharded: bool) -> None:
-    if precision not in ("no", "fp16", "bf16"):
-        raise InputError(f"mixed_precision of `accelerate launch` is {precision}; expected no, fp16 or bf16")
-    if precision == "fp16" and cpu:
-        raise InputError("mixed_precision is fp16, which needs a GPU: use bf16 or no on a CPU")
-    if precision == "fp16" and is_sharded:
-        # The embedding tables are whole, and torch cannot unscale them together with sharded gradients.
-        raise InputError("mixed_precision is fp16, but the losses of a sharded run cannot be scaled: use bf16 or no")
 
 
 def _choose_precision(cpu: bool, resumed: str | None) -> str:

@@ -41,10 +41,14 @@ def _no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("config", "arguments", "message"),
     [
-        (TWO | {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}}, {}, "for FSDP, .* --sharded true"),
-        (TWO | {"distributed_type": "MEGATRON_LM"}, {}, "for Megatron-LM, .* --sharded true"),
-        (TWO | {"dynamo_config": {"dynamo_backend": "INDUCTOR"}}, {}, r"torch.compile \(dynamo_backend INDUCTOR\)"),
-        (TWO | {"mixed_precision": "fp16"}, {}, "mixed_precision is fp16, which needs a GPU"),
+        (TWO | {"distributed_type": "FSDP", "fsdp_config": {"fsdp_version": 2}}, {}, r"for FSDP \(.* --sharded true"),
+        (TWO | {"distributed_type": "MEGATRON_LM"}, {}, r"for Megatron-LM \(.* --sharded true"),
+        (
+            TWO | {"dynamo_config": {"dynamo_backend": "INDUCTOR"}},
+            {},
+            r"torch.compile \(.*_BACKEND is INDUCTOR\)",
+        ),
+        (TWO | {"mixed_precision": "fp16"}, {}, "launch` is fp16; expected no or bf16"),
         (TWO | {"mixed_precision": "bf16"}, {"mixed_precision": "no"}, "is no, but Accelerate is configured for bf16"),
         (
             TWO | {"distributed_type": "MULTI_CPU", "use_cpu": True},

@@ -77,32 +77,6 @@ def build_optimizers(
     return optimizers
 
 
-class JointOptimizer:
-    """Several optimizers that step together or not at all.
-
-    `GradScaler` unscales the gradients of an optimizer, and skips its step if one of them is infinite. For it, this is
-    one optimizer: every gradient is unscaled once, and an overflow in the layers skips the step of the tables too.
-    """
-
-    def __init__(self, optimizers: list[Optimizer]) -> None:
-        self._optimizers = optimizers
-
-    @property
-    def param_groups(self) -> list[dict[str, Any]]:
-        """The parameter groups of all optimizers."""
-        return [group for optimizer in self._optimizers for group in optimizer.param_groups]
-
-    def step(self) -> None:
-        """Step every optimizer."""
-        for optimizer in self._optimizers:
-            optimizer.step()
-
-    def zero_grad(self) -> None:
-        """Clear the gradients of all parameters."""
-        for optimizer in self._optimizers:
-            optimizer.zero_grad()
-
-
 def clip_gradient(parameters: Iterable[nn.Parameter], max_norm: float) -> Tensor:
     """Scale all gradients, sparse or dense, to a joint L2 norm of at most `max_norm`; return the original norm."""
     values = []

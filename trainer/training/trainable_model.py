@@ -26,7 +26,7 @@ from torch.optim.swa_utils import AveragedModel, get_swa_multi_avg_fn
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import Arguments
 from trainer.distributed import average_table_gradients, exclude_from_ddp, world_size
-from trainer.training.optimizers import JointOptimizer, build_optimizers, clip_gradient
+from trainer.training.optimizers import build_optimizers, clip_gradient
 
 AVERAGE = "average.safetensors"  # in a checkpoint, the averaged weights
 
@@ -65,33 +65,22 @@ class TrainableModel:
             model, self._tables, arguments.optimizer, arguments.learning_rate, arguments.weight_decay
         )
         for optimizer in self._optimizers:
-            # For checkpoints alone: a step of Accelerate's wrapper searches the disk for packages, and updates the
-            # loss scale before the next optimizer has used it.
+            # For checkpoints alone: a step of Accelerate's wrapper searches the disk for packages.
             accelerator.prepare(optimizer)
-        self._optimizer: Any = JointOptimizer(self._optimizers)
 
     def set_learning_rates(self, layers: float, tables: float) -> None:
         """Set the learning rate of the layers, and that of the embedding tables."""
-        for group in self._optimizer.param_groups:
+        for group in (group for optimizer in self._optimizers for group in optimizer.param_groups):
             group["lr"] = tables if id(group["params"][0]) in self._table_ids else layers
 
     def apply_gradients(self) -> None:
-        """Update all parameters with their gradients, averaged over the processes and clipped; then clear them.
-
-        With scaled losses (fp16), a step with an infinite gradient is skipped, and the scale is halved.
-        """
-        scaler = self._accelerator.scaler
+        """Update all parameters with their gradients, averaged over the processes and clipped; then clear them."""
         average_table_gradients(self._tables)  # DistributedDataParallel or FSDP has averaged those of the layers
-        if scaler is not None:
-            scaler.unscale_(self._optimizer)
         if self._arguments.max_grad_norm is not None:
             clip_gradient(self._parameters, self._arguments.max_grad_norm)
-        if scaler is None:
-            self._optimizer.step()
-        else:
-            scaler.step(self._optimizer)
-            scaler.update()
-        self._optimizer.zero_grad()
+        for optimizer in self._optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
 
     def has_finite_weights(self) -> bool:
         """Return whether all weights of this process, its shards of a sharded model, are finite."""

@@ -1,4 +1,4 @@
-"""The update of a model with scaled losses (fp16): both optimizers, each gradient unscaled once."""
+"""The update of a model by both optimizers, and its shards."""
 
 import gc
 from collections.abc import Iterator
@@ -22,11 +22,8 @@ BATCH = {"input_ids": torch.tensor([3, 3, 7, 1, 2]), "cu_seqlens": torch.tensor(
 
 @pytest.fixture
 def accelerator() -> Iterator[Accelerator]:
-    """An Accelerator that scales losses as it does on a GPU in fp16; the layers compute in float32."""
     AcceleratorState._reset_state(reset_partial_state=True)
-    accelerator = Accelerator(cpu=True, mixed_precision="fp16")
-    accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=1)
-    yield accelerator
+    yield Accelerator(cpu=True)
     AcceleratorState._reset_state(reset_partial_state=True)
 
 
@@ -36,10 +33,8 @@ def new_model() -> ConvSimDanForMultitask:
     return ConvSimDanForMultitask(ConvSimDanConfig(**sizes, response_hidden_sizes=[3], nli_hidden_size=3))
 
 
-def trainable(accelerator: Accelerator, **options) -> TrainableModel:
-    model = TrainableModel(new_model(), Arguments(optimizer="adamw", learning_rate=RATE, **options), accelerator)
-    accelerator.native_amp = True  # from here on only: the layers compute in float32
-    return model
+def build(accelerator: Accelerator, **options) -> TrainableModel:
+    return TrainableModel(new_model(), Arguments(learning_rate=RATE, **options), accelerator)
 
 
 def loss_of(model: nn.Module, batch: dict[str, Tensor] = BATCH) -> Tensor:
@@ -69,51 +64,23 @@ class FloatReference:
 
 
 @pytest.mark.parametrize("max_norm", [None, 0.01])
-def test_two_optimizers_with_a_scaled_loss_make_the_steps_of_float64(accelerator, max_norm):
+def test_two_optimizers_make_the_steps_of_float64(accelerator, max_norm):
     reference = FloatReference(max_norm)
-    model = trainable(accelerator, max_grad_norm=max_norm)
-    for _ in range(3):  # the scale grows at every step
+    model = build(accelerator, optimizer="adamw", max_grad_norm=max_norm)
+    for _ in range(3):
         reference.step()
         accelerator.backward(loss_of(model.wrapped))
         model.apply_gradients()
-    assert accelerator.scaler.get_scale() == 2.0**13
     parameters = zip(reference.model.named_parameters(), model.wrapped.parameters(), strict=True)
     for (name, expected), actual in parameters:
         torch.testing.assert_close(actual.double(), expected, rtol=1e-4, atol=1e-5, msg=lambda m, n=name: f"{n}: {m}")
 
 
-@pytest.mark.parametrize("overflows", ["layers", "tables"])
-def test_an_overflow_in_one_optimizer_skips_the_step_of_both(accelerator, overflows):
-    model = trainable(accelerator, max_grad_norm=1.0)
-    before = {name: value.clone() for name, value in model.wrapped.state_dict().items()}
-    held = {id(table) for table in model.wrapped.embedding_tables()}
-    accelerator.backward(loss_of(model.wrapped))
-    for parameter in model.wrapped.parameters():
-        if parameter.grad is not None and (id(parameter) in held) == (overflows == "tables"):
-            (parameter.grad._values() if parameter.grad.is_sparse else parameter.grad).fill_(torch.inf)
-            break
-    model.apply_gradients()
-    for name, value in model.wrapped.state_dict().items():
-        assert value.equal(before[name]), name
-    assert accelerator.scaler.get_scale() == 2.0**9
-
-
-@pytest.fixture
-def full_precision() -> Iterator[Accelerator]:
-    AcceleratorState._reset_state(reset_partial_state=True)
-    yield Accelerator(cpu=True)
-    AcceleratorState._reset_state(reset_partial_state=True)
-
-
-def build(accelerator: Accelerator, **options) -> TrainableModel:
-    return TrainableModel(new_model(), Arguments(learning_rate=RATE, **options), accelerator)
-
-
-def test_sgd_subtracts_each_gradient_times_its_rate_once(full_precision):
-    model, reference = build(full_precision, optimizer="sgd"), new_model()
+def test_sgd_subtracts_each_gradient_times_its_rate_once(accelerator):
+    model, reference = build(accelerator, optimizer="sgd"), new_model()
     for step, (layers, tables) in enumerate([(0.5, 0.1), (0.2, 3.0)]):
         model.set_learning_rates(layers=layers, tables=tables)
-        full_precision.backward(loss_of(model.wrapped))
+        accelerator.backward(loss_of(model.wrapped))
         model.apply_gradients()
         assert all(parameter.grad is None for parameter in model.wrapped.parameters())
         reference.zero_grad()
@@ -129,8 +96,8 @@ def test_sgd_subtracts_each_gradient_times_its_rate_once(full_precision):
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
-def test_one_weight_that_is_not_finite_is_found(full_precision, value):
-    model = build(full_precision)
+def test_one_weight_that_is_not_finite_is_found(accelerator, value):
+    model = build(accelerator)
     assert model.has_finite_weights()
     with torch.no_grad():
         list(model.wrapped.parameters())[-1].view(-1)[-1] = value
@@ -146,9 +113,9 @@ def process_group(tmp_path) -> Iterator[None]:
     dist.destroy_process_group()
 
 
-def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, full_precision, tmp_path):
+def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, accelerator, tmp_path):
     def step(model: TrainableModel) -> None:
-        full_precision.backward(loss_of(model.wrapped))
+        accelerator.backward(loss_of(model.wrapped))
         model.apply_gradients()
         model.update_full()
 
@@ -156,7 +123,7 @@ def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, full
         return {name: value.clone() for name, value in model.full.state_dict().items()}
 
     options = {"optimizer": "adamw", "sharded": True}
-    model, folder = build(full_precision, **options), tmp_path / "saved"
+    model, folder = build(accelerator, **options), tmp_path / "saved"
     assert model.full is not model.wrapped and model.full.response_head is not model.wrapped.response_head
     step(model)
     saved = weights(model)
@@ -166,7 +133,7 @@ def test_a_sharded_model_saves_and_loads_weights_and_moments(process_group, full
     expected = weights(model)
     assert any(not saved[name].equal(value) for name, value in expected.items())
 
-    other = build(full_precision, **options)
+    other = build(accelerator, **options)
     other.load(folder)
     assert other.has_finite_weights()
     step(other)  # as if it had never stopped
