@@ -15,6 +15,16 @@ DEFAULT_MODEL_TYPE = "dan"
 # Options that say how a new model begins; a model of initialize_from has its own config, weights and tokenizer.
 NEW_TOKENIZER = ("tokenizer_kind", "min_count", "vocab_size")
 NEW_WEIGHTS = ("token_weights", "word_vectors", "word_vector_passes", "texts")
+# The headings of `--help`, by the first option of each; the heading of a task's own options names the task.
+HEADINGS = {
+    "model_type": "model",
+    "texts": "data",
+    "tasks": "tasks",
+    "max_steps": "optimization",
+    "eval_every": "evaluation",
+    "output_dir": "run",
+    "push_to_hub": "Hub",
+}
 LANGUAGE = re.compile("[a-z]{2,3}|multilingual|code")  # what the Hub accepts: codes of two or three letters, two words
 
 
@@ -22,7 +32,6 @@ def option(
     default: Any,
     help: str,
     *,
-    group: str = "",
     minimum: float | None = None,
     above: float | None = None,
     maximum: float | None = None,
@@ -33,20 +42,12 @@ def option(
     Args:
         default: the value if neither the preset nor the command line gives one; lists and mappings are copied.
         help: the help text.
-        group: the heading of the option in `--help`; by default the tasks that read it.
         minimum: the lowest value.
         above: a bound that the value must exceed.
         maximum: the highest value.
         choices: all values.
     """
-    metadata = {
-        "help": help,
-        "group": group,
-        "minimum": minimum,
-        "above": above,
-        "maximum": maximum,
-        "choices": choices,
-    }
+    metadata = {"help": help, "minimum": minimum, "above": above, "maximum": maximum, "choices": choices}
     if isinstance(default, (list, dict)):
         return field(default_factory=lambda: type(default)(default), metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -63,145 +64,102 @@ class Arguments:
         None,
         "encoder: the NAME of a modeling_NAME.py in modeling_convsim; by default that of initialize_from, or "
         f"{DEFAULT_MODEL_TYPE}",
-        group="model",
     )
     model_config: dict = option(
         {},
         "fields of the encoder's config, as JSON: '{\"embedding_size\": 256}'; for a single field: "
         "--model_config.embedding_size 256",
-        group="model",
     )
     token_weights: str = option(
         "ones",
         "initial token weights of a DAN with learned_token_weights, or initial scale of a CBOW's word embeddings: "
         "ones, or sif, a / (a + p(w)) with a = 0.001 (Arora et al., 2017)",
-        group="model",
         choices=("ones", "sif"),
     )
     word_vectors: str = option(
         "random",
         "initial word embeddings: random; skip_gram (trained on the texts of the run); a file or folder of word "
         "vectors; or the folder or Hub id of a SentenceTransformer, which embeds the tokens",
-        group="model",
     )
     word_vector_passes: int | None = option(
-        None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts", group="model", minimum=1
+        None, "passes of skip_gram over the texts; by default 1 to 5, fewer over more texts", minimum=1
     )
     initialize_from: str | None = option(
         None,
         "folder or Hub id of a saved multitask model to start from, with its config and its tokenizer; on the command "
         f"line it replaces what a preset says of a new model ({', '.join((*NEW_TOKENIZER, *NEW_WEIGHTS))})",
-        group="model",
     )
     tokenizer: str | None = option(
-        None,
-        "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts",
-        group="model",
+        None, "folder or Hub id of a tokenizer; by default that of initialize_from, or a new one trained on the texts"
     )
-    tokenizer_kind: str = option(
-        "word", f"kind of the tokenizer to train: {', '.join(TOKENIZERS)}", group="model", choices=TOKENIZERS
-    )
+    tokenizer_kind: str = option("word", f"kind of the tokenizer to train: {', '.join(TOKENIZERS)}", choices=TOKENIZERS)
     min_count: int = option(
-        2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer", group="model", minimum=1
+        2, "minimum number of occurrences of a word in the vocabulary of a new tokenizer", minimum=1
     )
-    vocab_size: int = option(30_000, "maximum vocabulary size of a new tokenizer", group="model", minimum=10)
-    max_tokens: int = option(
-        64, "maximum number of tokens of a text; longer texts are truncated", group="model", minimum=1
-    )
+    vocab_size: int = option(30_000, "maximum vocabulary size of a new tokenizer", minimum=10)
+    max_tokens: int = option(64, "maximum number of tokens of a text; longer texts are truncated", minimum=1)
 
     texts: list[str] = option(
-        [],
-        "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only",
-        group="data",
+        [], "folders or Hub ids of more texts (datasets of any kind), used for skip-gram word vectors only"
     )
     stsb: str | None = option(
-        None, "folder or Hub id of the STS Benchmark: evaluated, and removed from the training data", group="data"
+        None, "folder or Hub id of the STS Benchmark: evaluated, and removed from the training data"
     )
-    cqa: str | None = option(
-        None, "folder of SemEval CQA subtask B: evaluated, and removed from the training data", group="data"
-    )
-    sts: str | None = option(
-        None, "folder of the SemEval STS datasets: evaluated, and removed from the training data", group="data"
-    )
-    cache_dir: str = option("runs/cache", "folder that caches token ids between runs", group="data")
-    extensions: list[str] = option([], "Python files that register tasks and encoders of your own", group="data")
+    cqa: str | None = option(None, "folder of SemEval CQA subtask B: evaluated, and removed from the training data")
+    sts: str | None = option(None, "folder of the SemEval STS datasets: evaluated, and removed from the training data")
+    cache_dir: str = option("runs/cache", "folder that caches token ids between runs")
+    extensions: list[str] = option([], "Python files that register tasks and encoders of your own")
 
     tasks: dict = option(
         {"response_prediction": 0.95, "snli": 0.05},
         "sampling weight of each task, as JSON; every step samples one task; the paper: 0.95 and 0.05 (section 3.1). "
         "For a single weight: --tasks.snli 0.1",
-        group="tasks",
     )
 
     max_steps: int | None = option(
-        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given", group="optimization", minimum=1
+        None, f"number of training steps; {DEFAULT_STEPS:,} unless epochs is given", minimum=1
     )
     epochs: int | None = option(
-        None,
-        "number of passes over the examples of all tasks, instead of max_steps",
-        group="optimization",
-        minimum=1,
+        None, "number of passes over the examples of all tasks, instead of max_steps", minimum=1
     )
-    batch_size: int = option(128, "examples per step, over all processes", group="optimization", minimum=2)
+    batch_size: int = option(128, "examples per step, over all processes", minimum=2)
     mini_batch_size: int | None = option(
         None,
         "number of examples that a process encodes at a time (GradCache): the gradient is that of the whole batch, "
         "memory holds the activations of one mini-batch, and every example is encoded twice",
-        group="optimization",
         minimum=1,
     )
-    learning_rate: float = option(0.01, "learning rate", group="optimization", above=0)
+    learning_rate: float = option(0.01, "learning rate", above=0)
     table_learning_rate: float | None = option(
         None,
         "learning rate of the embedding matrices; by default learning_rate, and with adamw 20 times learning_rate",
-        group="optimization",
         above=0,
     )
     optimizer: str = option(
-        "sgd",
-        "sgd (the paper's) or adamw (with row-wise Adagrad for the embedding matrices)",
-        group="optimization",
-        choices=("sgd", "adamw"),
+        "sgd", "sgd (the paper's) or adamw (with row-wise Adagrad for the embedding matrices)", choices=("sgd", "adamw")
     )
     weight_decay: float = option(
-        0.0,
-        "decoupled weight decay of the layers (not of the embedding matrices); adamw only",
-        group="optimization",
-        minimum=0,
+        0.0, "decoupled weight decay of the layers (not of the embedding matrices); adamw only", minimum=0
     )
-    max_grad_norm: float | None = option(
-        None, "clip the norm of the gradient to this value", group="optimization", above=0
-    )
-    warmup: float = option(
-        0.0, "share of the run in which the learning rate rises from zero", group="optimization", minimum=0, maximum=1
-    )
+    max_grad_norm: float | None = option(None, "clip the norm of the gradient to this value", above=0)
+    warmup: float = option(0.0, "share of the run in which the learning rate rises from zero", minimum=0, maximum=1)
     decay: str = option(
         "constant",
         "learning rate after the warm-up: constant, or linear or cosine decay to zero",
-        group="optimization",
         choices=("constant", "linear", "cosine"),
     )
     average_from: float = option(
         1.0,
         "share of the run after which the weights of every tenth step are averaged (stochastic weight averaging); the "
         "average is evaluated and saved",
-        group="optimization",
         minimum=0,
         maximum=1,
     )
     late_from: float = option(
-        1.0,
-        "share of the run after which late_batch_size and late_learning_rate apply",
-        group="optimization",
-        minimum=0,
-        maximum=1,
+        1.0, "share of the run after which late_batch_size and late_learning_rate apply", minimum=0, maximum=1
     )
-    late_batch_size: int | None = option(
-        None, "batch size after late_from; the paper: 256", group="optimization", minimum=2
-    )
-    late_learning_rate: float | None = option(
-        None, "learning rate after late_from; the paper: 0.001", group="optimization", above=0
-    )
+    late_batch_size: int | None = option(None, "batch size after late_from; the paper: 256", minimum=2)
+    late_learning_rate: float | None = option(None, "learning rate after late_from; the paper: 0.001", above=0)
 
     adapt: bool = option(
         False,
@@ -209,66 +167,52 @@ class Arguments:
         "these, batch size and max_steps follow from the number of pairs, and the result is start + a (trained - "
         "start), with the a that is best on dev (fewer than 4,000 pairs: in 3-fold cross-validation); the model "
         "itself if that is best",
-        group="optimization",
     )
 
-    eval_every: int = option(
-        1000, "number of steps between evaluations on dev, each with a checkpoint", group="evaluation", minimum=1
-    )
+    eval_every: int = option(1000, "number of steps between evaluations on dev, each with a checkpoint", minimum=1)
     best_metric: str = option(
         "response_prediction.p_at_1",
         "dev result that selects the best checkpoint: response_prediction.p_at_1 (or p_at_n, the mean of P@1, P@3 and "
         "P@10, which varies less with the sample of queries), snli.accuracy, "
         "stsb.dev.all.pearson …; or last, which selects the last checkpoint",
-        group="evaluation",
     )
     final_split: str = option(
-        "both",
-        "split that the finished model is evaluated on: both (dev and test) or dev",
-        group="evaluation",
-        choices=("both", "dev"),
+        "both", "split that the finished model is evaluated on: both (dev and test) or dev", choices=("both", "dev")
     )
 
-    output_dir: str = option("runs/run", "the run's folder", group="run")
-    overwrite: bool = option(False, "delete an earlier run in output_dir", group="run")
-    resume: bool = option(False, "resume from the last checkpoint in output_dir", group="run")
-    seed: int = option(0, "random seed", group="run", minimum=0)
-    log_every: int = option(50, "number of steps between logs of the loss", group="run", minimum=1)
-    trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none", group="run")
-    device: str = option(
-        "auto", "auto (a GPU if there is one), cpu or cuda", group="run", choices=("auto", "cpu", "cuda")
-    )
+    output_dir: str = option("runs/run", "the run's folder")
+    overwrite: bool = option(False, "delete an earlier run in output_dir")
+    resume: bool = option(False, "resume from the last checkpoint in output_dir")
+    seed: int = option(0, "random seed", minimum=0)
+    log_every: int = option(50, "number of steps between logs of the loss", minimum=1)
+    trackers: list[str] = option(["tensorboard"], "trackers, by Accelerate's names, or none")
+    device: str = option("auto", "auto (a GPU if there is one), cpu or cuda", choices=("auto", "cpu", "cuda"))
     mixed_precision: str = option(
         "auto",
         "no, bf16 or auto: the precision given to `accelerate launch`; if that is no, bf16 on a device with "
         "bfloat16 instructions; a resumed run keeps its precision",
-        group="run",
         choices=("auto", "no", "bf16"),
     )
     num_processes: int | None = option(
-        None, "expected number of processes; the run stops if it has another number", group="run", minimum=1
+        None, "expected number of processes; the run stops if it has another number", minimum=1
     )
     sharded: bool = option(
         False,
         "shard the layers' weights, gradients and optimizer states over the processes (FSDP), for encoders larger than "
         "a GPU's memory",
-        group="run",
     )
 
     half_precision: bool = option(
         False,
         "store the finished model in half precision, in half the space (it loads as float32); results.json has the "
         "scores of both",
-        group="run",
     )
-    push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id", group="Hub")
-    hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME", group="Hub")
+    push_to_hub: bool = option(False, "publish the finished model; needs hub_model_id")
+    hub_model_id: str | None = option(None, "repository of the published model: OWNER/NAME")
     license: str = option(
-        "apache-2.0",
-        "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …",
-        group="Hub",
+        "apache-2.0", "license of the model, for its card, as the Hub spells it: mit, cc-by-sa-4.0, other …"
     )
-    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …", group="Hub")
+    language: list[str] = option(["en"], "languages of the model, for its card, as ISO 639 codes: en de …")
 
 
 def table_learning_rate_ratio(arguments: Arguments) -> float:

@@ -17,6 +17,7 @@ from data_scripts.files.errors import InputError
 from trainer.arguments import (
     DEFAULT_MODEL_TYPE,
     DEFAULT_STEPS,
+    HEADINGS,
     NEW_TOKENIZER,
     NEW_WEIGHTS,
     Arguments,
@@ -267,9 +268,10 @@ def _format_help(argv: Sequence[str]) -> str:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     annotations, defaults = typing.get_type_hints(arguments_class()), arguments_class()()
+    of_every_run, title = {option.name for option in dataclasses.fields(Arguments)}, ""
     groups: dict[str, Any] = {}
     for option in dataclasses.fields(arguments_class()):
-        title = option.metadata["group"] or _tasks_of(option.name)
+        title = HEADINGS.get(option.name, title) if option.name in of_every_run else _tasks_of(option.name)
         group = groups[title] = groups.get(title) or parser.add_argument_group(title)
         kind, is_list = _value_type(annotations[option.name])
         text = f"{option.metadata['help']} (default: {_format_default(getattr(defaults, option.name))})"
