@@ -19,7 +19,7 @@ from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, read_array, write_array
 from trainer.hardware import available_threads
 
-TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.lines.UNPACK` may follow
+TEXT_FORMS = (".txt", ".vec")  # suffixes of text files; one of `data_scripts.files.texts.UNPACK` may follow
 MAX_TOKENS = 300_000_000  # per pass; a longer text is sampled at even steps
 PASS_TOKENS = 100_000_000  # total over all passes of a shorter corpus, unless the number of passes is given
 UNK_TOKEN_ID = 1

@@ -11,11 +11,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from data_scripts.files.checksums import CHECKSUMS, find_damage, write_checksums
-from data_scripts.files.new_files import report_write_errors, temporary_path
-
 from data_scripts.files.errors import InputError
-from data_scripts.files.folders import list_files, replace_folder
+from data_scripts.files.folders import CHECKSUMS, find_damage, list_files, replace_folder, write_checksums
+from data_scripts.files.storage import report_write_errors, temporary_path
 from trainer.distributed import gather, rank, share, wait_for_all, world_size
 from trainer.training.context import Progress, RunContext
 from trainer.training.inputs import find_changes

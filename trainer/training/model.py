@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from data_scripts.files.checksums import check_files
 from huggingface_hub.errors import StrictDataclassError
-from modeling_convsim.encoding.hub_models import parse_model_id
 from transformers import AutoConfig, PreTrainedConfig, PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files
 from modeling_convsim import ENCODERS, ConvSimConfig, ConvSimTransformerConfig, ConvSimTransformerForMultitask
+from modeling_convsim.encoding.loading import parse_model_id
 from modeling_convsim.modeling_heads import ConvSimForMultitask
 from trainer.arguments import DEFAULT_MODEL_TYPE, Arguments
 from trainer.data.datasets import RunData, training_text_columns
