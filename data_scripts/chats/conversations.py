@@ -32,9 +32,8 @@ from data_scripts.files.dataset_folders import Report, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
-from data_scripts.files.texts import BrokenLines
-from data_scripts.pairs.engine_options import MEMORY_LIMIT, add_memory_argument
-from data_scripts.pairs.options import SPLIT
+from data_scripts.files.report import Report, start_report
+from data_scripts.pairs.options import MEMORY_LIMIT, SPLIT, add_memory_argument
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 
 if TYPE_CHECKING:
@@ -116,7 +115,7 @@ def prepare_conversations(files: Sequence[Path], options: ConversationOptions, o
         if 0 < stored[0] <= HINT_MESSAGES and not options.repliers:
             _hint_at_repliers(pairs)
         try:
-            write_pairs(pairs, folder, scratch, options, report)
+            write_pairs(pairs, folder, options, report)
         finally:  # also if the rules left no pair
             _warn_of_losses(report, filters)
     return report
@@ -277,7 +276,7 @@ def _message_pairs(
 
     check_repliers(messages, repliers)
     read = messages.count().to_pyarrow().as_py()
-    turns = materialize(make_turns(messages, scratch), scratch, "turns")
+    turns = materialize(make_turns(messages), "turns")
     used = turns.messages.sum().to_pyarrow().as_py() or 0
     report["messages"] = {"read": read, REPEATED: read - used, "in turns": used}
     removed = removal_rules(turns.text, turns.characters, turns.alphabetic, turns.speaker, turns.language, filters)
@@ -323,7 +322,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     pairs = pairs.mutate(rule=first_rule(removed))
     report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(*PAIR_SCHEMA.names, "chain")
-    bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), scratch, "bare")
+    bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
     bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order
     with parquet_writer(scratch / "named.parquet", PAIR_SCHEMA) as writer:
         for table in add_threads(lambda: stream_rows(bare, "threads", 100_000)):

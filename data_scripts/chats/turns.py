@@ -18,7 +18,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.pairs.engines import materialize, read_parquet
 
 
-def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
+def make_turns(messages: ir.Table) -> ir.Table:
     """Join consecutive messages of a speaker to turns, and find the turn that each turn answers.
 
     Within a source and thread, messages are ordered by time, then by row. A message without a parent joins the message
@@ -28,7 +28,6 @@ def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
     Args:
         messages: the columns of `schemas.MESSAGE_SCHEMA`, explained in `messages.Message`; `row` numbers the
             messages from 0. Of the messages with the same id in a source only the first is used.
-        scratch: a folder for temporary files.
 
     Returns:
         `turn` (its lowest row), `id` (of its first message), `answers` (a turn, or null), `lost` (whether its parent is
@@ -37,7 +36,7 @@ def make_turns(messages: ir.Table, scratch: Path) -> ir.Table:
     """
     first = messages.group_by("source", "id").agg(row=ibis._.row.min())
     messages = messages.semi_join(first, "row")
-    ordered = materialize(_in_order(messages), scratch, "order")
+    ordered = materialize(_in_order(messages), "order")
     holders = ordered.select("source", parent="id", holder="turn")
     heads = ordered.filter(ordered.starts)
     heads = heads.left_join(holders, ["source", "parent"]).mutate(

@@ -35,10 +35,16 @@ from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.parquet import UNREADABLE
 from data_scripts.files.records import HUB_HELP
-from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
-from data_scripts.files.texts import UNPACK, BrokenLines, check_file
-from data_scripts.pairs.engine_options import MEMORY_LIMIT, add_engine_arguments, memory_bytes
-from data_scripts.pairs.options import SPLIT, add_output_arguments, check_output
+from data_scripts.files.report import start_report
+from data_scripts.files.storage import readable, storage_argument, storage_path
+from data_scripts.pairs.options import (
+    MEMORY_LIMIT,
+    SPLIT,
+    add_engine_arguments,
+    add_output_arguments,
+    check_output,
+    memory_bytes,
+)
 from data_scripts.reddit.comments import convert_datasets, convert_dumps
 from data_scripts.reddit.dumps import DUMP_FORMS, comment_schema, holds_submissions
 from data_scripts.schemas import COMMENT_SCHEMA
@@ -240,13 +246,11 @@ def _write(
             settings["submissions"] = "inputs too"
         names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
-        replies = join_replies(
-            comments, filters, args.submissions, lambda table, name: materialize(table, scratch, name)
-        )
+        replies = join_replies(comments, filters, args.submissions, materialize)
         report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
         check_rows(paths, sum(report["comments"].values()), paths[0].parent)
         report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, scratch, args, report, public_sources=True, tasks=tasks)
+        write_pairs(replies.pairs, folder, args, report, public_sources=True)
     push(args)
 
 

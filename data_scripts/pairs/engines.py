@@ -1,4 +1,4 @@
-"""The engines that join comments: DuckDB in this process, and Spark on this machine or on a cluster.
+"""The engines that join texts: DuckDB in this process, and Spark on this machine or on a cluster.
 
 Both engines run the same Ibis queries (`filters`, `replies`, `turns`). This module connects to them, lets them read
 files, and streams results that are larger than memory.
@@ -19,9 +19,8 @@ from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import is_url
-from data_scripts.pairs.engine_options import MEMORY_LIMIT, memory_bytes
-from data_scripts.pairs.spark import check_rows, spark_path, spark_session
-from data_scripts.pairs.spark_storage import read_files, uses_pyarrow, write_files
+from data_scripts.pairs.options import MEMORY_LIMIT, memory_bytes
+from data_scripts.pairs.spark import read_files, spark_session
 
 Database = Any  # an Ibis backend
 
@@ -30,17 +29,16 @@ Database = Any  # an Ibis backend
 def connect(
     scratch: Path, memory_limit: str = MEMORY_LIMIT, engine: str = "duckdb", spark_master: str | None = None
 ) -> Iterator[Database]:
-    """The Ibis backend with the options of `engine_options`; DuckDB spills to `scratch`.
+    """The Ibis backend with the options of `add_engine_arguments`; DuckDB spills to `scratch`.
 
     Raises:
         InputError: the engine is not installed, cannot be reached, or its memory limit is invalid or too small.
     """
+    memory = memory_bytes(memory_limit)
     if engine == "spark":
-        memory = memory_bytes(memory_limit)
         with spark_session(spark_master, memory, memory_limit == MEMORY_LIMIT) as session:
             yield ibis.pyspark.connect(session)
         return
-    memory_bytes(memory_limit)
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit=memory_limit)
     database.raw_sql("SET preserve_insertion_order = false")  # queries ask for an order where it matters
     database.raw_sql("SET enable_progress_bar = true")  # for `query_progress`; our own bar is shown
@@ -64,12 +62,7 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     """The rows of Parquet files as one table."""
     name = ibis.util.gen_name("convsim")
     if database.name == "pyspark":
-        session = database._session
-        if any(uses_pyarrow(session, file) for file in files):
-            table = read_files(session, files)
-        else:
-            table = session.read.parquet(*map(spark_path, files))
-        table.createOrReplaceTempView(name)
+        read_files(database._session, files).createOrReplaceTempView(name)
         return database.table(name)
     filesystems = {path.protocol: path.fs for path in cast(list[Any], files) if is_url(path)}
     if not filesystems:
@@ -81,18 +74,18 @@ def read_parquet(database: Database, files: list[Path]) -> ir.Table:
     return database.table(name)
 
 
-def materialize(table: ir.Table, folder: Path, name: str) -> ir.Table:
-    """Compute the rows of a table now, for expressions that need them more than once.
+def materialize(table: ir.Table, label: str) -> ir.Table:
+    """Keep the rows of a table, within the engine's memory limit and then on disk, for queries that need them again.
 
-    DuckDB stores them within its memory limit and spills the rest to disk; Spark stores them as Parquet in `folder`.
+    `label` is the progress bar's text.
     """
-    database = table.get_backend()
-    if database.name == "duckdb":
-        stored = ibis.util.gen_name(name)
-        with _progress(database, name):
-            database.raw_sql(f'CREATE TEMP TABLE "{stored}" AS {ibis.to_sql(table, dialect="duckdb")}')
-        return database.table(stored)
-    return read_parquet(database, _spark_parquet(table, folder / name))
+    database, name = table.get_backend(), ibis.util.gen_name("convsim")
+    if database.name == "pyspark":  # without Ibis's `cache`, which fails if the session ends before the table
+        database._session.sql(ibis.to_sql(table, dialect="pyspark")).cache().createOrReplaceTempView(name)
+    else:
+        with _progress(database, label):
+            database.raw_sql(f'CREATE TEMP TABLE "{name}" AS {ibis.to_sql(table, dialect="duckdb")}')
+    return database.table(name)
 
 
 def stream_rows(table: ir.Table, label: str, rows: int) -> Iterator[pa.Table]:
@@ -112,51 +105,9 @@ def stream_rows(table: ir.Table, label: str, rows: int) -> Iterator[pa.Table]:
             yield pa.Table.from_batches([batch])
 
 
-def _spark_parquet(table: ir.Table, folder: Path, by: str | None = None) -> list[Path]:
-    """Let Spark write a table as Parquet; returns the files, in order.
-
-    Args:
-        table: an expression of Spark's backend.
-        folder: a new folder.
-        by: a column; the files then hold ranges of its values, and each is sorted by it, then by the other columns.
-    """
-    from pyspark.sql import Observation
-    from pyspark.sql.functions import count, lit
-
-    session = table.get_backend()._session
-    rows = session.sql(ibis.to_sql(table, dialect="pyspark"))
-    if by:
-        rows = rows.repartitionByRange(int(session.conf.get("spark.sql.shuffle.partitions")), by)
-        rows = rows.sortWithinPartitions(by, *(name for name in table.columns if name != by))
-    if uses_pyarrow(session, folder):
-        return written_files(folder, write_files(rows, folder))
-    observation = Observation()
-    rows.observe(observation, count(lit(1)).alias("rows")).write.parquet(spark_path(folder))
-    return written_files(folder, observation.get["rows"])
-
-
-def sorted_files(table: ir.Table, folder: Path, by: str) -> list[Path]:
-    """Let Spark sort a table by a column, then by the others; all rows with the same value of it are in one file."""
-    return _spark_parquet(table, folder / "sorted", by)
-
-
-def written_files(folder: Path, rows: int) -> list[Path]:
-    """The files that Spark wrote, in order.
-
-    Raises:
-        InputError: they hold fewer than `rows` rows, because a machine wrote its files to its own disk.
-    """
-    files = sorted(folder.glob("part-*.parquet"))
-    check_rows(files, rows, folder)
-    return files
-
-
 @contextmanager
 def _progress(database: Database, label: str) -> Iterator[None]:
     """Show the progress of DuckDB, which another thread reads while DuckDB works in this one."""
-    if database.name != "duckdb":
-        yield
-        return
     done = threading.Event()
 
     def watch(bar: tqdm) -> None:

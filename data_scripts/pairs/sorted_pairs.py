@@ -1,6 +1,9 @@
-"""Passes over sorted pairs: drops repeated pairs, assigns splits, masks and counts; the same for every engine."""
+"""One pass over pairs that come sorted: drops repeated pairs, assigns splits, masks and counts; on any engine."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -8,43 +11,71 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from data_scripts.pairs.shards import row_bytes
-from data_scripts.pairs.splits import split_pairs
-from data_scripts.pairs.statistics import PairStatistics
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 
 if TYPE_CHECKING:
     from data_scripts.pairs.masked_pairs import PairMasker
 
+TEST_PERCENT, VALIDATION_PERCENT = 10, 1
+OFFSET_BYTES = 4  # of a text in memory, in addition to its own bytes
 
+
+@dataclass
 class Counts:
-    """What is counted of pairs.
+    """What is counted of pairs; all but `read` is of the pairs that are written.
 
     Attributes:
-        statistics: of the pairs that were written.
-        splits: split -> pairs that were written, and the bytes of their texts.
-        read: pairs, repeated ones included.
-        repeated: pairs that were not written, because their thread holds them already.
+        input, response: number of characters -> texts.
+        threads: number of pairs -> threads that have so many.
+        responses: number of responses -> inputs that have so many in a thread.
+        sources: source -> pairs.
+        rows, bytes: split -> pairs, and the bytes of their texts in memory.
         masked: kind of personal data -> how often it was masked.
+        read: "pairs" -> all pairs that came, "repeated" -> those that their thread had already.
     """
 
-    def __init__(self) -> None:
-        self.statistics = PairStatistics()
-        self.splits = dict.fromkeys(SPLITS, (0, 0))
-        self.read = self.repeated = 0
-        self.masked: dict[str, int] = {}
+    input: Counter[int] = field(default_factory=Counter)
+    response: Counter[int] = field(default_factory=Counter)
+    threads: Counter[int] = field(default_factory=Counter)
+    responses: Counter[int] = field(default_factory=Counter)
+    sources: Counter[str] = field(default_factory=Counter)
+    rows: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(SPLITS, 0)))
+    bytes: Counter[str] = field(default_factory=Counter)
+    masked: Counter[str] = field(default_factory=Counter)
+    read: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that are written."""
+        return self.rows.total()
 
     def join(self, other: "Counts") -> None:
         """Add the counts of the pairs that follow, which begin with a new thread."""
-        self.statistics.join(other.statistics)
-        self.splits = {
-            name: (rows + other.splits[name][0], size + other.splits[name][1])
-            for name, (rows, size) in self.splits.items()
+        for each in fields(self):
+            getattr(self, each.name).update(getattr(other, each.name))
+
+    def sections(self) -> dict[str, dict[str, Any]]:
+        """The report's sections `threads` and `characters`."""
+        largest = max(self.threads)
+        return {
+            "threads": {
+                "threads": self.threads.total(),
+                "pairs in the largest": largest,
+                "share of the largest": round(largest / self.pairs, 4),
+                "pairs per input": round(self.pairs / self.responses.total(), 2),
+            },
+            "characters": {
+                f"{side}, {name}": quantile(counts, share)
+                for side, counts in (("input", self.input), ("response", self.response))
+                for name, share in (("median", 0.5), ("95th percentile", 0.95))
+            },
         }
-        self.read += other.read
-        self.repeated += other.repeated
-        for kind, number in other.masked.items():
-            self.masked[kind] = self.masked.get(kind, 0) + number
+
+
+def quantile(counts: Counter[int], share: float) -> int:
+    """The smallest value that at least this share of the values do not exceed; `counts` are their frequencies."""
+    values = sorted(counts)
+    return values[int(np.searchsorted(np.cumsum([counts[value] for value in values]), share * counts.total()))]
 
 
 def count_pairs(
@@ -55,24 +86,31 @@ def count_pairs(
 ) -> Counts:
     """Count pairs that come sorted by thread, and pass each that is not repeated to the writer of its split."""
     counts = Counts()
-    for table, thread_starts, input_starts in _distinct(tables, counts):
-        split_indices = split_pairs(table, thread_starts, split)  # by the original threads and texts
+    open_runs = {"threads": 0, "responses": 0}
+    for table, starts in _distinct(tables, counts):
+        split_indices = split_pairs(table, starts["threads"], split)  # by the original threads and texts
         if masker:
-            table = masker.mask(table, thread_starts)
-        counts.statistics.add(table, thread_starts, input_starts)
+            table, masked = masker.mask(table, starts["threads"])
+            counts.masked.update(masked)
+        counts.input.update(pc.utf8_length(table["input"]).to_pylist())
+        counts.response.update(pc.utf8_length(table["response"]).to_pylist())
+        counts.sources.update(table["source"].to_pylist())
+        for name in open_runs:
+            lengths, open_runs[name] = end_runs(starts[name], open_runs[name])
+            getattr(counts, name).update(lengths)
         sizes = row_bytes(table)
         for index, (name, write) in enumerate(writers.items()):
             chosen = split_indices == index
-            rows, size = counts.splits[name]
-            counts.splits[name] = rows + int(chosen.sum()), size + int(sizes[chosen].sum())
+            counts.rows[name] += int(chosen.sum())
+            counts.bytes[name] += int(sizes[chosen].sum())
             write(table.filter(pa.array(chosen)))
-    if masker:
-        counts.masked = masker.counts
+    for name, length in open_runs.items():
+        getattr(counts, name).update([length] if length else [])
     return counts
 
 
-def _distinct(tables: Iterable[pa.Table], counts: Counts) -> Iterator[tuple[pa.Table, np.ndarray, np.ndarray]]:
-    """The tables without repeated pairs, with flags where threads and inputs begin."""
+def _distinct(tables: Iterable[pa.Table], counts: Counts) -> Iterator[tuple[pa.Table, dict[str, np.ndarray]]]:
+    """The tables without repeated pairs, with flags where a thread begins, and where the responses to an input do."""
     last: dict[str, Any] = {}
     with tqdm(unit="pair", unit_scale=True, desc="write") as bar:
         for table in tables:
@@ -80,16 +118,11 @@ def _distinct(tables: Iterable[pa.Table], counts: Counts) -> Iterator[tuple[pa.T
             differs = {name: _differs(table[name].combine_chunks(), last.get(name)) for name in PAIR_SCHEMA.names}
             last = table.slice(len(table) - 1).to_pylist()[0]
             bar.update(len(table))
-            counts.read += len(table)
-            thread_starts = differs["thread"]
-            input_starts = thread_starts | differs["input"]
             new = np.logical_or.reduce(list(differs.values()))
-            if not new.all():
-                table = table.filter(pa.array(new))
-                thread_starts, input_starts = thread_starts[new], input_starts[new]
-                counts.repeated += len(new) - len(table)
-            if len(table):
-                yield table, thread_starts, input_starts
+            counts.read.update({"pairs": len(table), "repeated": int((~new).sum())})
+            starts = {"threads": differs["thread"], "responses": differs["thread"] | differs["input"]}
+            if new.any():
+                yield table.filter(pa.array(new)), {name: flags[new] for name, flags in starts.items()}
 
 
 def _differs(column: pa.Array, last: str | None) -> np.ndarray:
@@ -98,3 +131,46 @@ def _differs(column: pa.Array, last: str | None) -> np.ndarray:
     differs[:1] = column[0].as_py() != last
     differs[1:] = pc.not_equal(column.slice(1), column.slice(0, len(column) - 1)).to_numpy(zero_copy_only=False)
     return differs
+
+
+def end_runs(starts: np.ndarray, before: int) -> tuple[list[int], int]:
+    """The lengths of the runs that end in a table, and of the one that may continue in the next table.
+
+    Args:
+        starts: (rows,) whether a run begins with this row.
+        before: the length of the run that the tables before left open.
+    """
+    *lengths, last = np.diff(np.concatenate([[-before], np.flatnonzero(starts), [len(starts)]])).tolist()
+    return [length for length in lengths if length], last
+
+
+def split_of(key: str) -> int:
+    """The split of a thread, as an index into `schemas.SPLITS`; new data move no thread whose name stays the same.
+
+    SHA-256 modulo 100: 0 to 9 is test, 10 validation, the rest train.
+    """
+    percent = int.from_bytes(hashlib.sha256(key.encode()).digest()) % 100
+    return 2 if percent < TEST_PERCENT else 1 if percent < TEST_PERCENT + VALIDATION_PERCENT else 0
+
+
+def split_pairs(table: pa.Table, thread_starts: np.ndarray, split: str) -> np.ndarray:
+    """The split of each pair, as an index into `schemas.SPLITS`, (rows,).
+
+    Args:
+        table: pairs sorted by thread.
+        thread_starts: (rows,) whether a thread begins with this pair.
+        split: "thread" assigns whole threads, "random" single pairs.
+    """
+    if split == "random":
+        keys = pc.binary_join_element_wise(table["input"], table["response"], "\t")
+        return np.array(list(map(split_of, keys.to_pylist())))
+    starts = thread_starts.copy()
+    starts[:1] = True  # the last thread of the previous table may continue
+    splits = np.array(list(map(split_of, table["thread"].filter(pa.array(starts)).to_pylist())))
+    return splits[np.cumsum(starts) - 1]
+
+
+def row_bytes(table: pa.Table) -> np.ndarray:
+    """The bytes of text of each row in memory, (rows,) int64."""
+    lengths = (pc.binary_length(column).to_numpy().astype(np.int64) + OFFSET_BYTES for column in table.columns)
+    return sum(lengths, np.zeros(len(table), np.int64))

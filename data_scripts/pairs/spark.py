@@ -1,23 +1,28 @@
-"""Spark: a session with the user's configuration, tasks on its executors, its errors in one line."""
+"""Spark: a session with the user's configuration, files, tasks on its executors, its errors in one line."""
 
 import os
+import pickle  # nosec B403: what our own tasks return
 import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
+from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.files.errors import InputError, one_line
-from data_scripts.files.storage import is_url, readable
+from data_scripts.files.storage import is_object_storage, is_url, readable, storage_path
 
 PARTITION_BYTES = 1 << 26  # of the files of comments, for each partition of a shuffle
 MIN_THREADS = 16  # that wait for tasks
+BATCH_ROWS = 10_000  # that Spark gets at a time
 SHARED = (
     "all machines of Spark must share the folders of --output, --comments and the sources: name URLs (s3://, gs://, "
     "hdfs://, or file:// on a disk that all of them mount under the same path)"
@@ -38,44 +43,60 @@ def spark_session(master: str | None, memory: int, is_default: bool) -> Iterator
     """
     try:
         from py4j.protocol import Py4JError
-        from pyspark import SparkConf, SparkContext
         from pyspark.errors import PySparkException
         from pyspark.sql import SparkSession
     except ImportError as error:
         raise InputError(f"--engine spark: {error}; pip install 'convsim[spark]'") from error
-    if existing := SparkSession.getActiveSession():
-        yield existing
-        return
+    existing = SparkSession.getActiveSession()
     try:
-        explicit = SparkConf(loadDefaults=False)
-        if master:
-            explicit.setMaster(master)
-        if is_default:
-            os.environ.setdefault("SPARK_DRIVER_MEMORY", f"{memory >> 20}m")  # spark-defaults.conf overrides it
-        else:
-            explicit.set("spark.driver.memory", f"{memory >> 20}m")
-        SparkContext._ensure_initialized(conf=explicit)  # starts Java, without which SparkConf knows no defaults
-        conf = SparkConf()
-        conf.setIfMissing("spark.master", "local[*]")
-        if conf.get("spark.app.name", "pyspark-shell") == "pyspark-shell":
-            conf.setAppName("convsim")
-        conf.setIfMissing("spark.sql.parquet.compression.codec", "zstd")
-        if _is_local(conf.get("spark.master") or ""):
-            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        session = SparkSession.builder.config(conf=conf).getOrCreate()
+        session = existing or _start_session(master, memory, is_default)
     except (PySparkException, Py4JError, RuntimeError, OSError) as error:
         raise InputError(
             f"--engine spark: no session ({_reason(error)}); it needs Java 17 and a master that can be reached"
         ) from error
     try:
-        session.sparkContext.setLogLevel("ERROR")
-        yield session
+        with _code_for_executors(session.sparkContext):
+            yield session
     except (PySparkException, Py4JError) as error:
         reason = _reason(error)
         missing = re.search("FileNotFound|PATH_NOT_FOUND|FILE_NOT_EXIST|No such file", reason)
         raise InputError(f"--engine spark: {reason}" + (f"; {SHARED}" if missing else "")) from error
     finally:
-        session.stop()
+        if not existing:
+            session.stop()
+
+
+def _start_session(master: str | None, memory: int, is_default: bool) -> Any:
+    from pyspark import SparkConf, SparkContext
+    from pyspark.sql import SparkSession
+
+    explicit = SparkConf(loadDefaults=False)
+    if master:
+        explicit.setMaster(master)
+    if is_default:
+        os.environ.setdefault("SPARK_DRIVER_MEMORY", f"{memory >> 20}m")  # spark-defaults.conf overrides it
+    else:
+        explicit.set("spark.driver.memory", f"{memory >> 20}m")
+    SparkContext._ensure_initialized(conf=explicit)  # starts Java, without which SparkConf knows no defaults
+    conf = SparkConf()
+    conf.setIfMissing("spark.master", "local[*]")
+    if conf.get("spark.app.name", "pyspark-shell") == "pyspark-shell":
+        conf.setAppName("convsim")
+    if _is_local(conf.get("spark.master") or ""):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = SparkSession.builder.config(conf=conf).getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+@contextmanager
+def _code_for_executors(context: Any) -> Iterator[None]:
+    """Give this package to the machines of a cluster, which may fetch it until the end, if they join later."""
+    with tempfile.TemporaryDirectory(prefix="convsim-") as folder:
+        if not _is_local(context.master):
+            package = Path(__file__).parents[1]
+            context.addPyFile(shutil.make_archive(f"{folder}/convsim", "zip", package.parent, package.name))
+        yield
 
 
 def _reason(error: Exception) -> str:
@@ -101,6 +122,17 @@ def check_shared(session: Any, paths: list[Path]) -> None:
             raise InputError(f"{path}: a path without a scheme, but Spark runs at {master}; {SHARED}")
 
 
+def check_rows(files: list[Path], rows: int, folder: Path) -> None:
+    """Compare the number of rows in files with the number that was written.
+
+    Raises:
+        InputError: they differ, because a machine wrote its files to its own disk.
+    """
+    found = sum(pq.read_metadata(readable(file)).num_rows for file in files if file.is_file())
+    if found != rows:
+        raise InputError(f"--engine spark: wrote {rows:,} rows to {folder}, but {found:,} are there; {SHARED}")
+
+
 def size_shuffles(session: Any, files: list[Path]) -> None:
     """Set the number of partitions of shuffles by the size of the files, unless the configuration states it."""
     if not session.sparkContext.getConf().contains("spark.sql.shuffle.partitions"):
@@ -108,55 +140,106 @@ def size_shuffles(session: Any, files: list[Path]) -> None:
         session.conf.set("spark.sql.shuffle.partitions", max(number, session.sparkContext.defaultParallelism))
 
 
-def spark_path(path: Path) -> str:
-    """A path or URL as Spark takes it; Hadoop's name for S3 is s3a."""
-    return re.sub("^s3:", "s3a:", str(path)) if is_url(path) else path.resolve().as_uri()
+def read_files(session: Any, files: list[Path]) -> Any:
+    """The rows of Parquet files, which have the columns of the first one, as a table of Spark.
 
-
-def check_rows(files: list[Path], rows: int, folder: Path) -> None:
-    """Compare the number of rows in files with the number that was written.
-
-    Raises:
-        InputError: they differ, because a machine wrote its files to its own disk.
+    Spark's own distribution reads file:// and hdfs://. For s3:// and gs:// it needs connectors of Hadoop, which Spark's
+    Python package does not hold; without them, its executors read the files with pyarrow, a row group in a task.
     """
-    found = sum(pq.read_metadata(readable(file)).num_rows for file in files)
-    if found != rows:
-        raise InputError(f"--engine spark: wrote {rows:,} rows to {folder}, but {found:,} are there; {SHARED}")
+    from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+
+    if all(_has_connector(session, file) for file in files):
+        paths = (re.sub("^s3:", "s3a:", str(file)) if is_url(file) else file.resolve().as_uri() for file in files)
+        return session.read.parquet(*paths)
+    schema = from_arrow_schema(pq.read_schema(readable(files[0])))
+    groups = [
+        (str(file), number) for file in files for number in range(pq.read_metadata(readable(file)).num_row_groups)
+    ]
+    row_groups = session.createDataFrame(groups, "file string, number int").repartition(max(len(groups), 1))
+    return row_groups.mapInArrow(partial(_read_groups, schema=to_arrow_schema(schema)), schema)
 
 
-class SparkTasks(Executor):
+def _has_connector(session: Any, file: Path) -> bool:
+    from py4j.protocol import Py4JJavaError
+
+    if not is_object_storage(file):
+        return True
+    scheme = str(file).partition(":")[0].replace("s3", "s3a")  # Hadoop's name for S3
+    try:
+        session._jvm.org.apache.hadoop.fs.FileSystem.getFileSystemClass(scheme, session._jsc.hadoopConfiguration())
+    except Py4JJavaError:
+        return False
+    return True
+
+
+def _read_groups(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        for row in batch.to_pylist():
+            file = pq.ParquetFile(readable(storage_path(row["file"])))
+            table = file.read_row_group(row["number"], columns=schema.names).select(schema.names).cast(schema)
+            yield from table.to_batches(BATCH_ROWS)
+
+
+def map_sorted(
+    rows: Any, by: str, function: Callable[[Iterator[pa.Table], int, int], Any], count_groups: bool
+) -> list[Any]:
+    """Sort a table of Spark by a column, then by the others, and apply a function on the executors to each part.
+
+    Args:
+        rows: the table. All rows with the same value of `by` are in one part; the parts hold ranges of its values.
+        by: the column.
+        function: called with the rows of a part, its number, and how many values of `by` are in the parts before it (0
+            unless `count_groups`); a function of a module, or a `partial` of one. It may be called again, if a machine
+            is lost.
+        count_groups: whether to count the values of `by` first.
+
+    Returns:
+        The results, in order, of the parts that have rows.
+    """
+    from pyspark import StorageLevel
+    from pyspark.sql.functions import count_distinct, spark_partition_id
+
+    rows = rows.repartitionByRange(int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions")), by)
+    rows = rows.sortWithinPartitions(by, *(name for name in rows.columns if name != by))
+    starts: dict[int, int] = {}
+    if count_groups:
+        rows = rows.persist(StorageLevel.DISK_ONLY)  # so that the parts are the same when they are read again
+        counts = sorted(rows.groupBy(spark_partition_id()).agg(count_distinct(by)).collect())
+        starts = dict(zip((part for part, _ in counts), accumulate((n for _, n in counts), initial=0), strict=False))
+    results = rows.mapInArrow(partial(_map_part, function=function, starts=starts), "result binary").collect()
+    return [pickle.loads(row.result) for row in results]  # nosec B301
+
+
+def _map_part(batches: Iterable[pa.RecordBatch], function: Callable, starts: dict[int, int]) -> Iterator:
+    from pyspark import TaskContext
+
+    tables = (pa.Table.from_batches([batch]) for batch in batches if len(batch))
+    if (first := next(tables, None)) is not None:
+        number = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        result = function(chain([first], tables), number, starts.get(number, 0))
+        yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
+
+
+class SparkTasks(ThreadPoolExecutor):
     """Runs functions of this package on Spark's executors; a task whose machine is lost runs again on another one."""
 
     def __init__(self, session: Any) -> None:
         self.context = session.sparkContext
-        self.threads = ThreadPoolExecutor(max(MIN_THREADS, 2 * self.context.defaultParallelism))
-        # Executors fetch the code from here, also later ones.
-        self.folder = tempfile.TemporaryDirectory(prefix="convsim-")
-        if not _is_local(self.context.master):
-            package = Path(__file__).parents[1]
-            archive = shutil.make_archive(f"{self.folder.name}/convsim", "zip", package.parent, package.name)
-            self.context.addPyFile(archive)
+        super().__init__(max(MIN_THREADS, 2 * self.context.defaultParallelism))
 
     def submit(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future:
         """Run a function of a module; its arguments and its result are pickled."""
-        return self.threads.submit(self._run, function, args, kwargs)
+        return super().submit(self._run, partial(function, *args, **kwargs))
 
-    def _run(self, function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
-        result = self.context.parallelize([(function, args, kwargs)], 1).map(_call).collect()[0]
+    def _run(self, task: Callable[[], Any]) -> Any:
+        result = self.context.parallelize([task], 1).map(_call).collect()[0]
         if isinstance(result, InputError):
             raise result
         return result
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Start no more tasks, and wait for those that run."""
-        self.threads.shutdown(wait, cancel_futures=cancel_futures)
-        if wait:  # tasks that run may need the code
-            self.folder.cleanup()
 
-
-def _call(task: tuple[Callable[..., Any], tuple, dict[str, Any]]) -> Any:
-    function, args, kwargs = task
+def _call(task: Callable[[], Any]) -> Any:
     try:
-        return function(*args, **kwargs)
+        return task()
     except InputError as error:  # Spark would run the task again
         return error

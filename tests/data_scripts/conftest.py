@@ -1,5 +1,3 @@
-import importlib.util
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,17 +8,10 @@ from data_scripts.files.storage import use_pyarrow
 from data_scripts.pairs import dataset as pairs
 from tests.loopback_s3 import LoopbackS3
 
-SPARK = """
-spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
-spark.sql.shuffle.partitions 2
-spark.ui.enabled false
-spark.sql.codegen.wholeStage false
-"""
-
 
 @pytest.fixture(autouse=True)
 def empty_plots(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The plots of datasets are empty files: drawing them takes a quarter of a second. `pairs/test_plots.py` does."""
+    """The plots of datasets are empty files: drawing them takes a quarter of a second. `pairs/test_card.py` does."""
 
     def draw_plots(folder: Path, statistics: object) -> None:
         (folder / "plots").mkdir()
@@ -39,16 +30,4 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
         use_pyarrow()
         fsspec.get_filesystem_class("s3").clear_instance_cache()
         yield server
-        fsspec.get_filesystem_class("s3").clear_instance_cache()
-
-
-@pytest.fixture
-def spark(tmp_path_factory, monkeypatch) -> None:
-    """Settings for little data: compiling Spark's code to the fastest machine code would take most of the time."""
-    if importlib.util.find_spec("pyspark") is None:
-        pytest.skip("pyspark is not installed: pip install -e '.[spark]'")
-    if shutil.which("java") is None:
-        pytest.skip("Spark needs Java, and there is no java on the PATH")
-    folder = tmp_path_factory.mktemp("spark")
-    (folder / "spark-defaults.conf").write_text(SPARK)
-    monkeypatch.setenv("SPARK_CONF_DIR", str(folder))
+        object_storage._S3.clear_instance_cache()

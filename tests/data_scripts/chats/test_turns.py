@@ -112,7 +112,7 @@ def test_turns_and_threads_equal_those_of_a_loop_over_the_messages(tmp_path, see
     rows = random_messages(seed)
     database = ibis.duckdb.connect()
     messages = database.create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
-    turns = database.create_table("turns", make_turns(messages, tmp_path).to_pyarrow())
+    turns = database.create_table("turns", make_turns(messages).to_pyarrow())
     names = thread_names(turns, tmp_path).to_pyarrow().to_pylist()
     expected, expected_names = brute_force(rows)
     found = {row.pop("turn"): row for row in turns.drop("language").to_pyarrow().to_pylist()}
@@ -129,7 +129,7 @@ def test_the_language_of_a_turn_is_that_of_its_longest_message(tmp_path):
         for at, (text, language) in enumerate(said)
     ]
     messages = ibis.duckdb.connect().create_table("messages", pa.Table.from_pylist(rows, MESSAGE_SCHEMA))
-    turns = make_turns(messages, tmp_path).to_pyarrow().to_pylist()
+    turns = make_turns(messages).to_pyarrow().to_pylist()
     assert [(turn["text"], turn["language"]) for turn in turns] == [("oui a longer one oui", "en")]
 
 

@@ -1,36 +1,120 @@
-"""What runs on Spark's executors, and the refusals that need no session."""
+"""Spark: the pairs that DuckDB gives, object storage without a connector, and what needs no session."""
 
+import json
+import shutil
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from data_scripts.files.checksums import find_damage, read_checksums
 
+from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import storage_path
-from data_scripts.pairs.spark import SparkTasks, check_shared
+from data_scripts.pairs import dataset, spark
+from data_scripts.pairs.engines import connect, read_parquet
+from data_scripts.schemas import PAIR_SCHEMA
+from tests.data_scripts.pairs.test_dataset import draw_pairs
+from tests.loopback_s3 import LoopbackS3
+
+SETTINGS = """
+spark.driver.extraJavaOptions -XX:TieredStopAtLevel=1 -XX:+UseSerialGC
+spark.sql.shuffle.partitions 2
+spark.ui.enabled false
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
+"""
+SPLITS = ("train", "validation", "test")
 
 
-def session(master: str, **settings: str) -> SimpleNamespace:
-    """A session that records the files for executors and the settings."""
-    sent, conf = [], dict[str, int]()
-    given = SimpleNamespace(contains=settings.__contains__)
-    context = SimpleNamespace(master=master, defaultParallelism=3, addPyFile=sent.append, getConf=lambda: given)
-    return SimpleNamespace(sparkContext=context, sent=sent, settings=conf, conf=SimpleNamespace(set=conf.__setitem__))
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A session for all tests, with settings for little data: compiling Spark's code would take most of the time."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed: pip install -e '.[spark]'")
+    if shutil.which("java") is None:
+        pytest.skip("Spark needs Java, and there is no java on the PATH")
+    folder = tmp_path_factory.mktemp("spark")
+    (folder / "spark-defaults.conf").write_text(SETTINGS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_CONF_DIR", str(folder))
+        with connect(folder, "512MiB", "spark", "local[2]") as database:
+            yield database._session
+
+
+def read(folder: Path) -> dict[str, pa.Table]:
+    return {split: pa.concat_tables(map(pq.read_table, sorted(folder.glob(f"{split}-*")))) for split in SPLITS}
+
+
+@pytest.fixture(scope="module")
+def comments(data_dir, tmp_path_factory) -> Path:
+    """Real comments, of which some occur twice, some of them edited, so that ranking is compared too."""
+    folder = tmp_path_factory.mktemp("comments")
+    dumps = sorted(map(str, (data_dir / "conversations" / "reddit_raw").glob("RC_*.bz2")))
+    assert main(["reddit", *dumps, "--comments", str(folder)]) == 0
+    tables = [pq.read_table(file) for file in sorted(folder.glob("*.parquet"))]
+    late = tables[0].slice(0, 500)
+    late = late.set_column(4, "body", pa.array([f"{text} (edited)" for text in late["body"].to_pylist()], pa.string()))
+    pq.write_table(pa.concat_tables([*tables, late, tables[1].slice(0, 500)]), folder / "all.parquet")
+    return folder / "all.parquet"
+
+
+def test_spark_gives_the_pairs_that_duckdb_gives(session, comments, tmp_path):
+    found = {}
+    for engine in ("duckdb", "spark"):
+        options = ["--engine", engine, "--max_repeats", "3", "--mask"]
+        assert main(["reddit", str(comments), "--output", str(tmp_path / engine), *options]) == 0
+        report = json.loads((tmp_path / engine / "report.json").read_text(encoding="utf-8"))
+        assert report["settings"].pop("engine") == engine
+        found[engine] = read(tmp_path / engine), report
+    assert found["spark"] == found["duckdb"]
+    assert found["spark"][1]["comments"]["id seen before"] == 1_000 and found["spark"][1]["masked"]["user names"]
+
+
+def test_tasks_use_object_storage_without_a_connector(session, s3_server: LoopbackS3, monkeypatch):
+    # Java, whose environment tasks have otherwise, was started before the server.
+    session.sparkContext.environment.update(s3_server.environment())
+    pairs = sorted(draw_pairs(60), key=lambda pair: (pair[2], *pair))
+    table = pa.table([[pair[column] for pair in pairs] for column in range(4)], schema=PAIR_SCHEMA)
+    # The second file has its columns in another order, and row groups that are read in several parts.
+    parts = {"a": table.slice(0, 20), "b": table.slice(20).select(PAIR_SCHEMA.names[::-1])}
+    bucket = storage_path("s3://bucket")
+    for name, part in parts.items():
+        with (bucket / f"{name}.parquet").open("wb") as file:
+            pq.write_table(part, file, row_group_size=9)
+    monkeypatch.setattr(spark, "BATCH_ROWS", 2)
+    rows = read_parquet(ibis.pyspark.connect(session), [bucket / f"{name}.parquet" for name in parts])
+    counts = dataset._write_on_spark(rows, bucket / "out", "thread", None)
+    written = [(bucket / "out" / name).open("rb") for name in read_checksums(bucket / "out")]
+    found = [tuple(row.values()) for file in written for row in pq.read_table(file).to_pylist()]
+    assert sorted(found) == sorted(set(pairs)) and counts.pairs == len(found) and find_damage(bucket / "out") is None
+
+
+@pytest.mark.parametrize(("engine", "word"), [("duckdb", "ANTI JOIN"), ("spark", "LEFT ANTI JOIN")])
+def test_explain_prints_the_engines_sql_and_reads_nothing(capsys, engine, word):
+    assert main(["reddit", "not.there.atall", "--engine", engine, "--explain"]) == 0
+    assert word in capsys.readouterr().out
 
 
 def test_a_cluster_gets_the_code_and_can_fetch_it_until_the_end():
-    on_cluster = session("spark://host:7077")
-    with SparkTasks(on_cluster):
-        (archive,) = on_cluster.sent
-        with zipfile.ZipFile(archive) as code:
-            assert {"data_scripts/__init__.py", "data_scripts/pairs/spark.py"} <= set(code.namelist())
-    assert not Path(archive).exists()
+    sent: list[str] = []
+    with spark._code_for_executors(SimpleNamespace(master="spark://host:7077", addPyFile=sent.append)):
+        names = zipfile.ZipFile(sent[0]).namelist()
+    assert {"data_scripts/__init__.py", "data_scripts/pairs/spark.py"} <= set(names)
+    assert not Path(sent[0]).exists()
 
 
 def test_paths_without_a_scheme_are_refused_on_a_cluster(tmp_path):
+    def at(master: str) -> SimpleNamespace:
+        return SimpleNamespace(sparkContext=SimpleNamespace(master=master))
+
     url, path = storage_path(tmp_path.as_uri()), tmp_path
-    check_shared(session("local[*]"), [url, path])
-    check_shared(session("spark://host:7077"), [url])
+    spark.check_shared(at("local[*]"), [url, path])
+    spark.check_shared(at("spark://host:7077"), [url])
     with pytest.raises(InputError, match=r"a path without a scheme, but Spark runs at spark://host:7077; all machines"):
-        check_shared(session("spark://host:7077"), [url, path])
+        spark.check_shared(at("spark://host:7077"), [url, path])

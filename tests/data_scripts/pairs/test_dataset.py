@@ -1,3 +1,5 @@
+"""Datasets of pairs: the files, the splits, repeated and masked pairs, and the push to the Hub."""
+
 import argparse
 import hashlib
 import json
@@ -6,6 +8,7 @@ import random
 import re
 import subprocess
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import datasets
@@ -14,20 +17,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-import yaml
-from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
-from huggingface_hub.utils import close_session
+from data_scripts.files.checksums import find_damage, read_checksums
 
 from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
-from data_scripts.clean.masking_recall import read_recall
 from data_scripts.files.datasets import load_pairs
+from data_scripts.files.errors import InputError
 from data_scripts.pairs import dataset as output
-from data_scripts.pairs import shards
-from data_scripts.pairs.dataset import write_pairs
+from data_scripts.pairs.dataset import SplitWriter, join_parts, write_pairs, write_part
 from data_scripts.pairs.options import add_output_arguments
-from data_scripts.pairs.plots import draw_plots
-from data_scripts.pairs.splits import hash_splits
+from data_scripts.pairs.sorted_pairs import OFFSET_BYTES
 from data_scripts.schemas import PAIR_SCHEMA, SPLITS
 from tests.forking import Interpreter
 from tests.loopback_hub import WRITE_TOKEN, LoopbackHub
@@ -48,16 +47,12 @@ def written(
     add_filter_arguments(parser)
     add_output_arguments(parser)
     args = parser.parse_args([*arguments, "--output", str(folder)])
-    scratch = folder.with_name(f"{folder.name}-scratch")
     folder.mkdir()
-    scratch.mkdir()
-    columns = dict(zip(PAIR_SCHEMA.names, map(list, zip(*pairs, strict=True)), strict=True))
-    pq.write_table(pa.table(columns, schema=PAIR_SCHEMA), scratch / "made.parquet")
+    made = pa.table([[pair[column] for pair in pairs] for column in range(4)], schema=PAIR_SCHEMA)
+    table = ibis.duckdb.connect().create_table("made", made)
     report = {"settings": {"command": "test", "split": args.split, "files": ["made.parquet"], **(settings or {})}}
     report |= sections or {}
-    write_pairs(
-        ibis.duckdb.connect().read_parquet(scratch / "made.parquet"), folder, scratch, args, report, public_sources
-    )
+    write_pairs(table, folder, args, report, public_sources)
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
 
 
@@ -84,11 +79,6 @@ def draw_pairs(number: int, seed: int = 0) -> list[Pair]:
     ]  # fmt: skip
 
 
-def test_split_is_the_hash_of_the_thread_modulo_100():
-    keys = [f"t3_{number}" for number in range(1000)]
-    assert [SPLITS[index] for index in hash_splits(keys)] == list(map(split_of, keys))
-
-
 def test_the_random_split_is_the_hash_of_both_texts_of_a_pair(tmp_path):
     pairs = [(f"input {number % 40}", f"response {number % 23}", "t1", "s") for number in range(300)]
     written(tmp_path / "out", pairs, "--split", "random")
@@ -99,7 +89,7 @@ def test_the_random_split_is_the_hash_of_both_texts_of_a_pair(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 7, 100_000])
 def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_path, monkeypatch, batch):
-    monkeypatch.setattr(shards, "BATCH_ROWS", batch)
+    monkeypatch.setattr(output, "BATCH_ROWS", batch)
     pairs = draw_pairs(1_000)
     pairs += pairs[:50]
     report = written(tmp_path / "out", pairs)
@@ -111,39 +101,16 @@ def test_pairs_are_written_once_each_to_the_split_of_their_thread_in_order(tmp_p
     assert report["pairs"] == {"repeated in their thread": len(pairs) - len(set(pairs)), "written": len(set(pairs))}
 
 
-def test_statistics_equal_a_plain_count_for_any_batch_size(tmp_path, monkeypatch):
-    pairs = draw_pairs(1_000)
-    reports = []
-    for name, batch in (("whole", 100_000), ("small", 3)):
-        monkeypatch.setattr(shards, "BATCH_ROWS", batch)
-        reports.append(written(tmp_path / name, pairs))
-    assert reports[0] == reports[1]
-    distinct = set(pairs)
-    threads = Counter(pair[2] for pair in distinct)
-    inputs = Counter((pair[2], pair[0]) for pair in distinct)
-    assert reports[0]["threads"] == {
-        "threads": len(threads),
-        "pairs in the largest": max(threads.values()),
-        "share of the largest": round(max(threads.values()) / len(distinct), 4),
-        "pairs per input": round(len(distinct) / len(inputs), 2),
-    }
-    assert reports[0]["characters"] == {
-        f"{side}, {name}": int(np.quantile([len(pair[column]) for pair in distinct], share, method="inverted_cdf"))
-        for column, side in enumerate(("input", "response"))
-        for name, share in (("median", 0.5), ("95th percentile", 0.95))
-    }
-
-
 def test_large_splits_are_sharded_and_load_completely(tmp_path, monkeypatch):
-    monkeypatch.setattr(shards, "BATCH_ROWS", 10)
-    monkeypatch.setattr(shards, "SHARD_BYTES", 2_000)
+    monkeypatch.setattr(output, "BATCH_ROWS", 10)
+    monkeypatch.setattr(output, "SHARD_BYTES", 2_000)
     pairs = draw_pairs(500)
     report = written(tmp_path / "out", pairs)
     train = sorted(path.name for path in (tmp_path / "out").glob("train-*"))
     assert len(train) > 5
     assert train == [f"train-{number:05d}-of-{len(train):05d}.parquet" for number in range(len(train))]
     sizes = [
-        sum(len(value) + shards.OFFSET_BYTES for row in pq.read_table(path).to_pylist() for value in row.values())
+        sum(len(value) + OFFSET_BYTES for row in pq.read_table(path).to_pylist() for value in row.values())
         for path in sorted((tmp_path / "out").glob("train-*"))
     ]
     assert all(2_000 <= size < 2_600 for size in sizes[:-1])  # one row group of ten pairs at most beyond the limit
@@ -182,7 +149,7 @@ def test_personal_data_are_masked_on_both_sides_and_counted(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 100_000])
 def test_threads_sources_and_names_of_files_are_masked_and_splits_stay(tmp_path, monkeypatch, batch, capsys):
-    monkeypatch.setattr(shards, "BATCH_ROWS", batch)
+    monkeypatch.setattr(output, "BATCH_ROWS", batch)
     threads = [f"jane.doe{number}@example.org" for number in range(40)]
     pairs = [(f"input {n}", f"response {m}", f"{thread}", f"Chat with Bob/{n % 3}")
              for n, thread in enumerate(threads) for m in range(2)]  # fmt: skip
@@ -238,71 +205,6 @@ def test_reports_name_files_without_their_folders_and_no_value_of_the_data(tmp_p
     assert '"chats.tsv:7: wrong time (' in text and "jane" not in text
 
 
-def card(folder: Path) -> tuple[dict, str]:
-    _, front, text = (folder / "README.md").read_text(encoding="utf-8").split("---\n", 2)
-    return yaml.safe_load(front), text
-
-
-def test_the_card_has_the_metadata_for_datasets_and_the_counts(tmp_path, monkeypatch):
-    monkeypatch.setattr(output, "draw_plots", draw_plots)
-    report = written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
-    metadata, text = card(tmp_path / "out")
-    assert metadata["license"] == "cc-by-4.0"
-    assert {part["name"]: part["num_examples"] for part in metadata["dataset_info"]["splits"]} == report["splits"]
-    files = (tmp_path / "out").glob("*.parquet")
-    assert metadata["dataset_info"]["download_size"] == sum(file.stat().st_size for file in files)
-    assert f"| train | {report['splits']['train']:,} |" in text and "NOT STATED" not in text
-    for plot in ("characters", "replies"):
-        assert f"(plots/{plot}.png)" in text
-        assert (tmp_path / "out" / "plots" / f"{plot}.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_a_card_without_a_license_says_that_it_is_missing(tmp_path):
-    written(tmp_path / "out", draw_pairs(100))
-    metadata, text = card(tmp_path / "out")
-    assert metadata["license"] == "unknown" and "NOT STATED" in text
-
-
-def test_the_hubs_validator_accepts_the_card_and_its_metadata_are_read_without_loss(tmp_path, monkeypatch):
-    written(tmp_path / "out", draw_pairs(1_000), "--license", "cc-by-4.0")
-    path = tmp_path / "out" / "README.md"
-    with LoopbackHub() as hub:
-        monkeypatch.setattr(constants, "ENDPOINT", hub.url)
-        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        close_session()
-        found = DatasetCard.load(path)
-        found.validate()
-        assert hub.requests == ["POST /api/validate-yaml"]
-    assert found.data.to_dict() == metadata_load(path) == card(tmp_path / "out")[0]
-    assert found.data.task_categories == ["sentence-similarity"] and found.data.size_categories == ["n<1K"]
-    assert not set(found.data.to_dict()) - {*vars(DatasetCardData()), "tags", "configs", "dataset_info"}
-
-
-def test_the_cards_example_runs_in_the_folder(tmp_path, monkeypatch):
-    report = written(tmp_path / "out", draw_pairs(1_000))
-    (block,) = re.findall(r"```python\n(.*?)```", card(tmp_path / "out")[1], flags=re.DOTALL)
-    monkeypatch.chdir(tmp_path / "out")
-    names: dict = {}
-    exec(compile(block, "README.md", "exec"), names)
-    assert {split: len(rows) for split, rows in names["pairs"].items()} == report["splits"]
-
-
-def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path):
-    written(tmp_path / "plain", draw_pairs(100))
-    metadata, text = card(tmp_path / "plain")
-    assert "language" not in metadata and "- Language: not checked" in text and "data: not masked" in text
-    written(tmp_path / "masked", draw_pairs(100), "--mask", settings={"language": "de"})
-    metadata, text = card(tmp_path / "masked")
-    assert (
-        metadata["language"] == "de"
-        and "another language than `de`" in text
-        and "Names of people in the texts are not detected" in text
-    )
-    recall = read_recall()["phone numbers"]
-    assert f"| phone numbers | 0 | {recall['masked']} of {recall['forms']} (" in text
-
-
 @pytest.fixture
 def chats(tmp_path) -> Path:
     lines = [f"are you the {'first ' * number}one?\tthank you, I am {'the last ' * number}" for number in range(30)]
@@ -348,3 +250,61 @@ def test_the_folder_is_published_and_loads_by_its_hub_id(chats, tmp_path):
     splits = json.loads(loaded.stdout.splitlines()[-1])
     found = {name: [tuple(row.values()) for row in part] for name, part in splits.items()}
     assert found == {name: part for name, part in rows(tmp_path / "out").items() if part}
+
+
+@pytest.mark.parametrize(("limit", "groups"), [(39, [1, 1, 1, 1]), (40, [1, 1, 1, 1]), (41, [2, 2]), (81, [3, 1])])
+def test_a_file_ends_with_the_row_group_that_reaches_its_size(tmp_path, monkeypatch, limit, groups):
+    monkeypatch.setattr(output, "BATCH_ROWS", 2)
+    monkeypatch.setattr(output, "SHARD_BYTES", limit)
+    row = dict.fromkeys(PAIR_SCHEMA.names, "a")  # 1 byte and an offset of 4 bytes in each of 4 columns
+    with ThreadPoolExecutor(1) as executor:
+        writer = SplitWriter(tmp_path, "train", executor)
+        for rows in (3, 1, 3):
+            writer.add(pa.Table.from_pylist([row] * rows, PAIR_SCHEMA))
+        writer.finish()
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == [f"train-{n:05d}-of-{len(groups):05d}.parquet" for n in range(len(groups))]
+    assert [pq.read_metadata(file).num_row_groups for file in files] == groups
+    assert sum(pq.read_metadata(file).num_rows for file in files) == 7
+
+
+def test_no_pair_is_an_error_that_shows_the_counts(tmp_path):
+    with pytest.raises(InputError, match=r"(?s)no pair is left to write; these are the counts:.*removed by a rule +7"):
+        written(tmp_path / "out", [], sections={"texts": {"removed by a rule": 7}})
+    assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("parts", [1, 5, 40])
+def test_parts_give_the_pairs_and_counts_of_one_pass(tmp_path, masked, parts):
+    pairs = [(f"{one} to me@example.com", *others) for one, *others in draw_pairs(600)]
+    report = written(tmp_path / "one", pairs, *(["--mask"] if masked else []), public_sources=True)
+    folder = tmp_path / "out"
+    folder.mkdir()
+    threads, results = 0, []
+    for number, names in enumerate(np.array_split(sorted({pair[2] for pair in pairs}), parts)):
+        part = sorted((pair for pair in pairs if pair[2] in set(names)), key=lambda pair: (pair[2], *pair))
+        tables = [
+            pa.table([[pair[column] for pair in part[start : start + 7]] for column in range(4)], schema=PAIR_SCHEMA)
+            for start in range(0, len(part), 7)
+        ]
+        regions = ("US",) if masked else None
+        results.append(write_part(iter(tables), number, threads, str(folder), "thread", regions))
+        threads += len(names)
+    counts = join_parts(results, folder)
+    assert rows(folder) == rows(tmp_path / "one")
+    names = {file.name for file in folder.glob("*.parquet")}
+    assert read_checksums(folder).keys() == names and find_damage(folder) is None
+    assert all(name.endswith(f"-of-{sum(other[:5] == name[:5] for other in names):05d}.parquet") for name in names)
+    sections = counts.sections()
+    assert {name: report[name] for name in sections} == sections
+    assert dict(counts.rows) == report["splits"] and dict(counts.masked) == report.get("masked", {})
+    assert counts.read["repeated"] == report["pairs"]["repeated in their thread"] > 0
+
+
+def test_shards_that_a_machine_wrote_elsewhere_are_missed(tmp_path):
+    tables = [pa.Table.from_pylist([dict.fromkeys(PAIR_SCHEMA.names, name)], PAIR_SCHEMA) for name in ("a", "b")]
+    parts = [write_part(iter([table]), n, 0, str(tmp_path), "thread", None) for n, table in enumerate(tables)]
+    next(tmp_path.glob("*-part-00001.parquet")).unlink()
+    with pytest.raises(InputError, match=rf"wrote 2 rows to {tmp_path}, but 1 are there; all machines"):
+        join_parts(parts, tmp_path)
