@@ -7,8 +7,9 @@ from data_scripts.chats.dates import with_dates
 from data_scripts.chats.messages import ChatLog, Items, Message, Pair, label, required_label, required_text
 from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles, is_note, look_up, shape_of
 from data_scripts.clean.filters import is_placeholder
-from data_scripts.clean.html_text import are_html, html_to_text
+from data_scripts.clean.text import are_html, html_to_text
 from data_scripts.files.errors import InputError, refuse_options
+from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import DELIMITED, Record, Records, form_of
 from data_scripts.files.texts import BrokenLineError
 

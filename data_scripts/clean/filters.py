@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_scripts.clean.text import languages
 from data_scripts.files.errors import InputError
 
 if TYPE_CHECKING:
@@ -129,12 +130,8 @@ def read_filters(args: Any) -> Filters:
         bots = tuple(sorted({line.strip().lower() for line in lines if line.strip()}))
         if not bots:
             raise InputError(f"--bots {args.bots}: holds no name; expected one per line")
-    if args.language:
-        # Loading the detector's library takes a while, and only --language needs it.
-        from data_scripts.clean.language import languages
-
-        if args.language not in languages():
-            raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
+    if args.language and args.language not in languages():
+        raise InputError(f"--language {args.language}: expected one of {', '.join(languages())}")
     return Filters(args.filters, args.min_characters, bots, args.language, args.markdown)
 
 
@@ -145,14 +142,14 @@ def phone_regions(args: Any) -> tuple[str, ...]:
         InputError: one is unknown, or --mask is missing.
     """
     # Loading the library of phone numbers takes a while, and only --mask needs it.
-    from data_scripts.clean.phone_numbers import DEFAULT_REGIONS, supported_regions
+    from data_scripts.clean.personal_data import DEFAULT_REGIONS, phonenumbers
 
     if args.phone_regions is None:
         return DEFAULT_REGIONS
     if not args.mask:
         raise InputError("--phone_regions: only with --mask, which masks phone numbers")
     regions = tuple(dict.fromkeys(code.strip().upper() for code in args.phone_regions.split(",")))
-    if unknown := [code for code in regions if code not in supported_regions()]:
+    if unknown := [code for code in regions if code not in phonenumbers.SUPPORTED_REGIONS]:
         raise InputError(f"--phone_regions: no country is '{unknown[0]}'; expected codes such as US,DE (ISO 3166)")
     return regions
 

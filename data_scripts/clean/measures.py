@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from data_scripts.clean.filters import MAX_CHARACTERS, MIN_LETTERS_PERCENT, PAPER, Filters, is_placeholder
-from data_scripts.clean.text import strip_markdown
+from data_scripts.clean.text import detect_language, strip_markdown
 
 _ASCII_LETTERS = np.array([byte < 128 and chr(byte).isalpha() for byte in range(256)])
 
@@ -45,9 +45,6 @@ def measure_column(texts: pa.StringArray, filters: Filters = PAPER) -> tuple[pa.
 
 def measure_language(text: str, characters: int, alphabetic: int, filters: Filters) -> str:
     """The language of a text, or "" if the detector is not sure or another rule removes the text anyway."""
-    # Loading the detector's library takes a while, and only --language needs it.
-    from data_scripts.clean.language import detect_language
-
     maximum = MAX_CHARACTERS.get(filters.rules)
     too_long = maximum is not None and characters >= maximum
     no_letters = filters.rules == "paper" and alphabetic * 100 <= characters * MIN_LETTERS_PERCENT

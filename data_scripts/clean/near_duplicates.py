@@ -10,13 +10,12 @@ mean") are said again by chance.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from rensa import RMinHash, RMinHashLSH
 from xxhash import xxh3_64_intdigest
 
-from data_scripts.clean.evaluation_texts import text_arrays
 from data_scripts.clean.text import normalize_text
 
 SIMILARITY = 0.7
@@ -45,28 +44,22 @@ class NearDuplicates:
     a similarity of 0.7, one in 5,000 is missed.
 
     Args:
-        names_of: normalized sentence -> names of the evaluation datasets, as in `EvaluationTexts`.
+        sentences: normalized.
     """
 
-    def __init__(self, names_of: Mapping[str, set[str]]) -> None:
-        self.names_of = names_of
-        self.forms = [form for form in names_of if len(form) > SHORT]
+    def __init__(self, sentences: Iterable[str]) -> None:
+        self.forms = [form for form in sentences if len(form) > SHORT]
         self._index = RMinHashLSH(threshold=SIMILARITY, num_perm=HASHES, num_bands=BANDS)
         for start in range(0, len(self.forms), 1000):  # signatures of all at once would take another 1 KB each
             self._index.insert_many(_signatures(self.forms[start : start + 1000]), start_key=start)
 
-    def find_rows(self, table: pa.Table, columns: list[str]) -> Iterator[tuple[int, str, dict[str, float]]]:
-        """(row, text, near-duplicate -> similarity) of each text in a table's columns of texts or lists that has some.
-
-        A row occurs once for each of these texts; near-duplicates are normalized.
-        """
-        for rows, texts in text_arrays(table, columns):
-            values = texts.to_pylist()
-            forms = [normalize_text(value) if value else "" for value in values]
-            found = self._find(list(dict.fromkeys(form for form in forms if len(form) > SHORT)))
-            for index, form in enumerate(forms):
-                if near := found.get(form):
-                    yield rows[index].as_py() if rows is not None else index, values[index], near
+    def find(self, texts: pa.Array) -> Iterator[tuple[int, dict[str, float]]]:
+        """(index, near-duplicate -> similarity) of each text that has some; near-duplicates are normalized."""
+        forms = [normalize_text(text) if text else "" for text in texts.to_pylist()]
+        found = self._find(list(dict.fromkeys(form for form in forms if len(form) > SHORT)))
+        for index, form in enumerate(forms):
+            if form in found:
+                yield index, found[form]
 
     def _find(self, forms: list[str]) -> dict[str, dict[str, float]]:
         found = {}

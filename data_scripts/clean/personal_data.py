@@ -12,10 +12,10 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+import phonenumbers
 from stdnum import iban, luhn
 
-from data_scripts.clean.phone_numbers import find_phone_numbers
-
+DEFAULT_REGIONS = ("US",)  # of phone numbers
 Span = tuple[int, int]  # start and end of what is masked
 
 
@@ -187,6 +187,39 @@ def _find_ibans(text: str, urls: list[Span], regions: tuple[str, ...]) -> Iterat
                 break
 
 
+# A number of this many letters or digits is none of a phone.
+_LONG_WORD = re.compile(r"\w{25,}")
+_NOT_BEFORE = "/=&#%_@\\"
+# What names a number of another kind, if the digits are not grouped as in a phone number.
+_OTHER_NUMBER = re.compile(
+    r"(?:[#№]|\b(?:order|invoice|ticket|case|tracking|item|serial|account|ref(?:erence)?)"
+    r"(?:\s(?:no\.?|number|id|code))?\s?[:=]?)\s?$",
+    re.IGNORECASE,
+)
+_BOOK_NUMBER = re.compile(r"\bIS[BS]N(?:-1[03])?\s?:?\s?$", re.IGNORECASE)
+_OTHER_FORM = re.compile(r"\d{1,3}\.\d{5,}|\(?\d{14,}")  # a coordinate, or the number of something else
+_CONTEXT = 32  # characters before a number
+
+
+def _find_phone_numbers(text: str, urls: list[Span], regions: tuple[str, ...]) -> Iterator[Span]:
+    """The spans of valid numbers in international form, and in the national form of each region, outside of URLs."""
+    for start, end in urls:
+        text = f"{text[:start]}{'|' * (end - start)}{text[end:]}"
+    text = _LONG_WORD.sub(lambda match: "|" * len(match[0]), text)
+    for region in regions:
+        for match in phonenumbers.PhoneNumberMatcher(text, region):
+            if not _is_other_number(text, match.start, match.raw_string):
+                yield match.start, match.end
+
+
+def _is_other_number(text: str, start: int, number: str) -> bool:
+    """Whether what precedes a number shows that it is not a phone's."""
+    before = text[max(0, start - _CONTEXT) : start]
+    if before.endswith(tuple(_NOT_BEFORE)) or re.search(r"\d\.$", before) or _BOOK_NUMBER.search(before):
+        return True
+    return bool(_OTHER_FORM.fullmatch(number) or (number.isdigit() and _OTHER_NUMBER.search(before)))
+
+
 _IPV4 = re.compile(r"(?<![\w.])(?:[0-9]{1,3}\.){3}[0-9]{1,3}(?!\w|\.\w)")
 _IPV6 = re.compile(r"(?<![\w:.])(?=[0-9a-fA-F.]*:)[0-9a-fA-F:.]{3,45}(?![\w:])")
 _LOW = 20  # four numbers below this, such as 2.6.8.1, are rather a version
@@ -263,7 +296,7 @@ KINDS = (
         r"\p{Nd}[.．]\p{Nd}{1,3}[.．]\p{Nd}{1,3}[.．]\p{Nd}|:[0-9a-fA-F]*:[0-9a-fA-F]",
         _find_addresses,
     ),
-    Kind("phone numbers", "[PHONE]", _SEVEN_DIGITS, find_phone_numbers),
+    Kind("phone numbers", "[PHONE]", _SEVEN_DIGITS, _find_phone_numbers),
     Kind(
         "user names",
         "[USER]",

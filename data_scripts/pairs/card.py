@@ -1,5 +1,6 @@
 """Writes the card (README.md) of a dataset of pairs, for the Hub and for people, and draws its plots."""
 
+import json
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,6 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure  # without pyplot, which has global state and needs a display
 
-from data_scripts.clean.masking_recall import read_recall
 from data_scripts.files.dataset_cards import configs, license_section
 from data_scripts.files.markdown import code_span, escape_text
 from data_scripts.files.new_files import make_folder
@@ -46,12 +46,19 @@ def write_pairs_card(folder: Path, license_id: str | None, report: dict[str, Any
         report=report,
         counts=counts,
         sizes=sizes,
-        recall=read_recall() if "masked" in report else {},
+        recall=_read_recall() if "masked" in report else {},
         license_section=license_section([license_id] if license_id else []),
         sources_shown=SOURCES_SHOWN,
         files_shown=FILES_SHOWN,
     )
     (folder / "README.md").write_text(text, encoding="utf-8")
+
+
+def _read_recall() -> dict[str, dict[str, int]]:
+    # Loading the library of phone numbers takes a while, and only --mask needs it.
+    from data_scripts.clean.masking import RECALL
+
+    return json.loads(RECALL.read_text(encoding="utf-8"))["recall"]
 
 
 def _metadata(

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator
 import phonenumbers
 from stdnum import luhn
 
-from data_scripts.clean.masking import find_personal_data
-from data_scripts.clean.masking_recall import RECORDED
+from data_scripts.clean.masking import RECALL, find_personal_data
 
 REGIONS = ("US", "DE", "GB", "FR")
 TEXTS = 20  # of each form
@@ -307,7 +306,7 @@ def serialize(measured: dict) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--write", action="store_true", help=f"record the table in {RECORDED.name}")
+    parser.add_argument("--write", action="store_true", help=f"record the table in {RECALL.name}")
     args = parser.parse_args()
     measured = measure()
     for section, rows in measured.items():
@@ -315,7 +314,7 @@ def main() -> None:
         for kind, (total, masked) in ((kind, row.values()) for kind, row in rows.items()):
             print(f"  {kind:<26}{masked:>5} of {total:>4} {masked / total:>7.1%}")
     if args.write:
-        RECORDED.write_text(serialize(measured), encoding="utf-8")
+        RECALL.write_text(serialize(measured), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -3,8 +3,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from data_scripts.clean.masking import mask_personal_data, mask_text
-from data_scripts.clean.masking_recall import RECORDED
+from data_scripts.clean.masking import RECALL, mask_personal_data, mask_text
 from data_scripts.clean.personal_data import KINDS
 from tests.data_scripts.clean import personal_data
 
@@ -89,7 +88,7 @@ def test_every_form_that_is_masked_is_suspected_by_the_filter_before_it():
 def test_the_recorded_recall_is_that_of_the_rules_as_they_are():
     measured = personal_data.measure()
     remedy = "run python -m tests.data_scripts.clean.personal_data --write"
-    assert RECORDED.read_text(encoding="utf-8") == personal_data.serialize(measured), remedy
+    assert RECALL.read_text(encoding="utf-8") == personal_data.serialize(measured), remedy
     assert set(measured["recall"]) == {kind.name for kind in KINDS}
     assert all(row["masked"] / row["texts"] < 0.1 for row in measured["false positives"].values())
 

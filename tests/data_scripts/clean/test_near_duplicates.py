@@ -37,10 +37,7 @@ def test_near_duplicates_equal_those_of_a_brute_force_comparison(texts):
         near = {s: v for s, v in values.items() if v >= 0.7 and len(s) > 20 and len(variant) > 20 and s != variant}
         if near:
             expected[row] = pytest.approx(near)
-    near_duplicates = NearDuplicates({sentence: {"dev"} for sentence in sentences})
-    found = list(near_duplicates.find_rows(pa.table({"text": variants}), ["text"]))
-    assert {row: near for row, _, near in found} == expected
-    assert all(text == variants[row] for row, text, _ in found)
+    assert dict(NearDuplicates(sentences).find(pa.array(variants))) == expected
     assert 10 < len(expected) < 70
 
 
@@ -51,12 +48,10 @@ def test_the_similarity_is_the_share_of_common_5_grams():
 
 
 def test_texts_are_compared_in_their_normalized_form():
-    near = NearDuplicates({"the parcel arrived on tuesday morning": {"dev"}})
-    table = pa.table(
-        {"text": ["The PARCEL, arrived on Tuesday -- morning!", "The parcel arrived on Tuesday MORNING, ok"]}
-    )
-    [(row, text, found)] = near.find_rows(table, ["text"])  # the first is equal, hence no near-duplicate
-    assert (row, text) == (1, "The parcel arrived on Tuesday MORNING, ok")
+    near = NearDuplicates(["the parcel arrived on tuesday morning"])
+    texts = ["The PARCEL, arrived on Tuesday -- morning!", "The parcel arrived on Tuesday MORNING, ok", None]
+    [(index, found)] = near.find(pa.array(texts))  # the first is equal, hence no near-duplicate
+    assert index == 1
     assert found == {"the parcel arrived on tuesday morning": pytest.approx(33 / 36)}
 
 
@@ -65,15 +60,7 @@ def test_a_text_of_at_most_20_characters_has_no_near_duplicates(length, expected
     long = "we will be home at six o clock"
     sentence, text = long[:length], long[: length + 2].strip()
     for one, other in ((sentence, text), (text, sentence)):
-        near = NearDuplicates({one: {"dev"}})
-        assert len(list(near.find_rows(pa.table({"text": [other]}), ["text"]))) == expected
-
-
-def test_rows_of_lists_are_numbered_by_their_row():
-    captions = [["A dog.", "A hound."], None, ["A cat.", "the parcel arrived on tuesday mornings"], [None]]
-    table = pa.table({"captions": pa.array(captions, pa.list_(pa.string()))})
-    near = NearDuplicates({"the parcel arrived on tuesday morning": {"dev"}})
-    assert [(row, text) for row, text, _ in near.find_rows(table, ["captions"])] == [(2, captions[2][1])]
+        assert len(list(NearDuplicates([one]).find(pa.array([other])))) == expected
 
 
 def test_a_sample_of_texts_does_not_depend_on_their_order():

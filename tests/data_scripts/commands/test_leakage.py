@@ -7,8 +7,7 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.clean.evaluation_texts import EvaluationTexts
-from data_scripts.clean.leakage import remove_leaked
+from data_scripts.clean.leakage import EvaluationTexts, remove_leaked
 from data_scripts.clean.text import normalize_text
 from data_scripts.public import load_evaluation_texts
 
@@ -88,12 +87,12 @@ def test_leaked_texts_are_those_equal_to_a_sentence_after_normalization():
     sentences = [text() or "" for _ in range(60)]
     texts = [text() for _ in range(3000)]
     forms = {normalize_text(sentence) for sentence in sentences} - {""}
-    expected = [(i, each) for i, each in enumerate(texts) if each and normalize_text(each) in forms]
+    expected = [(i, [normalize_text(each)]) for i, each in enumerate(texts) if each and normalize_text(each) in forms]
     evaluation = EvaluationTexts({"set": sentences})
-    found = [(index, each) for index, each, _ in evaluation.find(pa.array(texts, pa.string()))]
+    found = list(evaluation.find(pa.array(texts, pa.string())))
     assert found == expected and 0 < len(found) < 3000
     part = pa.array(texts, pa.large_string()).slice(1234, 777)
-    assert [index for index, _, _ in evaluation.find(part)] == [i - 1234 for i, _ in expected if 1234 <= i < 2011]
+    assert [index for index, _ in evaluation.find(part)] == [i - 1234 for i, _ in expected if 1234 <= i < 2011]
     assert list(EvaluationTexts({}).find(pa.array(texts))) == []
 
 

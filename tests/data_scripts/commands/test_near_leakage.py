@@ -7,10 +7,9 @@ import pytest
 from datasets import Dataset, load_dataset
 
 from data_scripts.__main__ import main
-from data_scripts.clean.evaluation_texts import EvaluationTexts
-from data_scripts.clean.leakage import remove_leaked
-from data_scripts.clean.leaked_rows import LeakedRows
+from data_scripts.clean.leakage import EvaluationTexts, LeakedRows, remove_leaked
 from data_scripts.clean.near_duplicates import NearDuplicates
+from data_scripts.clean.text import normalize_text
 from trainer.data.datasets import load_run_data
 
 EVALUATED = "The parcel arrived on Tuesday morning."
@@ -133,16 +132,12 @@ def test_rows_of_a_group_that_follows_in_another_table_are_removed():
     assert counts == {"dev": 1, "removed": 2} and len(kept) == 5_998 and "2999" not in set(kept["group"])
 
 
-def test_the_similarity_of_a_leak_is_that_of_its_nearest_sentence():
+def test_a_text_of_a_list_leaks_with_its_row_and_all_its_near_duplicates():
     sentences = [EVALUATED, EVALUATED.replace(".", " at noon")]
     texts = EvaluationTexts({"mine": sentences})
-    leaked = LeakedRows(texts, ["input"], near=NearDuplicates(texts.names_of))
-    [leak] = leaked.add(pa.table({"input": [NEAR]}))
-
-    def grams(text):
-        form = "".join(letter for letter in text.lower() if letter.isalnum() or letter == " ")
-        return {form[start : start + 5] for start in range(len(form) - 4)}
-
-    similarities = [len(grams(NEAR) & grams(text)) / len(grams(NEAR) | grams(text)) for text in sentences]
-    assert len(leak.sentences["mine"]) == 2
-    assert leak.similarity == pytest.approx(max(similarities))
+    leaked = LeakedRows(texts, ["captions"], near=NearDuplicates(texts.names_of))
+    captions = [["A dog.", "A hound."], None, ["A cat.", NEAR], [None]]
+    [leak] = leaked.add(pa.table({"captions": pa.array(captions, pa.list_(pa.string()))}))
+    assert (leak.row, leak.text, leak.near) == (2, NEAR, True)
+    assert leak.sentences == {"mine": set(map(normalize_text, sentences))}
+    assert leaked.remaining().to_pylist() == [True, True, False, True]

@@ -1,5 +1,6 @@
 """The card of a dataset of pairs, and its plots."""
 
+import json
 import re
 from collections import Counter
 from pathlib import Path
@@ -9,7 +10,7 @@ import yaml
 from huggingface_hub import DatasetCard, DatasetCardData, constants, metadata_load
 from huggingface_hub.utils import close_session
 
-from data_scripts.clean.masking_recall import read_recall
+from data_scripts.clean.masking import RECALL
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.card import draw_plots
 from data_scripts.pairs.sorted_pairs import Counts
@@ -78,7 +79,7 @@ def test_the_card_describes_the_treatment_of_language_and_personal_data(tmp_path
         and "another language than `de`" in text
         and "Names of people in the texts are not detected" in text
     )
-    recall = read_recall()["phone numbers"]
+    recall = json.loads(RECALL.read_text())["recall"]["phone numbers"]
     assert f"| phone numbers | 0 | {recall['masked']} of {recall['forms']} (" in text
 
 
