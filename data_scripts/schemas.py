@@ -1,10 +1,16 @@
-"""The Arrow columns of every file that the commands write, and the values of their labels and scores.
+"""The columns of every file that the commands write, and the values of their labels and scores.
 
-`features` has the same columns as `Features` of `datasets`. This module imports only pyarrow, because each process that
-reads a dump imports it.
+This module imports only pyarrow, because each process that reads a dump imports it.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
+
+if TYPE_CHECKING:
+    from datasets import Features
 
 SPLITS = ("train", "validation", "test")
 NLI_LABELS = ["entailment", "neutral", "contradiction"]  # their order is their numbers
@@ -24,8 +30,19 @@ def _measure_fields(prefix: str = "") -> list[pa.Field]:
 
 # The datasets that the trainer reads
 PAIR_SCHEMA = pa.schema(text_fields("input", "response", "thread", "source"))
+NLI_SCHEMA = pa.schema([*text_fields("premise", "hypothesis"), ("label", pa.int64())])
 CAPTION_SCHEMA = pa.schema([("group", pa.string()), ("captions", pa.list_(pa.string()))])
 PARAPHRASE_SCHEMA = pa.schema([*text_fields("sentence1", "sentence2"), ("score", pa.float32())])
+STS_SCHEMA = PARAPHRASE_SCHEMA
+STSB_SCHEMA = STS_SCHEMA.append(pa.field("genre", pa.string()))
+CQA_SCHEMA = pa.schema(
+    [
+        *text_fields("query_id", "query", "candidate_id", "candidate"),
+        ("relevant", pa.bool_()),
+        ("label", pa.string()),
+        ("rank", pa.int32()),
+    ]
+)
 BOOK_SCHEMA = pa.schema(
     [("book", pa.string()), ("paragraph", pa.int32()), ("position", pa.int32()), ("sentence", pa.string())]
 )
@@ -51,3 +68,11 @@ MESSAGE_SCHEMA = pa.schema(
 READY_PAIR_SCHEMA = pa.schema(
     [*PAIR_SCHEMA, *_measure_fields("input_"), *_measure_fields("response_"), pa.field("chain", pa.int64())]
 )
+
+
+def features(schema: pa.Schema) -> Features:
+    """The columns of a schema as `datasets` describes them; the label of `NLI_SCHEMA` is a `ClassLabel`."""
+    from datasets import ClassLabel, Features
+
+    columns = Features.from_arrow_schema(schema)
+    return Features(columns | {"label": ClassLabel(names=NLI_LABELS)}) if schema is NLI_SCHEMA else columns

@@ -118,6 +118,17 @@ def write_dataset(args: argparse.Namespace, write: Callable[[Path, Path, BrokenL
     print_report(report, args.output)
 
 
+def write_loaded(args: argparse.Namespace, load: Callable[[BrokenLines], tuple[DatasetDict, Report]]) -> None:
+    """`write_dataset` of splits that fit into memory: `load` returns them and the report."""
+
+    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
+        splits, report = load(broken)
+        write_splits(splits, folder)
+        return report
+
+    write_dataset(args, write)
+
+
 def write_splits(splits: DatasetDict, folder: Path) -> None:
     """Write a Parquet file for each split; `load_columns` reads them back."""
     import datasets

@@ -19,7 +19,7 @@ from data_scripts.files.errors import InputError, refuse_url
 from data_scripts.files.folders import verify_dataset
 from data_scripts.files.hub import CONVERTED, HubName, disk_error, hub_errors, is_path, parse_hub_name
 from data_scripts.public_datasets import how_to_build
-from data_scripts.schemas import PAIR_SCHEMA
+from data_scripts.schemas import PAIR_SCHEMA, features
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetBuilder, DatasetDict, Features, IterableDataset
@@ -287,17 +287,15 @@ def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> Datas
 
 
 def load_pairs(source: str) -> DatasetDict:
-    """Load pairs by path or by name on the Hub, as `load_columns` does, with the features `PAIR_FEATURES` alone.
+    """Load pairs by path or by name on the Hub, as `load_columns` does, with the columns of `PAIR_SCHEMA` alone.
 
     Raises:
         InputError: no such folder or repository, or a column of `input, response, thread, source` is missing.
     """
-    from data_scripts.features import PAIR_FEATURES
-
     pairs = load_columns(source, tuple(PAIR_SCHEMA.names), _NO_PAIRS).select_columns(PAIR_SCHEMA.names)
     # A cast writes every row again, and what our commands wrote needs none.
-    same = all(split.features == PAIR_FEATURES for split in pairs.values())
-    return pairs if same else pairs.cast(PAIR_FEATURES)
+    same = all(split.features == features(PAIR_SCHEMA) for split in pairs.values())
+    return pairs if same else pairs.cast(features(PAIR_SCHEMA))
 
 
 def _check_columns(available: Iterable[str], columns: tuple[str, ...], location: str, hint: str) -> None:

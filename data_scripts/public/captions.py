@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import Counter
 from collections.abc import Iterator
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -29,21 +28,15 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from tqdm import tqdm
 
-from data_scripts.files.dataset_folders import (
-    Report,
-    add_dataset_arguments,
-    split_file,
-    splits_in_memory,
-    write_dataset,
-)
-from data_scripts.files.datasets import load_columns, split_from_name
-from data_scripts.files.documents import NotJsonError, array_elements
+from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, splits_in_memory, write_dataset
+from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import is_path
-from data_scripts.files.parquet import write_rows
+from data_scripts.files.hub_names import is_path
+from data_scripts.files.json_streams import NotJsonError, array_elements
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.files.texts import BrokenLines, text_lines
@@ -176,17 +169,12 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) 
     """Group captions by image, and write a row per image in the order of their first captions; returns the counts."""
     import ibis
 
-    counts: Counter[str] = Counter()
-
-    def rows() -> Iterator[tuple[str, str, int]]:
-        for number, (image, caption) in enumerate(captions):
-            if caption.strip():
-                yield image, caption.strip(), number
-            else:
-                counts[EMPTY] += 1
-
-    read = scratch / f"{path.name}.read"
-    size = write_rows(rows(), READ_SCHEMA, read, lambda row: len(row[0]) + len(row[1]))
+    read, number = scratch / f"{path.name}.read", 0
+    with parquet_writer(read, READ_SCHEMA) as writer:
+        for number, (image, caption) in enumerate(captions, start=1):
+            if text := caption.strip():
+                writer.add((image, text, number), len(image) + len(text))
+    size, empty = writer.added, number - writer.added
     if not size:
         raise InputError(f"{source}: contains no caption")
     database = ibis.duckdb.connect(temp_directory=str(scratch), memory_limit="1GiB")
@@ -194,17 +182,16 @@ def _write(captions: Iterator[Caption], path: Path, scratch: Path, source: str) 
     distinct = table.group_by("group", "caption").agg(row=table.row.min())
     images = distinct.group_by("group").agg(captions=distinct.caption.collect(order_by="row"), row=distinct.row.min())
     images.order_by("row").drop("row").to_parquet(path)
+    lengths = database.read_parquet(path).captions.length()
+    total = [lengths.count(), lengths.sum(), (lengths == 1).sum()]
+    images_written, written, single = (value.to_pyarrow().as_py() for value in total)
     database.disconnect()
-    lengths: Counter[int] = Counter()
-    for batch in pq.ParquetFile(path).iter_batches(columns=["captions"]):
-        lengths.update(len(captions) for captions in batch["captions"])
-    written = sum(length * images for length, images in lengths.items())
     return {
-        "images": lengths.total(),
+        "images": images_written,
         "captions": written,
-        SINGLE: lengths[1],
+        SINGLE: single,
         REPEATED: size - written,
-        EMPTY: counts[EMPTY],
+        EMPTY: empty,
     }
 
 

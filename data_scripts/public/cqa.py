@@ -16,14 +16,16 @@ import logging
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
-from data_scripts.files.documents import xml_events
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
+from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.texts import BrokenLines, find_file, text_lines
+from data_scripts.files.text_files import find_file, text_lines
+from data_scripts.files.xml_files import xml_events
+from data_scripts.schemas import CQA_SCHEMA, features
 
 if TYPE_CHECKING:
     from datasets import DatasetDict
@@ -40,34 +42,17 @@ COLUMN_NAMES: ColumnNames = {
 }
 
 
-class _Part(NamedTuple):
-    """File names: the official XML; the same rows as JSON lines, read if there is no XML; the official gold."""
-
-    xml: tuple[str, ...]
-    lines: str
-    gold: str
-
-
-def _part(xml: str, lines: str, *others: str, gold: str = "") -> _Part:
-    return _Part((xml, *others), f"subtaskB-{lines}.jsonl", f"{gold or xml}.subtaskB.relevancy")
-
-
-FILES = {
-    "train": [
-        _part("SemEval2016-Task3-CQA-QL-train-part1.xml", "train-part1"),
-        _part("SemEval2016-Task3-CQA-QL-train-part2.xml", "train-part2"),
-    ],
-    "validation": [_part("SemEval2016-Task3-CQA-QL-dev.xml", "dev")],
-    "test2016": [_part("SemEval2016-Task3-CQA-QL-test.xml", "test2016", "SemEval2016-Task3-CQA-QL-test-input.xml")],
-    "test2017": [
-        _part(
-            "SemEval2017-task3-English-test.xml",
-            "test2017",
-            "SemEval2017-task3-English-test-input.xml",
-            "SemEval2017-Task3-CQA-QL-test.xml",
-            gold="SemEval2017-Task3-CQA-QL-test.xml",
-        )
-    ],
+_QL = "SemEval2016-Task3-CQA-QL"
+_TEST_2017 = "SemEval2017-task3-English-test"
+# Split -> parts, named after their JSON lines, subtaskB-NAME.jsonl, which are read if there is no XML -> names of the
+# official XML. X.xml.subtaskB.relevancy has the official gold.
+FILES: dict[str, dict[str, tuple[str, ...]]] = {
+    "train": {f"train-part{number}": (f"{_QL}-train-part{number}.xml",) for number in (1, 2)},
+    "validation": {"dev": (f"{_QL}-dev.xml",)},
+    "test2016": {"test2016": (f"{_QL}-test.xml", f"{_QL}-test-input.xml")},
+    "test2017": {
+        "test2017": (f"{_TEST_2017}.xml", f"{_TEST_2017}-input.xml", "SemEval2017-Task3-CQA-QL-test.xml"),
+    },
 }
 # The official scorer treats the first two as one; the gold of 2017 does not distinguish them.
 LABELS = {"PerfectMatch": True, "Relevant": True, "PerfectMatch/Relevant": True, "Irrelevant": False}
@@ -108,11 +93,8 @@ load_evaluation = load_cqa  # for `leakage --against cqa=SOURCE`
 def _load(source: str, broken: BrokenLines) -> tuple[DatasetDict, Report]:
     from datasets import Dataset, DatasetDict
 
-    from data_scripts.features import CQA_FEATURES
-
     folder = Path(source)
-    parts = [part for parts in FILES.values() for part in parts]
-    if folder.is_dir() and any(find_file(folder, *part.xml, part.lines) for part in parts):
+    if folder.is_dir() and any(_part_file(folder, *part) for parts in FILES.values() for part in parts.items()):
         splits = _official_splits(folder)
     else:
         optional = ("label", "query_id", "candidate_id", "rank")
@@ -121,10 +103,9 @@ def _load(source: str, broken: BrokenLines) -> tuple[DatasetDict, Report]:
         except InputError as error:
             if not folder.is_dir():
                 raise
-            example = FILES["validation"][0].xml[0]
-            raise InputError(f"{error}; there is no file of subtask B either, such as {example}") from error
+            raise InputError(f"{error}; there is no file of subtask B either, such as {_QL}-dev.xml") from error
         splits = DatasetDict(
-            {split: Dataset.from_list(list(_column_rows(rows[split])), features=CQA_FEATURES) for split in rows}
+            {split: Dataset.from_list(list(_column_rows(rows[split])), features=features(CQA_SCHEMA)) for split in rows}
         )
     report: Report = {}
     for split, dataset in splits.items():
@@ -135,21 +116,23 @@ def _load(source: str, broken: BrokenLines) -> tuple[DatasetDict, Report]:
     return splits, report
 
 
+def _part_file(folder: Path, name: str, xml: tuple[str, ...]) -> Path | None:
+    return find_file(folder, *xml, f"subtaskB-{name}.jsonl")
+
+
 def _official_splits(folder: Path) -> DatasetDict:
     from datasets import Dataset, DatasetDict
-
-    from data_scripts.features import CQA_FEATURES
 
     splits = DatasetDict()
     for split, parts in FILES.items():
         rows: list[dict[str, Any]] = []
-        for part in parts:
-            path = find_file(folder, *part.xml, part.lines)
+        for name, xml in parts.items():
+            path = _part_file(folder, name, xml)
             if path is None:
-                names = f"{part.xml[0]} nor {part.lines}"
+                names = f"{xml[0]} nor subtaskB-{name}.jsonl"
                 logger.warning("%s: has neither %s; left out of split %s", folder, names, split)
                 continue
-            gold_path = find_file(folder, part.gold)
+            gold_path = find_file(folder, *(f"{each}.subtaskB.relevancy" for each in xml))
             gold = _gold(gold_path) if gold_path else {}
             read = list(_xml_rows(path, gold) if ".xml" in path.suffixes else _json_rows(path, gold))
             if not read:
@@ -163,7 +146,7 @@ def _official_splits(folder: Path) -> DatasetDict:
                 )
             rows += read
         if rows:
-            splits[split] = Dataset.from_list(rows, features=CQA_FEATURES)
+            splits[split] = Dataset.from_list(rows, features=features(CQA_SCHEMA))
     return splits
 
 
@@ -289,10 +272,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts by label."""
-
-    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
-        splits, report = _load(args.source, broken)
-        write_splits(splits, folder)
-        return report
-
-    write_dataset(args, write)
+    write_loaded(args, lambda broken: _load(args.source, broken))

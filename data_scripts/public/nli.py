@@ -20,15 +20,14 @@ import argparse
 import logging
 import re
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
+from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.texts import BrokenLines
-from data_scripts.schemas import NLI_LABELS, SPLITS
+from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, SPLITS, features
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -112,9 +111,7 @@ def _labeled_rows(parts: list[Rows], name: str, language: str | None) -> tuple[D
     """The rows with one of the three labels, and the number of rows left out, by reason."""
     from datasets import Dataset
 
-    from data_scripts.features import NLI_FEATURES
-
-    columns: dict[str, list[Any]] = {name: [] for name in NLI_FEATURES}
+    columns: dict[str, list[Any]] = {name: [] for name in NLI_SCHEMA.names}
     left_out: Counter[str] = Counter()
     languages: Counter[str] = Counter()
     for location, row in (row for part in parts for row in part):
@@ -144,7 +141,7 @@ def _labeled_rows(parts: list[Rows], name: str, language: str | None) -> tuple[D
     if not columns["label"]:
         reasons = ", ".join(f"{number:,} {reason}" for reason, number in left_out.items())
         raise InputError(f"{name}: no row has a gold label ({reasons or 'no row'}); expected {', '.join(NLI_LABELS)}")
-    return Dataset.from_dict(columns, features=NLI_FEATURES), left_out
+    return Dataset.from_dict(columns, features=features(NLI_SCHEMA)), left_out
 
 
 def _label(value: Any, location: str) -> int | str:
@@ -167,10 +164,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-
-    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
-        splits, report = _load(args.source, broken, args.language)
-        write_splits(splits, folder)
-        return report
-
-    write_dataset(args, write)
+    write_loaded(args, lambda broken: _load(args.source, broken, args.language))

@@ -18,11 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
-from data_scripts.files.datasets import load_columns
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
-from data_scripts.files.texts import BrokenLines, text_lines
-from data_scripts.public.stsb import ScoredRow, score_scale, scored_dataset
+from data_scripts.files.report import Report
+from data_scripts.files.text_files import text_lines
+from data_scripts.public.stsb import COLUMN_NAMES, ScoredRow, scored_dataset, table_rows
+from data_scripts.schemas import STS_SCHEMA
 
 if TYPE_CHECKING:
     from datasets import Dataset, DatasetDict
@@ -110,8 +111,6 @@ def _read(source: str) -> list[_StsDataset]:
 
 
 def _official_sets(folder: Path) -> Iterator[_StsDataset]:
-    from data_scripts.features import STS_FEATURES
-
     for year, names in STS_SETS.items():
         for split, set_names in (("train", TRAIN_SETS.get(year, ())), ("test", tuple(names))):
             for name in set_names:
@@ -119,7 +118,7 @@ def _official_sets(folder: Path) -> Iterator[_StsDataset]:
                 if files:
                     pairs, gold = files
                     rows, unscored = _scored_rows(pairs, gold, more_columns=year == "2016")
-                    yield _StsDataset(split, year, name, scored_dataset(rows, STS_FEATURES, str(gold)), unscored)
+                    yield _StsDataset(split, year, name, scored_dataset(rows, STS_SCHEMA, str(gold)), unscored)
 
 
 def _official_files(folder: Path, year: str, name: str) -> tuple[Path, Path] | None:
@@ -153,32 +152,28 @@ def _scored_rows(pairs: Path, gold: Path, more_columns: bool) -> tuple[list[Scor
 
 def _column_sets(source: str) -> Iterator[_StsDataset]:
     """The datasets in a folder of Parquet or on the Hub, with columns `year` and `set` or a year in the name."""
-    from data_scripts.features import STS_FEATURES
-
     try:
-        loaded = load_columns(source, tuple(STS_FEATURES))
+        splits = table_rows(
+            source, {name: COLUMN_NAMES.get(name, (name,)) for name in (*STS_SCHEMA.names, "year", "set")}
+        )
     except InputError as error:
         if not Path(source).is_dir():
             raise
         raise InputError(f"{error}; there is no STS dataset such as {EXPECTED} either") from error
-    scale = score_scale((score for split in loaded.values() for score in split["score"]), source)
     named = _YEAR.search(source)
-    for split, pairs in loaded.items():
-        rows: dict[tuple[str, str], list[ScoredRow]] = {}
-        if not {"year", "set"} <= set(pairs.column_names) and not named:
-            raise InputError(
-                f"{source}: which STS dataset is this? Expected columns year and set, or a name such as mteb/sts12-sts"
-            )
-        for number, row in enumerate(pairs, start=1):
-            location = f"{source}, split {split}, row {number}"
-            sentence1, sentence2, score = row["sentence1"], row["sentence2"], row["score"]
-            if not isinstance(sentence1, str) or not isinstance(sentence2, str):
-                raise InputError(f"{location}: the sentences must be texts; found {sentence1!r} and {sentence2!r}")
-            key = row.get("year") or (f"20{named[1]}" if named else ""), row.get("set") or WHOLE_YEAR
-            scaled = score * scale if isinstance(score, float | int) else score
-            rows.setdefault(key, []).append((location, sentence1, sentence2, scaled, None))
-        for (year, name), scored in rows.items():
-            yield _StsDataset(split, str(year), name, scored_dataset(scored, STS_FEATURES, source), 0)
+    for split, pairs in splits.items():
+        sets: dict[tuple[str, str], list[ScoredRow]] = {}
+        for location, row in pairs:
+            if not named and not (row["year"] and row["set"]):
+                raise InputError(
+                    f"{source}: which STS dataset is this? Expected columns year and set, or a name such as "
+                    "mteb/sts12-sts"
+                )
+            year = str(row["year"] or f"20{named[1] if named else ''}")
+            scored = location, row["sentence1"], row["sentence2"], row["score"], None
+            sets.setdefault((year, row["set"] or WHOLE_YEAR), []).append(scored)
+        for (year, name), rows in sets.items():
+            yield _StsDataset(split, year, name, scored_dataset(rows, STS_SCHEMA, source), 0)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -188,13 +183,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write `test` (and `train` of 2012) as Parquet with report.json, and print the counts by dataset."""
-
-    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
-        splits, report = _join_sources(args.source)
-        write_splits(splits, folder)
-        return report
-
-    write_dataset(args, write)
+    write_loaded(args, lambda broken: _join_sources(args.source))
 
 
 def _join_sources(sources: list[str]) -> tuple[DatasetDict, Report]:

@@ -6,18 +6,22 @@ import argparse
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_dataset, write_splits
-from data_scripts.files.datasets import load_columns, names_split, split_from_value
+import pyarrow as pa
+
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
+from data_scripts.files.lines import BrokenLines
+from data_scripts.files.report import Report
 from data_scripts.files.rows import ColumnNames, read_rows, text_tables
-from data_scripts.files.texts import BrokenLines, find_file, text_lines
-from data_scripts.schemas import MAX_SCORE
+from data_scripts.files.text_files import find_file, names_split, split_from_value, text_lines
+from data_scripts.schemas import MAX_SCORE, STS_SCHEMA, STSB_SCHEMA, features
 
 if TYPE_CHECKING:
-    from datasets import Dataset, DatasetDict, Features
+    from datasets import Dataset, DatasetDict
 
 
 STSB_FILES = {"train": "sts-train.csv", "validation": "sts-dev.csv", "test": "sts-test.csv"}
@@ -59,17 +63,16 @@ def load_stsb(source: str) -> DatasetDict:
     """
     from datasets import DatasetDict
 
-    from data_scripts.features import STSB_FEATURES
-
     files = {split: find_file(Path(source), name) for split, name in STSB_FILES.items()}
+    rows: dict[str, Iterable[ScoredRow]]
     if any(files.values()):
         rows = {split: _stsb_rows(file) for split, file in files.items() if file is not None}
     else:
-        rows = _column_rows(source)
+        rows = _table_splits(source)
     splits = DatasetDict()
     for split in STSB_FILES:
         if split in rows:
-            splits[split] = scored_dataset(rows[split], STSB_FEATURES, f"{source}, split {split}")
+            splits[split] = scored_dataset(rows[split], STSB_SCHEMA, f"{source}, split {split}")
         else:
             logger.warning("%s: no %s split; left out", source, split)
     if not splits:
@@ -91,82 +94,60 @@ def _stsb_rows(path: Path) -> Iterator[ScoredRow]:
         yield location, columns[5], columns[6], columns[4], columns[0]
 
 
-def _column_rows(source: str) -> dict[str, Iterator[ScoredRow]]:
-    """Rows of each split of tables or of a Hub dataset; scores from 0 to 1 are multiplied by five."""
-    from data_scripts.features import STS_FEATURES
-
-    if files := text_tables(source):
-        return _table_rows(source, files)
-    loaded = load_columns(source, tuple(STS_FEATURES))
-    scores = (score for split in loaded.values() for score in split["score"])
-    scale = score_scale(scores, source)
-    if not all("genre" in split.column_names for split in loaded.values()):
-        logger.warning("%s: has no genre; scores by genre are not available", source)
-    return {name: _split_rows(split, f"{source}, split {name}", scale) for name, split in loaded.items()}
-
-
-def _table_rows(source: str, files: list[Path]) -> dict[str, Iterator[ScoredRow]]:
-    broken = BrokenLines()
+def _table_splits(source: str) -> dict[str, Iterable[ScoredRow]]:
+    files = text_tables(source)
+    default = "test" if files and not any(names_split(file.name) for file in files) else None
     splits: dict[str, list[ScoredRow]] = {}
-    default = None if any(names_split(file.name) for file in files) else "test"
-    for name, rows in read_rows(source, COLUMN_NAMES, broken, optional=("genre", "split")).items():
+    for name, rows in table_rows(source, COLUMN_NAMES).items():
         for location, row in rows:
             stated = str(row["split"] or "").lower()
             split = SPLIT_VALUES.get(stated) or split_from_value(stated) or default or name
-            score = _number(row["score"])
-            splits.setdefault(split, []).append((location, row["sentence1"], row["sentence2"], score, row["genre"]))
-    if broken.examples:
-        raise InputError(f"{broken.examples[0]}; correct this line")
-    scale = score_scale((row[3] for rows in splits.values() for row in rows), source)
+            scored = location, row["sentence1"], row["sentence2"], row["score"], row["genre"] or None
+            splits.setdefault(split, []).append(scored)
     if not any(row[4] for rows in splits.values() for row in rows):
         logger.warning("%s: has no genre; scores by genre are not available", source)
-    return {name: _checked(rows, scale) for name, rows in splits.items()}
+    return dict(splits)
 
 
-def _number(value: Any) -> Any:
-    """A number that a table has as text; another value as it is, for the message that refuses it."""
-    try:
-        return float(value)
-    except (TypeError, ValueError):
-        return value
+def table_rows(source: str, names: ColumnNames) -> dict[str, list[tuple[str, dict[str, Any]]]]:
+    """Split -> rows (location, role -> value) of tables or of a Hub dataset; `names` are as for `read_rows`.
+
+    If no score is above 1, all are multiplied by five, which is logged.
+    """
+    broken = BrokenLines()
+    optional = tuple(name for name in names if name not in STS_SCHEMA.names)
+    read = read_rows(source, names, broken, optional=optional, cached=True)
+    splits = {split: list(rows) for split, rows in read.items()}
+    if broken.examples:
+        raise InputError(f"{broken.examples[0]}; correct this line")
+    scored = []
+    for _, row in (row for rows in splits.values() for row in rows):
+        with suppress(TypeError, ValueError):  # `scored_dataset` refuses others
+            row["score"] = float(row["score"])
+            scored.append(row)
+    if scored and max(row["score"] for row in scored) <= 1:
+        logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, MAX_SCORE)
+        for row in scored:
+            row["score"] *= MAX_SCORE
+    return splits
 
 
-def score_scale(scores: Iterable[Any], source: str) -> float:
-    """The factor that scales scores to 0 to 5: 5 if none is above 1, which is logged; else 1."""
-    numbers = [score for score in scores if isinstance(score, float | int)]
-    if not numbers or max(numbers) > 1:
-        return 1.0
-    logger.warning("%s: scores go from 0 to 1; multiplied by %g", source, MAX_SCORE)
-    return MAX_SCORE
+def scored_dataset(rows: Iterable[ScoredRow], schema: pa.Schema, name: str) -> Dataset:
+    """Check every row (two texts, a score of 0 to 5, a genre), and return a dataset of the columns in `schema`."""
+    from datasets import Dataset
 
-
-def _split_rows(split: Dataset, name: str, scale: float) -> Iterator[ScoredRow]:
-    genres = split["genre"] if "genre" in split.column_names else [None] * len(split)
-    columns = zip(split["sentence1"], split["sentence2"], split["score"], genres, strict=True)
-    return _checked(((f"{name}, row {number}", *row) for number, row in enumerate(columns, start=1)), scale)
-
-
-def _checked(rows: Iterable[ScoredRow], scale: float) -> Iterator[ScoredRow]:
+    columns: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
     for location, sentence1, sentence2, score, genre in rows:
         if not isinstance(sentence1, str) or not isinstance(sentence2, str):
             raise InputError(
                 f"{location}: sentence1 and sentence2 must be texts; found {sentence1!r} and {sentence2!r}"
             )
-        yield location, sentence1, sentence2, score * scale if isinstance(score, float | int) else score, genre or None
-
-
-def scored_dataset(rows: Iterable[ScoredRow], features: Features, name: str) -> Dataset:
-    """Check every score (0 to 5) and genre, and return the rows as a dataset of the columns in `features`."""
-    from datasets import Dataset
-
-    columns: dict[str, list[Any]] = {"sentence1": [], "sentence2": [], "score": [], "genre": []}
-    for location, sentence1, sentence2, score, genre in rows:
         values = (sentence1, sentence2, _parse_score(score, location), _parse_genre(genre, location))
         for column, value in zip(columns.values(), values, strict=True):
             column.append(value)
     if not columns["score"]:
         raise InputError(f"{name}: contains no scored pair")
-    return Dataset.from_dict({name: columns[name] for name in features}, features=features)
+    return Dataset.from_dict({name: columns[name] for name in schema.names}, features=features(schema))
 
 
 def _parse_score(value: Any, location: str) -> float:
@@ -198,13 +179,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts by genre."""
 
-    def write(folder: Path, scratch: Path, broken: BrokenLines) -> Report:
+    def load(broken: BrokenLines) -> tuple[DatasetDict, Report]:
         splits = load_stsb(args.source)
-        write_splits(splits, folder)
         genres = {name: Counter(genre or "no genre" for genre in split["genre"]) for name, split in splits.items()}
-        return {
+        return splits, {
             name: {"from": args.source, "rows": len(split), **dict(sorted(genres[name].items()))}
             for name, split in splits.items()
         }
 
-    write_dataset(args, write)
+    write_loaded(args, load)

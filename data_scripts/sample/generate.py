@@ -27,6 +27,8 @@ import itertools
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from data_scripts.sample.content import (
     INPUT,
     LABEL_MARKERS,
@@ -38,10 +40,10 @@ from data_scripts.sample.content import (
     fillings,
     find_slots,
 )
-from data_scripts.schemas import NLI_LABELS, SPLITS
+from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, PAIR_SCHEMA, SPLITS, STSB_SCHEMA, features
 
 if TYPE_CHECKING:
-    from datasets import DatasetDict, Features
+    from datasets import DatasetDict
 
 HELD_OUT_FILLINGS = 2
 TRAIN_FILLINGS = 6
@@ -50,8 +52,6 @@ PREMISE_FILLINGS = 10
 
 def make_pairs(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The pairs of all situations, split as the module's docstring describes."""
-    from data_scripts.features import PAIR_FEATURES
-
     rows: dict[str, dict[tuple[str, str], str]] = {split: {} for split in SPLITS}  # (input, response) -> thread
     for block in blocks:
         ways = fillings(block, slots)
@@ -77,7 +77,7 @@ def make_pairs(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
                 rows["train"].setdefault((fill(input, way), fill(reply, way)), _thread(block, way))
     return _datasets(
         {split: [(*pair, thread, "sample") for pair, thread in pairs.items()] for split, pairs in rows.items()},
-        PAIR_FEATURES,
+        PAIR_SCHEMA,
     )
 
 
@@ -87,8 +87,6 @@ def _thread(block: Block, filling: Filling) -> str:
 
 def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The premises with their hypotheses; by a hash, 2 in 10 premises go to test and 1 in 10 to validation."""
-    from data_scripts.features import NLI_FEATURES
-
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for block in blocks:
         ways = {fill(block.title, way): way for way in fillings(block, slots)}
@@ -97,13 +95,11 @@ def make_nli(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
             for marker, hypotheses in block.texts.items():
                 label = NLI_LABELS.index(LABEL_MARKERS[marker])
                 rows[split] += [(premise, fill(hypothesis, way), label) for hypothesis in hypotheses]
-    return _datasets(rows, NLI_FEATURES)
+    return _datasets(rows, NLI_SCHEMA)
 
 
 def make_sts(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
     """The graded pairs of sentences; by a hash, 2 in 10 situations go to test and 2 in 10 to validation."""
-    from data_scripts.features import STSB_FEATURES
-
     rows: dict[str, list[tuple[Any, ...]]] = {split: [] for split in SPLITS}
     for split in SPLITS:
         members = [block for block in blocks if _split("sts", block.title, validation=2) == split]
@@ -111,7 +107,7 @@ def make_sts(blocks: list[Block], slots: dict[str, list[str]]) -> DatasetDict:
             ways = fillings(block, slots)
             sentence = fill(block.texts[INPUT][-1], ways[0])
             rows[split] += [(sentence, other, score, None) for other, score in _graded(block, ways, members, slots)]
-    return _datasets(rows, STSB_FEATURES)
+    return _datasets(rows, STSB_SCHEMA)
 
 
 def _graded(
@@ -136,14 +132,13 @@ def _split(part: str, title: str, validation: int) -> str:
     return "test" if tenth < 2 else "validation" if tenth < 2 + validation else "train"
 
 
-def _datasets(rows: dict[str, list[tuple[Any, ...]]], features: Features) -> DatasetDict:
+def _datasets(rows: dict[str, list[tuple[Any, ...]]], schema: pa.Schema) -> DatasetDict:
     from datasets import Dataset, DatasetDict
 
+    columns = {split: map(list, zip(*part, strict=True)) for split, part in rows.items()}
     return DatasetDict(
         {
-            split: Dataset.from_dict(
-                dict(zip(features, map(list, zip(*split_rows, strict=True)), strict=True)), features
-            )
-            for split, split_rows in rows.items()
+            split: Dataset.from_dict(dict(zip(schema.names, values, strict=True)), features(schema))
+            for split, values in columns.items()
         }
     )

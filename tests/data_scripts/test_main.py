@@ -8,8 +8,8 @@ import pytest
 
 from data_scripts.__main__ import main
 from data_scripts.commands import find_commands
-from data_scripts.features import NLI_FEATURES
 from data_scripts.files.datasets import load_columns
+from data_scripts.schemas import NLI_SCHEMA, features
 
 COMMANDS = find_commands()
 MAIN_NAMES = sorted({command.name for command in COMMANDS.values()})
@@ -81,10 +81,9 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict
 
 from data_scripts.files.errors import InputError
-from data_scripts.features import NLI_FEATURES
-from data_scripts.files.texts import text_lines
-from data_scripts.schemas import NLI_LABELS
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_dataset, write_splits
+from data_scripts.files.text_files import text_lines
+from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, features
+from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 
 
 @dataclass
@@ -106,12 +105,12 @@ def parse(location, line):
 
 
 def run(args):
-    def write(folder, scratch, broken):
+    def load(broken):
         examples = [vars(parse(*line)) for line in text_lines(Path(args.source))]
-        write_splits(DatasetDict({"train": Dataset.from_list(examples, features=NLI_FEATURES)}), folder)
-        return {"train": {"rows": len(examples)}}
+        splits = DatasetDict({"train": Dataset.from_list(examples, features=features(NLI_SCHEMA))})
+        return splits, {"train": {"rows": len(examples)}}
 
-    write_dataset(args, write)
+    write_loaded(args, load)
 '''
 
 
@@ -126,8 +125,8 @@ def toy_source(tmp_path) -> str:
 def test_a_source_in_one_file_outside_of_the_package_runs_as_a_command(toy_source, tmp_path):
     (tmp_path / "toy.txt").write_text("A cat.|An animal.|entailment\nA cat.|A dog.|contradiction\n", encoding="utf-8")
     assert main([toy_source, str(tmp_path / "toy.txt"), "--license", "cc0-1.0", "-o", str(tmp_path / "out")]) == 0
-    train = load_columns(str(tmp_path / "out"), tuple(NLI_FEATURES))["train"]
-    assert train.features == NLI_FEATURES
+    train = load_columns(str(tmp_path / "out"), tuple(NLI_SCHEMA.names))["train"]
+    assert train.features == features(NLI_SCHEMA)
     assert train.to_list() == [
         {"premise": "A cat.", "hypothesis": "An animal.", "label": 0},
         {"premise": "A cat.", "hypothesis": "A dog.", "label": 2},

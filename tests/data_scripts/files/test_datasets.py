@@ -3,9 +3,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from data_scripts.features import PAIR_FEATURES
 from data_scripts.files.datasets import load_columns, load_pairs
 from data_scripts.files.errors import InputError
+from data_scripts.schemas import PAIR_SCHEMA, features
 
 
 def write_folder(folder, text="how are you") -> None:
@@ -20,7 +20,7 @@ def test_load_pairs_gives_the_three_splits_with_their_features(tmp_path):
     write_folder(tmp_path / "pairs")
     pairs = load_pairs(str(tmp_path / "pairs"))
     assert set(pairs) == {"train", "validation", "test"}
-    assert all(split.features == PAIR_FEATURES for split in pairs.values())
+    assert all(split.features == features(PAIR_SCHEMA) for split in pairs.values())
     assert pairs["train"][0] == {"input": "how are you", "response": "fine", "thread": "t", "source": "s"}
 
 
@@ -28,7 +28,7 @@ def test_load_pairs_casts_to_strings_and_drops_other_columns(tmp_path):
     rows = {"score": [1], "source": ["s"], "thread": [7], "response": ["fine"], "input": ["how are you"]}
     pq.write_table(pa.table(rows), tmp_path / "train-00000-of-00001.parquet")
     train = load_pairs(str(tmp_path))["train"]
-    assert train.features == PAIR_FEATURES
+    assert train.features == features(PAIR_SCHEMA)
     assert train[0] == {"input": "how are you", "response": "fine", "thread": "7", "source": "s"}
 
 

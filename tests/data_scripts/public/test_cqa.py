@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from datasets import Dataset
 
-from data_scripts.features import CQA_FEATURES
 from data_scripts.files.errors import InputError
 from data_scripts.public import cqa
 from data_scripts.public.cqa import load_cqa
+from data_scripts.schemas import CQA_SCHEMA, features
 
 DEV = "SemEval2016-Task3-CQA-QL-dev.xml"
 ROWS: list[dict[str, Any]] = [
@@ -69,7 +69,7 @@ def test_official_xml_gives_subject_and_body_of_both_questions(tmp_path: Path) -
     (tmp_path / DEV).write_bytes(xml(RELATED_ROWS))
     splits = load_cqa(str(tmp_path))
     assert list(splits) == ["validation"] and splits["validation"].to_list() == ROWS
-    assert splits["validation"].features == CQA_FEATURES
+    assert splits["validation"].features == features(CQA_SCHEMA)
 
 
 def test_compressed_files_are_read_and_xml_is_preferred_to_json_lines(tmp_path: Path) -> None:
