@@ -28,10 +28,9 @@ from data_scripts.files.storage import lock_inside, locked, readable, remove_tem
 from data_scripts.files.texts import BrokenLines, read_blocks
 from data_scripts.reddit.dumps import (
     DUMP_FORMS,
-    BlockParser,
+    DumpParser,
     comment_schema,
     holds_submissions,
-    parse_lines,
     text_names,
 )
 
@@ -61,21 +60,16 @@ def write_comments(
     Raises:
         InputError: the dump cannot be read to its end (see `read_blocks`), or contains no comment.
     """
-    submissions = holds_submissions(dump)
-    own, parser = BrokenLines(), BlockParser(submissions, filters)
+    own, parser = BrokenLines(), DumpParser(holds_submissions(dump), filters)
     # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
     # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
     with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
         for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
             table = parser.parse(block, lines)
-            if table is not None:
-                writer.add_table(table)
-                continue
-            for row, size in parse_lines(dump, number, block, submissions, filters, own):
-                writer.add(row, size)
+            writer.add_table(parser.parse_lines(dump, number, block, own) if table is None else table)
         if not writer.added:
             example = "; ".join(["", *own.examples[:1]])
-            kind = "submission" if submissions else "comment"
+            kind = "submission" if parser.submissions else "comment"
             raise InputError(f"{dump}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
         _note_origin(writer, _fingerprint(dump, filters), own)
     broken.join(own)
@@ -242,7 +236,7 @@ def _write_dataset(dataset: HubDataset, output: Path, filters: Filters, fingerpr
     broken = BrokenLines()
     submissions = _holds_submissions(dataset)
     names = [*text_names(submissions), "created_utc"]
-    parser = BlockParser(submissions, filters)
+    parser = DumpParser(submissions, filters)
     with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
         for split, rows in dataset.stream(names).items():
             read = 0

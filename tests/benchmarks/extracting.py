@@ -23,11 +23,11 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
+from data_scripts.files.lines import read_blocks
 
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.clean.filters import PAPER
-from data_scripts.files.texts import read_blocks
-from data_scripts.reddit.dumps import DUMP_FORMS, BlockParser
+from data_scripts.reddit.dumps import DUMP_FORMS, DumpParser
 from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import SAME, Benchmark, Contender, Values, bound, on_cores, peak_megabytes
 from tests.benchmarks.synthetic_dumps import make_dumps
@@ -163,7 +163,7 @@ def parse(material: Material) -> Values:
     dump = _files(material, "dumps", material.comments)[0]
     with on_cores(1):
         started, rows = time.perf_counter(), 0
-        parser = BlockParser(submissions=False, filters=PAPER)
+        parser = DumpParser(submissions=False, filters=PAPER)
         for _, lines, block in read_blocks(dump, DUMP_FORMS, progress=lambda count: None):
             columns = parser.columns(block, lines)
             assert columns is not None, "a line of a synthetic dump is malformed"

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from data_scripts.files.lines import BrokenLines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -16,8 +17,7 @@ from data_scripts.clean.filters import Filters
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.measures import measure, measure_column
 from data_scripts.clean.text import normalize_text
-from data_scripts.files.texts import BrokenLines
-from data_scripts.reddit.dumps import BlockParser, parse_lines
+from data_scripts.reddit.dumps import DumpParser
 from tests.fuzzing.documents import DOCUMENTS, as_lines
 from tests.fuzzing.strategies import damaged, numbers, records, texts
 
@@ -76,14 +76,14 @@ COMMENT = {
     markdown=st.booleans(),
 )
 def test_a_block_of_a_dump_has_the_rows_of_its_lines(block: bytes, markdown: bool) -> None:
-    """The parser of blocks against Python's json, line by line."""
-    filters, broken = Filters(markdown=markdown), BrokenLines()
+    """The parser of blocks against that of single lines."""
+    parser, broken = DumpParser(False, Filters(markdown=markdown)), BrokenLines()
     lines = block.count(b"\n") + (not block.endswith(b"\n"))
-    rows = [row for row, _ in parse_lines(Path("RC.jsonl"), 1, memoryview(block), False, filters, broken)]
+    rows = parser.parse_lines(Path("RC.jsonl"), 1, memoryview(block), broken)
     assert len(rows) + broken.counts.total() == lines
-    table = BlockParser(False, filters).parse(memoryview(block), lines)
+    table = parser.parse(memoryview(block), lines)
     if table is not None:
-        assert not broken.counts and [tuple(row.values()) for row in table.to_pylist()] == rows
+        assert not broken.counts and table == rows
 
 
 SENTENCES = texts()
