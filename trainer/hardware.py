@@ -12,7 +12,7 @@ from accelerate import Accelerator, DistributedDataParallelKwargs, PartialState
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.files.errors import InputError
-from data_scripts.sample.content import fill, fillings, read_premises
+from data_scripts.sample.generate import fill, fillings, read_premises
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from modeling_convsim.modeling_base import ConvSimEncoder

@@ -3,18 +3,175 @@
 Large libraries are imported where they are used, so that the options are printed at once.
 """
 
+from __future__ import annotations
+
 import argparse
-from collections.abc import Iterable
-from typing import get_args
+import itertools
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, get_args
 
 from tqdm import tqdm
 
 from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.datasets import load_pairs
-from data_scripts.files.errors import InputError
-from data_scripts.files.folders import check_replaceable
-from data_scripts.public.nli import load_nli
-from data_scripts.tokenizer import OUTPUT_KIND, Kind, Texts, check_options, save_tokenizer, train_tokenizer
+from data_scripts.files.folders import check_replaceable, new_folder
+
+if TYPE_CHECKING:
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models
+    from transformers import PreTrainedTokenizerFast
+
+Kind = Literal["word", "bare_word", "wordpiece"]
+OUTPUT_KIND = "tokenizer"
+SPECIAL_TOKENS = ["[PAD]", "[UNK]"]  # their order is their ids
+MAX_ALPHABET = 1000  # characters in a WordPiece vocabulary, as in BERT's trainer
+
+
+class Texts:
+    """The texts of columns of datasets, which can be read more than once and are not kept in memory."""
+
+    def __init__(self, columns: Sequence[Dataset]) -> None:
+        self.columns = columns
+
+    def __iter__(self) -> Iterator[str]:
+        batches = itertools.chain.from_iterable(dataset.iter(batch_size=1000) for dataset in self.columns)
+        return _require_strings(text for batch in batches for column in batch.values() for text in column)
+
+
+def train_tokenizer(
+    texts: Iterable[str], kind: Kind, vocab_size: int, min_count: int = 2, max_length: int = 64
+) -> PreTrainedTokenizerFast:
+    """Train a lowercasing (NFKC) tokenizer that splits off punctuation and adds no special token to a text.
+
+    `word` keeps the most frequent words, ties in alphabetical order; `bare_word` also drops punctuation and symbols;
+    `wordpiece` learns subwords (Schuster and Nakajima, 2012) from at most the 1,000 most frequent characters. The same
+    texts in any order give the same tokenizer, bit for bit.
+
+    Args:
+        texts: the texts to train on. `wordpiece` keeps them in memory, unless they are `Texts`.
+        kind: "word", "bare_word" or "wordpiece".
+        vocab_size: the number of ids, including `[PAD]` (0) and `[UNK]` (1); fewer if the texts have fewer words.
+        min_count: a word (or a merge of two subwords) that is less frequent gets no id.
+        max_length: the number of tokens to which a text is truncated, if truncation is enabled (`model_max_length`).
+
+    Raises:
+        InputError: an option is out of range, a text is not a string, or no word occurs `min_count` times.
+    """
+    from transformers import PreTrainedTokenizerFast
+
+    check_options(kind, vocab_size, min_count, max_length)
+    strings = _require_strings(texts)
+    tokenizer = (
+        # Read twice: characters, then merges.
+        _train_subwords(texts if isinstance(texts, Texts) else list(strings), vocab_size, min_count)
+        if kind == "wordpiece"
+        else _train_words(strings, vocab_size, min_count, bare=kind == "bare_word")
+    )
+    if tokenizer.get_vocab_size() <= len(SPECIAL_TOKENS):
+        raise InputError(
+            f"tokenizer: no word occurs {min_count} times or more in the texts: use more text or a lower --min_count"
+        )
+    return PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer,
+        pad_token="[PAD]",
+        unk_token="[UNK]",
+        model_max_length=max_length,
+        padding_side="right",
+        truncation_side="right",
+        # With token types, `AutoModelForSequenceClassification` tells the two sentences of a pair apart.
+        model_input_names=["input_ids", "token_type_ids", "attention_mask"],
+        # "[PAD]" in a text is three ordinary tokens, never padding.
+        split_special_tokens=True,
+    )
+
+
+def check_options(kind: str, vocab_size: int, min_count: int, max_length: int = 1) -> None:
+    """Raise an InputError if an option of `train_tokenizer` is out of range."""
+    if kind not in get_args(Kind):
+        raise InputError(f"--kind {kind}: expected one of {', '.join(get_args(Kind))}")
+    if vocab_size <= len(SPECIAL_TOKENS):
+        raise InputError(f"--vocab_size {vocab_size}: expected 3 or more ([PAD] and [UNK] take two)")
+    for option, value in (("--min_count", min_count), ("max_length", max_length)):
+        if value < 1:
+            raise InputError(f"{option} {value}: expected 1 or more")
+
+
+def _require_strings(texts: Iterable[str]) -> Iterator[str]:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise InputError(
+                f"tokenizer: text {number} is a {type(text).__name__}, expected a string: drop empty rows first"
+            )
+        yield text
+
+
+def _untrained_tokenizer(model: models.Model) -> Tokenizer:
+    from tokenizers import Tokenizer, normalizers, pre_tokenizers
+
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.NFKC(), normalizers.Lowercase()])
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return tokenizer
+
+
+def _train_words(texts: Iterable[str], vocab_size: int, min_count: int, bare: bool) -> Tokenizer:
+    from tokenizers import Regex, models, pre_tokenizers, trainers
+
+    tokenizer = _untrained_tokenizer(models.WordLevel(unk_token="[UNK]"))
+    if bare:
+        leave_out = pre_tokenizers.Split(Regex(r"[^\p{L}\p{M}\p{N}]+"), "removed")
+        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([tokenizer.pre_tokenizer, leave_out])
+    trainer = trainers.WordLevelTrainer(
+        vocab_size=vocab_size, min_frequency=min_count, special_tokens=SPECIAL_TOKENS, show_progress=False
+    )
+    tokenizer.train_from_iterator(texts, trainer)
+    return tokenizer
+
+
+def _train_subwords(texts: Texts | list[str], vocab_size: int, min_count: int) -> Tokenizer:
+    from tokenizers import decoders, models, trainers
+
+    tokenizer = _untrained_tokenizer(models.WordPiece(unk_token="[UNK]"))
+    # The trainer numbers characters in the order of a hash table, which differs from run to run, and breaks ties
+    # between merges by these numbers. Passing every character as a special token fixes the numbers; afterwards the
+    # model is rebuilt without these special tokens.
+    alphabet = _alphabet(texts, tokenizer, limit=min(MAX_ALPHABET, vocab_size // 4), min_count=min_count)
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=vocab_size,
+        min_frequency=min_count,
+        special_tokens=SPECIAL_TOKENS + alphabet + [f"##{character}" for character in alphabet],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    tokenizer.train_from_iterator(tqdm(texts, desc="counting words", unit=" texts", unit_scale=True), trainer)
+    rebuilt = _untrained_tokenizer(models.WordPiece(tokenizer.get_vocab(), unk_token="[UNK]"))
+    rebuilt.decoder = decoders.WordPiece()
+    return rebuilt
+
+
+def _alphabet(texts: Iterable[str], tokenizer: Tokenizer, limit: int, min_count: int) -> list[str]:
+    """The `limit` most frequent characters after normalization, sorted by code point."""
+    counts: Counter[str] = Counter()
+    for text in tqdm(texts, desc="counting characters", unit=" texts", unit_scale=True):
+        counts.update(tokenizer.normalizer.normalize_str(text))
+    frequent = sorted(
+        (character for character, count in counts.items() if count >= min_count and not character.isspace()),
+        key=lambda character: (-counts[character], character),
+    )
+    return sorted(frequent[:limit])
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerFast, output: Path) -> None:
+    """Write tokenizer.json and tokenizer_config.json into the folder `output`, replacing an earlier tokenizer.
+
+    Raises:
+        InputError: the folder holds something else, or cannot be written.
+    """
+    with new_folder(output, overwrite=True, kind=OUTPUT_KIND) as (folder, _):
+        tokenizer.save_pretrained(folder)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -52,6 +209,8 @@ def run(args: argparse.Namespace) -> None:
     check_replaceable(args.output, overwrite=True, kind=OUTPUT_KIND)
     sources = [(load_pairs(source), ["input", "response"], source) for source in args.pairs]
     if args.snli is not None:
+        from data_scripts.public.nli import load_nli
+
         sources.append((load_nli(args.snli), ["premise", "hypothesis"], args.snli))
     for splits, _, source in sources:
         if "train" not in splits:

@@ -29,7 +29,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 from sentence_transformers.sentence_transformer.modules import StaticEmbedding
 
 from data_scripts.__main__ import main as data_scripts
-from data_scripts.tokenizer import train_tokenizer
+from data_scripts.commands.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material

@@ -13,7 +13,7 @@ from datasets import Dataset, load_dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.__main__ import main as data_scripts
-from data_scripts.tokenizer import train_tokenizer
+from data_scripts.commands.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding.loading import has_fast_bfloat16
 from trainer.data.token_cache import TokenColumn, token_columns

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from data_scripts.tokenizer import Kind, train_tokenizer
+from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from modeling_convsim import ENCODERS
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.suggestion import ReplyIndex

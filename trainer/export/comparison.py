@@ -8,8 +8,7 @@ import numpy as np
 from datasets import Dataset
 
 from data_scripts.files.errors import InputError
-from data_scripts.sample.content import read_premises
-from data_scripts.sample.generate import make_nli
+from data_scripts.sample.generate import make_nli, read_premises
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.stsb import evaluate_stsb

@@ -17,11 +17,11 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
+from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.public import load_evaluation_texts
-from data_scripts.tokenizer import train_tokenizer
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.token_cache import TokenColumn, token_columns

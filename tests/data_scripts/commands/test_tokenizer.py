@@ -14,9 +14,9 @@ from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.commands import tokenizer as command
+from data_scripts.commands.tokenizer import Texts, save_tokenizer, train_tokenizer
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD
-from data_scripts.tokenizer import Texts, save_tokenizer, train_tokenizer
 
 TEXTS = [
     "Where did the cat go?",

@@ -13,7 +13,7 @@ from data_scripts.clean.text import normalize_text
 from data_scripts.files.datasets import load_pairs
 from data_scripts.public.nli import load_nli
 from data_scripts.public.stsb import load_stsb
-from data_scripts.sample.content import read_premises, read_situations
+from data_scripts.sample.generate import read_premises, read_situations
 
 CONTRACTIONS = {"what's": "what is", "how're": "how are", "you're": "you are"}
 FIGURE_1 = ("how old are you", "what is your age", "how are you")
