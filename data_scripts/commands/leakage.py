@@ -28,7 +28,7 @@ import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -43,9 +43,6 @@ from data_scripts.files.folders import new_folder, verify_dataset
 from data_scripts.public import load_evaluation_texts
 from data_scripts.public.captions import one_caption_a_row
 from data_scripts.schemas import CAPTION_SCHEMA
-
-if TYPE_CHECKING:
-    pass
 
 BATCH = 2_000  # rows that are looked up together
 ROW_GROUP = 50 * BATCH
@@ -113,7 +110,10 @@ def _write_remaining(leaks: _Leaks, args: argparse.Namespace) -> None:
             raise InputError(f"{args.folder}: every row leaks; is it one of the evaluation datasets?")
         for file in sorted(set(args.folder.glob("*.parquet")) - set(leaks.files)):
             shutil.copyfile(file, folder / file.name)
-        _write_reports(leaks.report(), args.folder, folder)
+        report, path = leaks.report(), args.folder / "report.json"
+        (folder / "leakage.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        write_report(before | {"leakage": report["rows"]}, folder)
         licenses = read_licenses(args.folder / "README.md")
         write_dataset_card(folder, licenses, f"{args.folder.resolve().name}, without evaluation sentences")
 
@@ -138,18 +138,16 @@ class _Leaks:
         self.rows = LeakedRows(texts, ["caption"], "group" if self.has_captions else "", near, held_out)
         self.columns: list[str] = []
         self.removed = 0
-        self.examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
-        self.near_examples: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
+        # (name, whether it is a near-duplicate) -> the first leaks
+        self.examples: defaultdict[tuple[str, bool], list[dict[str, Any]]] = defaultdict(list)
 
     def find(self) -> None:
         """Look up every text of the files."""
         before = 0
-        with _progress_bar(self.files, "leakage") as bar:
-            for path in self.files:
-                for batch in _read_batches(path, bar):
-                    self.columns = text_columns(batch.column_names, str(path))
-                    self._find(batch, before)
-                    before += len(batch)
+        for path, batch in _read_batches(self.files, "leakage"):
+            self.columns = text_columns(batch.column_names, str(path))
+            self._find(batch, before)
+            before += len(batch)
 
     def _find(self, batch: pa.Table, before: int) -> None:
         numbers: Sequence[int] = range(len(batch))
@@ -161,33 +159,30 @@ class _Leaks:
             for leak in self.rows.add(batch.slice(start, BATCH)):
                 example = {"row": before + numbers[start + leak.row] + 1, "text": leak.text}
                 for name, sentences in leak.sentences.items():
-                    examples = (self.near_examples if leak.near else self.examples)[name]
-                    if len(examples) < EXAMPLES:
+                    if len(examples := self.examples[name, leak.near]) < EXAMPLES:
                         examples.append(example | ({"sentence": min(sentences)} if leak.near else {}))
 
     def remove(self, folder: Path | None) -> None:
         """Count the rows that are removed, and write the others to files of the same names in `folder`, if given."""
         remaining, before = self.rows.remaining(), 0
-        with _progress_bar(self.files, "remaining rows") as bar:
-            for path in self.files:
-                writer = None
-                for batch in _read_batches(path, bar):
-                    if self.has_captions:
-                        stays = self.rows.is_remaining(batch["group"])
-                        lengths = pc.list_value_length(batch["captions"].filter(pc.invert(stays)))
-                        self.removed += pc.sum(lengths).as_py() or 0
-                    else:
-                        stays = remaining.slice(before, len(batch))
-                        self.removed += len(batch) - pc.sum(stays).as_py()
-                    before += len(batch)
-                    rows = batch.filter(stays)
-                    if folder and len(rows):  # `datasets` cannot read empty files
-                        writer = writer or pq.ParquetWriter(
-                            folder / path.name, rows.schema, compression="zstd", write_page_checksum=True
-                        )
-                        writer.write_table(rows)
-                if writer:
-                    writer.close()
+        writers: dict[Path, pq.ParquetWriter] = {}
+        for path, batch in _read_batches(self.files, "remaining rows"):
+            if self.has_captions:
+                stays = self.rows.is_remaining(batch["group"])
+                lengths = pc.list_value_length(batch["captions"].filter(pc.invert(stays)))
+                self.removed += pc.sum(lengths).as_py() or 0
+            else:
+                stays = remaining.slice(before, len(batch))
+                self.removed += len(batch) - pc.sum(stays).as_py()
+            before += len(batch)
+            rows = batch.filter(stays)
+            if folder and len(rows):  # `datasets` cannot read empty files
+                if path not in writers:
+                    options = {"compression": "zstd", "write_page_checksum": True}
+                    writers[path] = pq.ParquetWriter(folder / path.name, rows.schema, **options)
+                writers[path].write_table(rows)
+        for writer in writers.values():
+            writer.close()
 
     def report(self) -> dict[str, Any]:
         """The content of leakage.json."""
@@ -198,13 +193,13 @@ class _Leaks:
                 "sentences": len(sentences),
                 "found": len(found),
                 "rows": self.rows.rows[name],
-                "examples": self.examples[name],
+                "examples": self.examples[name, False],
             }
             if self.rows.near:
                 sets[name]["near_duplicates"] = {
                     "found": len(self.rows.near_sentences[name] - found),
                     "rows": self.rows.near_rows[name],
-                    "examples": self.near_examples[name],
+                    "examples": self.examples[name, True],
                 }
         read, removed = self.rows.read, self.removed
         return {
@@ -226,30 +221,19 @@ def _held_out_texts(folder: Path) -> dict[str, list[str]]:
 
 
 def _texts(files: list[Path], split: str) -> Iterator[str]:
-    with _progress_bar(files, split) as bar:
-        for path in files:
-            for batch in _read_batches(path, bar):
-                for _, texts in text_arrays(batch, text_columns(batch.column_names, str(path))):
-                    yield from (text for text in texts.to_pylist() if text)
+    for path, batch in _read_batches(files, split):
+        for _, texts in text_arrays(batch, text_columns(batch.column_names, str(path))):
+            yield from (text for text in texts.to_pylist() if text)
 
 
-def _progress_bar(files: list[Path], description: str) -> tqdm:
+def _read_batches(files: list[Path], description: str) -> Iterator[tuple[Path, pa.Table]]:
+    """The rows of files, each with its file, with a progress bar."""
     total = sum(pq.read_metadata(file).num_rows for file in files)
-    return tqdm(total=total, delay=1, unit="row", unit_scale=True, desc=description)
-
-
-def _read_batches(path: Path, bar: tqdm) -> Iterator[pa.Table]:
-    for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(batch_size=ROW_GROUP):
-        yield pa.Table.from_batches([batch])
-        bar.update(len(batch))
-
-
-def _write_reports(report: dict[str, Any], source: Path, folder: Path) -> None:
-    """Write leakage.json, and the report.json of the source with a section of the removed rows."""
-    (folder / "leakage.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    path = source / "report.json"
-    before = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    write_report(before | {"leakage": report["rows"]}, folder)
+    with tqdm(total=total, delay=1, unit="row", unit_scale=True, desc=description) as bar:
+        for path in files:
+            for batch in pq.ParquetFile(path, page_checksum_verification=True).iter_batches(batch_size=ROW_GROUP):
+                yield path, pa.Table.from_batches([batch])
+                bar.update(len(batch))
 
 
 def _format_leaks(report: dict[str, Any]) -> str:

@@ -38,8 +38,6 @@ from data_scripts.files.records import HUB_HELP
 from data_scripts.files.report import start_report
 from data_scripts.files.storage import readable, storage_argument, storage_path
 from data_scripts.pairs.options import (
-    MEMORY_LIMIT,
-    SPLIT,
     add_engine_arguments,
     add_output_arguments,
     check_output,
@@ -51,6 +49,10 @@ from data_scripts.schemas import COMMENT_SCHEMA
 
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
+RULES = ("--filters", "--min_characters", "--bots", "--max_repeats")
+MEASURES = ("--sources", "--submissions", "--markdown", "--language")
+USED_BY_EXPLAIN = ("--explain", "--engine", *RULES, *MEASURES)
+USED_BY_READING = ("--comments", "--workers", "--memory_limit", *MEASURES)
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
 
 
@@ -176,8 +178,7 @@ def run(args: argparse.Namespace) -> None:
     broken = BrokenLines()
     if args.output is None:
         _read(files, datasets, args, args.comments, broken, filters)
-        count = len(files) + len(datasets)
-        print(f"comments of {count} {'file is' if count == 1 else 'files are'} in {args.comments}")
+        print(f"files read: {len(files) + len(datasets)}; their comments are in {args.comments}")
         for name, number in broken.counts.items():
             print(f"  left out: {name:<30} {number:>12,}")
     else:
@@ -190,33 +191,23 @@ def _refuse_ignored_options(args: argparse.Namespace) -> None:
     Raises:
         InputError: such an option was given, or there is nothing to do.
     """
-    reading = {"--comments": args.comments, "--workers": args.workers != CORES}
-    resources = {"--memory_limit": args.memory_limit != MEMORY_LIMIT, "--spark_master": args.spark_master}
-    writing = {
-        "--mask": args.mask,
-        "--split": args.split != SPLIT,
-        "--overwrite": args.overwrite,
-        "--license": args.license is not None,
-        "--push_to_hub": args.push_to_hub,
-    }
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    given = {f"--{name}": value != parser.get_default(name) for name, value in vars(args).items() if name != "run"}
     if args.engine != "spark":
         refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
     if args.explain:
         refuse_options(
-            {"--output": args.output} | reading | resources | writing,
+            {name: is_given for name, is_given in given.items() if name not in USED_BY_EXPLAIN},
             "not with --explain, which only prints the SQL; leave one of them out",
         )
     elif args.output is None and args.comments is None:
         raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
     elif args.output is None:
-        joining = {
-            "--filters": args.filters != "paper",
-            "--min_characters": args.min_characters,
-            "--bots": args.bots,
-            "--max_repeats": args.max_repeats,
-            "--engine": args.engine != "duckdb",
-        }
-        refuse_options(joining | writing, "needs --output, because without it the dumps are only read, not joined")
+        refuse_options(
+            {name: is_given for name, is_given in given.items() if name not in USED_BY_READING},
+            "needs --output, because without it the dumps are only read, not joined",
+        )
 
 
 def _write(

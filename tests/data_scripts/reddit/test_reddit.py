@@ -225,8 +225,8 @@ def test_dumps_are_only_read_without_an_output_and_joined_from_the_files_of_comm
         write_dump(tmp_path / "RC_2.bz2", comment("b", "t1_a")),
     ]
     assert run(*dumps, "--comments", tmp_path / "comments") == 0
-    assert "comments of 2 files are in" in (printed := capsys.readouterr().out) and "missing field" in printed
-    assert run(dumps[0], "--comments", tmp_path / "one") == 0 and "comments of 1 file is in" in capsys.readouterr().out
+    assert "files read: 2;" in (printed := capsys.readouterr().out) and "missing field" in printed
+    assert run(dumps[0], "--comments", tmp_path / "one") == 0 and "files read: 1;" in capsys.readouterr().out
     assert run(*(tmp_path / "comments").iterdir(), "--output", tmp_path / "out") == 0
     assert run(*dumps, "--output", tmp_path / "straight") == 0
     assert read(tmp_path / "out") == read(tmp_path / "straight") != []
