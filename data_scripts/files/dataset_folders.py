@@ -11,9 +11,10 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
-from data_scripts.files.command_line import add_output_argument
+from data_scripts.files.datasets import load_columns
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import check_license, escape_text, is_path
 from data_scripts.files.texts import BrokenLines
@@ -141,13 +142,29 @@ def write_splits(splits: DatasetDict, folder: Path) -> None:
         datasets.enable_progress_bars()
 
 
-def splits_in_memory(folder: Path) -> DatasetDict:
-    """Read the files of a folder that is about to be deleted."""
+def load_written(
+    source: str, columns: tuple[str, ...], write: Callable[[Path, Path, BrokenLines], Report]
+) -> DatasetDict:
+    """Load the output of a command, or, in memory, what the command makes of a dataset on the Hub.
+
+    Args:
+        source: a path, or a name on the Hub.
+        columns: of the output.
+        write: as for `write_dataset`.
+
+    Raises:
+        InputError: there is nothing to read, or a column is missing.
+    """
     import pyarrow.parquet as pq
     from datasets import Dataset, DatasetDict
 
-    files = sorted(folder.glob("*.parquet"))
-    return DatasetDict({file.name.partition("-")[0]: Dataset(pq.read_table(file)) for file in files})
+    if is_path(source):
+        return load_columns(source, columns)
+    with TemporaryDirectory() as name:
+        folder = Path(name)
+        write(folder, folder, BrokenLines())
+        files = sorted(folder.glob("*.parquet"))
+        return DatasetDict({file.name.partition("-")[0]: Dataset(pq.read_table(file)) for file in files})
 
 
 def split_file(folder: Path, split: str) -> Path:

@@ -21,19 +21,17 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Iterator
+from functools import partial
 from itertools import chain, zip_longest
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, split_file, splits_in_memory, write_dataset
-from data_scripts.files.datasets import load_columns
+from data_scripts.files.dataset_folders import add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_names import is_path
 from data_scripts.files.json_streams import NotJsonError, array_elements
 from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import parquet_writer
@@ -203,11 +201,7 @@ def load_captions(source: str) -> DatasetDict:
     Raises:
         InputError: there is nothing to read, or a column is missing.
     """
-    if is_path(source):
-        return load_columns(source, tuple(CAPTION_SCHEMA.names))
-    with TemporaryDirectory() as folder:
-        _write_splits(source, Path(folder), Path(folder), BrokenLines(), cached=True)
-        return splits_in_memory(Path(folder))
+    return load_written(source, tuple(CAPTION_SCHEMA.names), partial(_write_splits, source, cached=True))
 
 
 def one_caption_a_row(images: pa.Table) -> pa.Table:
@@ -232,4 +226,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-    write_dataset(args, lambda folder, scratch, broken: _write_splits(args.source, folder, scratch, broken))
+    write_dataset(args, partial(_write_splits, args.source))

@@ -16,20 +16,13 @@ from __future__ import annotations
 import argparse
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import (
-    Report,
-    add_dataset_arguments,
-    split_file,
-    splits_in_memory,
-    write_dataset,
-)
-from data_scripts.files.datasets import load_columns
+from data_scripts.files.dataset_folders import add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub import is_path
+from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import write_rows
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
@@ -109,14 +102,10 @@ def load_paraphrases(source: str) -> DatasetDict:
     Raises:
         InputError: there is nothing to read, a column is missing, or a score is not a number.
     """
-    if is_path(source):
-        return load_columns(source, tuple(PARAPHRASE_SCHEMA.names))
-    with TemporaryDirectory() as folder:
-        _write_splits(source, Path(folder), BrokenLines(), cached=True)
-        return splits_in_memory(Path(folder))
+    return load_written(source, tuple(PARAPHRASE_SCHEMA.names), partial(_write_splits, source, cached=True))
 
 
-def _write_splits(source: str, folder: Path, broken: BrokenLines, cached: bool = False) -> Report:
+def _write_splits(source: str, folder: Path, scratch: Path, broken: BrokenLines, cached: bool = False) -> Report:
     report: Report = {}
     for split, rows in read_rows(source, COLUMN_NAMES, broken, optional=OPTIONAL, cached=cached).items():
         counts: Counter[str] = Counter({SCORED: 0, EMPTY: 0})
@@ -135,4 +124,4 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Write the splits as Parquet with report.json, and print the counts."""
-    write_dataset(args, lambda folder, scratch, broken: _write_splits(args.source, folder, broken))
+    write_dataset(args, partial(_write_splits, args.source))

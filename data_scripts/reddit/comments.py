@@ -42,38 +42,33 @@ FORMAT = 4  # raised when what is read from a dump changes, so that existing fil
 
 
 def write_comments(
-    dump: Path,
-    output: Path,
-    broken: BrokenLines,
-    filters: Filters = PAPER,
-    progress: Callable[[int], object] | None = None,
-) -> int:
-    """Convert a dump to Parquet with the columns of `comment_schema`; returns its number of comments.
+    dump: Path, output: Path, filters: Filters = PAPER, progress: Callable[[int], object] | None = None
+) -> BrokenLines:
+    """Convert a dump to Parquet with the columns of `comment_schema`; returns the lines that are not a comment.
 
     `body` is HTML-unescaped (and without Markdown, if the filters ask for it), `characters` its length in Unicode
     characters, `alphabetic` how many of them are letters. A submission becomes a comment without a parent, with its
     title as the body.
 
-    Lines that are not a comment are counted in `broken` and left out. The metadata of the file identify the dump and
-    hold these counts, so that `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
+    The metadata of the file identify the dump and hold the counts of the lines that were left out, so that
+    `convert_dumps` recognizes it. `progress` is as for `read_blocks`.
 
     Raises:
         InputError: the dump cannot be read to its end (see `read_blocks`), or contains no comment.
     """
-    own, parser = BrokenLines(), DumpParser(holds_submissions(dump), filters)
+    broken, parser = BrokenLines(), DumpParser(holds_submissions(dump), filters)
     # A join reads the texts four times. LZ4, with dictionaries only for columns with repeated values, makes the join a
     # seventh faster than Zstandard with dictionaries for all columns, and takes 1.5 times the disk space.
     with parquet_writer(output, comment_schema(filters), "lz4", REPEATING) as writer:
         for number, lines, block in read_blocks(dump, DUMP_FORMS, progress):
             table = parser.parse(block, lines)
-            writer.add_table(parser.parse_lines(dump, number, block, own) if table is None else table)
+            writer.add_table(parser.parse_lines(dump, number, block, broken) if table is None else table)
         if not writer.added:
-            example = "; ".join(["", *own.examples[:1]])
+            example = "; ".join(["", *broken.examples[:1]])
             kind = "submission" if parser.submissions else "comment"
             raise InputError(f"{dump}: contains no {kind}; expected Pushshift's JSON lines of {kind}s{example}")
-        _note_origin(writer, _fingerprint(dump, filters), own)
-    broken.join(own)
-    return writer.added
+        _note_origin(writer, _fingerprint(dump, filters), broken)
+    return broken
 
 
 def convert_dumps(
@@ -107,7 +102,7 @@ def convert_dumps(
         if cluster:
             left_out |= _convert_together(cluster, todo, filters, total)
         elif workers == 1 or len(todo) < 2 or total < WORTH_WORKERS:
-            left_out |= {dump: _convert_dump(dump, output, filters) for dump, output in todo}
+            left_out |= {dump: write_comments(dump, output, filters) for dump, output in todo}
         else:
             # The largest first: if it started last, all workers but one would wait for it.
             todo.sort(key=lambda pair: -pair[0].stat().st_size)
@@ -176,17 +171,8 @@ def _finished_dump(dump: Path, output: Path, filters: Filters) -> BrokenLines | 
     return _finished(output, _fingerprint(dump, filters))
 
 
-def _convert_dump(
-    dump: Path, output: Path, filters: Filters, progress: Callable[[int], object] | None = None
-) -> BrokenLines:
-    """`write_comments`; returns the lines that were left out."""
-    broken = BrokenLines()
-    write_comments(dump, output, broken, filters, progress)
-    return broken
-
-
 def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> BrokenLines:
-    return _convert_dump(dump, output, filters, count_bytes)
+    return write_comments(dump, output, filters, count_bytes)
 
 
 def _convert_in_workers(
@@ -209,7 +195,7 @@ def _convert_together(
     todo: list[tuple[Path, Path]],
     filters: Filters,
     total: int,
-    convert: Callable[[Path, Path, Filters], BrokenLines] = _convert_dump,
+    convert: Callable[[Path, Path, Filters], BrokenLines] = write_comments,
     count_read: Callable[[], int] | None = None,
 ) -> dict[Path, BrokenLines]:
     """Convert the dumps in `todo`, of `total` bytes, in parallel; returns the lines that were left out of each.

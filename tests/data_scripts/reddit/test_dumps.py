@@ -40,8 +40,8 @@ PACKERS = {".bz2": bz2.compress, ".gz": gzip.compress, ".xz": lzma.compress, ".z
 
 
 def read(dump: Path) -> tuple[list[dict], BrokenLines]:
-    output, broken = dump.with_name("comments.parquet"), BrokenLines()
-    write_comments(dump, output, broken)
+    output = dump.with_name("comments.parquet")
+    broken = write_comments(dump, output)
     return pq.read_table(output).to_pylist(), broken
 
 
