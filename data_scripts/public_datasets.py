@@ -1,6 +1,6 @@
 """The catalog of public datasets (public_datasets.yaml): which command builds each folder of `data/`, from what."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,9 +26,9 @@ class PublicFile:
     address: str
     name: str = ""
     sha256: str = ""
-    members: tuple[str, ...] = ()
+    members: Sequence[str] = ()
     folder: str = ""
-    mirrors: tuple[str, ...] = ()
+    mirrors: Sequence[str] = ()
 
     @property
     def local_name(self) -> str:
@@ -52,16 +52,16 @@ class PublicDataset:
 
     name: str
     command: str
-    hub: tuple[str, ...] = ()
-    files: tuple[PublicFile, ...] = ()
-    options: tuple[str, ...] = ()
+    hub: Sequence[str] = ()
+    files: Sequence[PublicFile] = ()
+    options: Sequence[str] = ()
     license: str = ""
     megabytes: float | None = None
 
     @property
-    def addresses(self) -> tuple[str, ...]:
+    def addresses(self) -> Sequence[str]:
         """Where the dataset comes from."""
-        return self.hub or tuple(file.address for file in self.files)
+        return self.hub or [file.address for file in self.files]
 
 
 @cache
@@ -74,12 +74,8 @@ def public_datasets() -> dict[str, PublicDataset]:
 
 
 def _dataset(name: str, entry: Mapping[str, Any]) -> PublicDataset:
-    files = [_with_tuples({"address": each} if isinstance(each, str) else each) for each in entry.get("files", ())]
-    return PublicDataset(name, **{**_with_tuples(entry), "files": tuple(PublicFile(**file) for file in files)})
-
-
-def _with_tuples(entry: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    files = [PublicFile(**({"address": each} if isinstance(each, str) else each)) for each in entry.get("files", ())]
+    return PublicDataset(name, **{**entry, "files": files})
 
 
 def public_name(path: str | Path) -> str | None:

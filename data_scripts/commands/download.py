@@ -54,22 +54,25 @@ def run(args: argparse.Namespace) -> None:
     names = list(dict.fromkeys(name for given in args.names for name in _names(given)))
     missing = [public_datasets()[name] for name in names if not _exists(args.output / name)]
     print(f"{len(names) - len(missing)} of {len(names)} datasets exist in {args.output}", flush=True)
-    local = {each.name for each in missing if args.originals and (args.originals / each.name).is_dir()}
-    remote = [each for each in missing if each.name not in local]
+    remote = [each for each in missing if not _has_copy(each, args.originals)]
     if remote:
         _check_space(remote, args.output)
     commands = find_commands()
     for number, dataset in enumerate(missing, start=1):
-        downloads, copies = (folder / dataset.name for folder in (args.output / DOWNLOADS, args.originals or Path()))
-        origin = copies if dataset.name in local else _origin(dataset)
-        print(f"\n[{number}/{len(missing)}] {dataset.name}: {origin}", flush=True)
-        if dataset.name in local:
+        copies = args.originals / dataset.name if _has_copy(dataset, args.originals) else None
+        print(f"\n[{number}/{len(missing)}] {dataset.name}: {copies or _origin(dataset)}", flush=True)
+        downloads = args.output / DOWNLOADS / dataset.name
+        if copies:
             words = _as_sources(dataset, copies)
         elif dataset.hub:
             words = [*dataset.hub, *(["--comments", str(downloads)] if dataset.command == REDDIT else [])]
         else:
             words = _download(dataset, downloads)
         _build(dataset, words, args.output / dataset.name, commands[dataset.command])
+
+
+def _has_copy(dataset: PublicDataset, originals: Path | None) -> bool:
+    return originals is not None and (originals / dataset.name).is_dir()
 
 
 def _names(given: str) -> list[str]:
@@ -163,17 +166,13 @@ def _table(datasets: Iterable[PublicDataset]) -> str:
     rows = [("name", "command", "MB", "license", "source")]
     for each in datasets:
         rows.append((each.name, each.command, _size(each), each.license or "not stated", _origin(each)))
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return "\n".join(_line(row, widths) for row in rows)
+    name, command, size, license, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    line = f"{{:{name}}}  {{:{command}}}  {{:>{size}}}  {{:{license}}}  {{}}"
+    return "\n".join(line.format(*row) for row in rows)
 
 
 def _size(dataset: PublicDataset) -> str:
     return "?" if dataset.megabytes is None else f"{dataset.megabytes:.0f}"
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    name, command, size, license, source = row
-    return f"{name:{widths[0]}}  {command:{widths[1]}}  {size:>{widths[2]}}  {license:{widths[3]}}  {source}"
 
 
 def _origin(dataset: PublicDataset) -> str:
