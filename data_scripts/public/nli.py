@@ -55,11 +55,10 @@ def load_nli(source: str) -> DatasetDict:
     """Load an NLI dataset as `premise`, `hypothesis` and `label` (0 entailment, 1 neutral, 2 contradiction).
 
     Args:
-        source: a folder with the official `snli_1.0_{train,dev,test}.jsonl` (Bowman et al., 2015; a part of train
-            named `snli_train_partial.jsonl` is read if the complete file is missing) or
-            `multinli_1.0_{train,dev_matched,dev_mismatched}.jsonl` (Williams et al., 2018), plain or compressed; any
-            file or folder of Parquet, JSON lines, CSV or TSV with columns of `COLUMN_NAMES`; or a Hub id such as
-            `stanfordnlp/snli` or `nyu-mll/multi_nli`.
+        source: as the command's help describes it, such as a folder with the official
+            `snli_1.0_{train,dev,test}.jsonl` (Bowman et al., 2015) or
+            `multinli_1.0_{train,dev_matched,dev_mismatched}.jsonl` (Williams et al., 2018). A part of SNLI's train
+            named `snli_train_partial.jsonl` is read if the complete file is missing.
 
     Returns:
         `train`, `validation` (or `validation_matched` and `validation_mismatched`) and `test`, as far as they

@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -95,9 +96,9 @@ def convert_dumps(
         return 0
     with locked(outputs[0].parent, lock_inside(outputs[0].parent)):
         _prepare_folder(outputs)
-        check: Callable = cluster.map if cluster else map
-        left_out = dict(zip(dumps, check(_finished_dump, dumps, outputs, [filters] * len(dumps)), strict=True))
-        todo = [(dump, output) for dump, output in zip(dumps, outputs, strict=True) if left_out[dump] is None]
+        pairs = list(zip(dumps, outputs, strict=True))
+        left_out: dict[Path, Any] = {dump: _finished(output, _fingerprint(dump, filters)) for dump, output in pairs}
+        todo = [(dump, output) for dump, output in pairs if left_out[dump] is None]
         total = sum(dump.stat().st_size for dump, _ in todo)
         if cluster:
             left_out |= _convert_together(cluster, todo, filters, total)
@@ -167,14 +168,6 @@ def _finished(output: Path, fingerprint: str) -> BrokenLines | None:
     return BrokenLines(origin["left out"], origin["first left out"])
 
 
-def _finished_dump(dump: Path, output: Path, filters: Filters) -> BrokenLines | None:
-    return _finished(output, _fingerprint(dump, filters))
-
-
-def _convert_in_worker(dump: Path, output: Path, filters: Filters) -> BrokenLines:
-    return write_comments(dump, output, filters, count_bytes)
-
-
 def _convert_in_workers(
     todo: list[tuple[Path, Path]], workers: int, filters: Filters, total: int
 ) -> dict[Path, BrokenLines]:
@@ -182,7 +175,8 @@ def _convert_in_workers(
     read = context.Value("q", 0)
     try:
         with ProcessPoolExecutor(min(workers, len(todo)), context, start_worker, (read,)) as executor:
-            return _convert_together(executor, todo, filters, total, _convert_in_worker, lambda: read.value)
+            convert = partial(write_comments, progress=count_bytes)
+            return _convert_together(executor, todo, filters, total, convert, lambda: read.value)
     except BrokenProcessPool as error:
         raise InputError(
             f"one of {workers} worker processes was killed or could not start; run the command again, with fewer "
