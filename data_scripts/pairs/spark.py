@@ -1,7 +1,7 @@
 """Spark: a session with the user's configuration, files, tasks on its executors, its errors in one line."""
 
 import os
-import pickle  # nosec B403: what our own tasks return
+import pickle  # nosec B403
 import re
 import shutil
 import sys
