@@ -32,7 +32,7 @@ from data_scripts.files.dataset_folders import Report, start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
 from data_scripts.files.parquet import BatchWriter, parquet_writer
-from data_scripts.files.report import Report, start_report
+from data_scripts.files.texts import BrokenLines
 from data_scripts.pairs.options import MEMORY_LIMIT, SPLIT, add_memory_argument
 from data_scripts.schemas import MESSAGE_SCHEMA, PAIR_SCHEMA, READY_PAIR_SCHEMA
 

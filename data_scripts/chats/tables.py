@@ -9,7 +9,6 @@ from data_scripts.chats.roles import BOTH, find_notes, flat_columns, guess_roles
 from data_scripts.clean.filters import is_placeholder
 from data_scripts.clean.text import are_html, html_to_text
 from data_scripts.files.errors import InputError, refuse_options
-from data_scripts.files.lines import BrokenLineError
 from data_scripts.files.records import DELIMITED, Record, Records, form_of
 from data_scripts.files.texts import BrokenLineError
 

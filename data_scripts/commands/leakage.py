@@ -36,7 +36,8 @@ import pyarrow.parquet as pq
 from tqdm import tqdm
 
 from data_scripts.clean.leakage import EvaluationTexts, LeakedRows, text_arrays, text_columns
-from data_scripts.files.checksums import verify_dataset
+from data_scripts.files.command_line import add_output_argument, disk_path
+from data_scripts.files.dataset_folders import write_report
 from data_scripts.files.datasets import check_parquet, existing_folder
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder, verify_dataset

@@ -35,8 +35,8 @@ from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import is_hub_name
 from data_scripts.files.parquet import UNREADABLE
 from data_scripts.files.records import HUB_HELP
-from data_scripts.files.report import start_report
-from data_scripts.files.storage import readable, storage_argument, storage_path
+from data_scripts.files.storage import make_folder, readable, storage_argument, storage_path
+from data_scripts.files.texts import UNPACK, BrokenLines, check_file
 from data_scripts.pairs.options import (
     add_engine_arguments,
     add_output_arguments,

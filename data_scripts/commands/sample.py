@@ -9,7 +9,6 @@ import json
 from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.dataset_folders import write_report, write_splits
 from data_scripts.files.folders import new_folder
-from data_scripts.files.report import write_report
 from data_scripts.sample.generate import make_nli, make_pairs, make_sts, read_premises, read_situations
 from data_scripts.schemas import SPLITS
 

@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.datasets import load_pairs
+from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_replaceable, new_folder
 
 if TYPE_CHECKING:

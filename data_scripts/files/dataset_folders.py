@@ -12,8 +12,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from data_scripts.files.command_line import add_output_argument
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.folders import new_folder
 from data_scripts.files.hub import check_license, escape_text, is_path

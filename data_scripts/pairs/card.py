@@ -10,9 +10,9 @@ import numpy as np
 import yaml
 from matplotlib.figure import Figure  # without pyplot, which has global state and needs a display
 
-from data_scripts.files.dataset_cards import configs, license_section
-from data_scripts.files.markdown import code_span, escape_text
-from data_scripts.files.new_files import make_folder
+from data_scripts.files.dataset_folders import configs, license_section
+from data_scripts.files.hub import code_span, escape_text
+from data_scripts.files.storage import make_folder
 from data_scripts.pairs.sorted_pairs import Counts, quantile
 from data_scripts.schemas import PAIR_SCHEMA
 

@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from data_scripts.clean.filters import phone_regions
-from data_scripts.files.checksums import digest_of, write_checksums
+from data_scripts.files.dataset_folders import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.errors import InputError
-from data_scripts.files.hub_upload import upload
+from data_scripts.files.folders import digest_of, write_checksums
+from data_scripts.files.hub import upload
 from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.report import FIRST_LINES, Report, format_table, write_report
 from data_scripts.files.storage import is_url, move, storage_path
 from data_scripts.pairs.card import draw_plots, write_pairs_card
 from data_scripts.pairs.engines import materialize, stream_rows

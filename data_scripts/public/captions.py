@@ -30,10 +30,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from tqdm import tqdm
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, load_written, split_file, write_dataset
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
+from data_scripts.files.datasets import split_from_name
+from data_scripts.files.documents import NotJsonError, array_elements
 from data_scripts.files.errors import InputError
-from data_scripts.files.json_streams import NotJsonError, array_elements
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import parquet_writer
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows

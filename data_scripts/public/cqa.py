@@ -18,13 +18,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
+from data_scripts.files.documents import xml_events
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.text_files import find_file, text_lines
-from data_scripts.files.xml_files import xml_events
+from data_scripts.files.texts import BrokenLines, find_file, text_lines
 from data_scripts.schemas import CQA_SCHEMA, features
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ import re
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
+from data_scripts.files.texts import BrokenLines
 from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, SPLITS, features
 
 if TYPE_CHECKING:

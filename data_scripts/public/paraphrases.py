@@ -20,9 +20,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, load_written, split_file, write_dataset
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
 from data_scripts.files.parquet import write_rows
 from data_scripts.files.records import Rows
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows

@@ -18,10 +18,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
 from data_scripts.files.errors import InputError
-from data_scripts.files.report import Report
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import text_lines
 from data_scripts.public.stsb import COLUMN_NAMES, ScoredRow, scored_dataset, table_rows
 from data_scripts.schemas import STS_SCHEMA
 

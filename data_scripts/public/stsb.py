@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
+from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
+from data_scripts.files.datasets import names_split, split_from_value
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLines
-from data_scripts.files.report import Report
 from data_scripts.files.rows import ColumnNames, read_rows, text_tables
-from data_scripts.files.text_files import find_file, names_split, split_from_value, text_lines
+from data_scripts.files.texts import BrokenLines, find_file, text_lines
 from data_scripts.schemas import MAX_SCORE, STS_SCHEMA, STSB_SCHEMA, features
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from data_scripts.clean.filters import Filters
 from data_scripts.clean.measures import measure_column, measure_language
-from data_scripts.files.lines import BrokenLineError, BrokenLines, decode, split_lines
+from data_scripts.files.texts import BrokenLineError, BrokenLines, decode, split_lines
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS, LANGUAGE_FIELD
 
 DUMP_FORMS = ("", ".jsonl", ".ndjson", ".json")  # a decompressed dump is named RC_2015-01

@@ -23,10 +23,10 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import zstandard
-from data_scripts.files.lines import read_blocks
 
 from data_scripts.__main__ import main as data_scripts
 from data_scripts.clean.filters import PAPER
+from data_scripts.files.texts import read_blocks
 from data_scripts.reddit.dumps import DUMP_FORMS, DumpParser
 from tests.benchmarks.material import ROOT, Material
 from tests.benchmarks.measuring import SAME, Benchmark, Contender, Values, bound, on_cores, peak_megabytes

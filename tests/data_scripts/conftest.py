@@ -30,4 +30,4 @@ def s3_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LoopbackS3]:
         use_pyarrow()
         fsspec.get_filesystem_class("s3").clear_instance_cache()
         yield server
-        object_storage._S3.clear_instance_cache()
+        fsspec.get_filesystem_class("s3").clear_instance_cache()

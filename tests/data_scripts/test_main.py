@@ -81,7 +81,7 @@ from pathlib import Path
 from datasets import Dataset, DatasetDict
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.text_files import text_lines
+from data_scripts.files.texts import text_lines
 from data_scripts.schemas import NLI_LABELS, NLI_SCHEMA, features
 from data_scripts.files.dataset_folders import add_dataset_arguments, write_loaded
 

@@ -8,7 +8,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_scripts.files.lines import BrokenLines
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +16,7 @@ from data_scripts.clean.filters import Filters
 from data_scripts.clean.masking import mask_personal_data, mask_text
 from data_scripts.clean.measures import measure, measure_column
 from data_scripts.clean.text import normalize_text
+from data_scripts.files.texts import BrokenLines
 from data_scripts.reddit.dumps import DumpParser
 from tests.fuzzing.documents import DOCUMENTS, as_lines
 from tests.fuzzing.strategies import damaged, numbers, records, texts

@@ -11,8 +11,8 @@ import xxhash
 from datasets import Dataset
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
+from data_scripts.commands.tokenizer import Kind, train_tokenizer
 from data_scripts.files.errors import InputError
-from data_scripts.tokenizer import Kind, train_tokenizer
 from trainer.arguments import Arguments
 from trainer.data.datasets import DATASET_KINDS, RunData, load_run_data, training_texts
 from trainer.data.teacher import teacher_content

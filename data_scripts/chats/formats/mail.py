@@ -18,8 +18,7 @@ from data_scripts.chats.messages import ChatLog, Items, LeftOutError, Message
 from data_scripts.chats.sample import Sample
 from data_scripts.clean.text import html_to_text
 from data_scripts.files.errors import InputError
-from data_scripts.files.lines import BrokenLineError
-from data_scripts.files.texts import TextFile
+from data_scripts.files.texts import BrokenLineError, TextFile
 
 SUFFIX, APPLE_FILE = ".mbox", "mbox"
 MAX_BYTES = 1 << 20  # of a mail: its text comes first, and its attachments after that are not needed

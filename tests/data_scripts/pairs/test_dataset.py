@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_scripts.files.checksums import find_damage, read_checksums
 
 from data_scripts.__main__ import main
 from data_scripts.clean.filters import add_filter_arguments
 from data_scripts.files.datasets import load_pairs
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import find_damage, read_checksums
 from data_scripts.pairs import dataset as output
 from data_scripts.pairs.dataset import SplitWriter, join_parts, write_pairs, write_part
 from data_scripts.pairs.options import add_output_arguments

@@ -12,10 +12,10 @@ import ibis
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from data_scripts.files.checksums import find_damage, read_checksums
 
 from data_scripts.__main__ import main
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import find_damage, read_checksums
 from data_scripts.files.storage import storage_path
 from data_scripts.pairs import dataset, spark
 from data_scripts.pairs.engines import connect, read_parquet

@@ -7,12 +7,12 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from data_scripts.files.lines import BrokenLines, check_file
 
 from data_scripts.clean.filters import PAPER
 from data_scripts.clean.measures import measure
-from data_scripts.files import lines as files
+from data_scripts.files import texts as files
 from data_scripts.files.errors import InputError
+from data_scripts.files.texts import BrokenLines, check_file
 from data_scripts.reddit import dumps
 from data_scripts.reddit.comments import write_comments
 from data_scripts.schemas import COMMENT_SCHEMA, COMMENT_TEXTS

@@ -8,12 +8,12 @@ import pytest
 import torch
 from accelerate import Accelerator
 from accelerate.state import AcceleratorState
-from data_scripts.files.checksums import write_checksums
 from datasets import Dataset
 from transformers import PreTrainedTokenizerFast
 
 from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import write_checksums
 from modeling_convsim import (
     ConvSimDanConfig,
     ConvSimDanForMultitask,
