@@ -7,7 +7,7 @@ import pytest
 
 from tests.benchmarks import cards
 from tests.conftest import ROOT
-from trainer.publish.scores import read_scores
+from trainer.publish.model_card import read_scores
 
 RESULTS = ROOT / "model_cards"
 

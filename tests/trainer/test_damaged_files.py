@@ -14,7 +14,6 @@ from safetensors.numpy import load_file, save_file
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import CHECKSUMS, write_checksums
 from tests.trainer.evaluation.invented_data import write_data_folder
-from tests.trainer.publish.test_publish import make_run
 from trainer.sweep.scoring import dev_scores
 from trainer.sweep.variations import expand_variations
 
@@ -22,10 +21,10 @@ WEIGHTS = "model/model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory, tiny_tokenizer: Any) -> Path:
+def folder(tmp_path_factory: pytest.TempPathFactory, make_run: Any) -> Path:
     """A finished run in run/, the datasets in data/, an empty folder and a file."""
     folder = tmp_path_factory.mktemp("damaged")
-    make_run(folder / "run", tiny_tokenizer)
+    make_run(folder / "run")
     (folder / "data").mkdir()
     write_data_folder(folder / "data")
     (folder / "empty").mkdir()

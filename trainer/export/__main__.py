@@ -44,10 +44,7 @@ def build_parser() -> ArgumentParser:
         help="precision of the embedding tables of words and bigrams; int8: with a scale for each row (default: "
         "float16 with --precision float16, else float32)",
     )
-    parser.add_argument(
-        "--stsb", metavar="SOURCE", help="folder or Hub id of STS-B to evaluate both models on (default: none)"
-    )
-    parser.add_argument("--split", choices=("dev", "test", "both"), help="split of STS-B, with --stsb (default: dev)")
+    parser.add_argument("--stsb", metavar="SOURCE", help="folder or Hub id of STS-B to evaluate both models on, on dev")
     return parser
 
 
@@ -57,18 +54,16 @@ def main(arguments: list[str] | None = None) -> int:
     # Imported here because they take seconds, which `--help` should not.
     from transformers.utils.logging import disable_progress_bar
 
-    from trainer.export.export import ExportOptions, export
-    from trainer.export.report import find_run, format_table
+    from trainer.export.export import export, find_run, format_table
 
-    options = ExportOptions(**vars(args))
     disable_progress_bar()  # loading takes a moment only
     try:
-        run, report = find_run(options.model), export(options)
+        run, report = find_run(args.model), export(**vars(args))
     except USER_ERRORS as error:
         print(f"error: {user_message(error)}", file=sys.stderr)
         return 2
     print(format_table(report), end="")
-    print(f"saved in {options.output}" + (f" and recorded in {run / 'results.json'} and its card" if run else ""))
+    print(f"saved in {args.output}" + (f" and recorded in {run / 'results.json'} and its card" if run else ""))
     return 0
 
 

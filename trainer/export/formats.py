@@ -1,85 +1,24 @@
-"""The declaration of an export format: how it is written, loaded, verified and described."""
+"""What the export formats share: names of outputs and precisions, the tokenizer's file, optional packages."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 from data_scripts.files.errors import InputError
-from trainer.encoders.protocol import Side
 
 # Libraries that take seconds to import are imported in the functions that need them, so that `--help` is fast.
 if TYPE_CHECKING:
-    import numpy as np
     from tokenizers import Tokenizer
     from torch import nn
     from transformers import PreTrainedTokenizerFast
 
-    from modeling_convsim.encoding import Encoder
-
 FORMATS = ("onnx", "static")  # each declared by `FORMAT` in `trainer/export/NAME_export.py`
-
-OUTPUTS: dict[str, str] = {
-    "input": "sentence_embedding",
-    "query": "query_embedding",
-    "response": "response_embedding",
-}
+# Side of a text -> the name of its vectors in an exported file.
+OUTPUTS = {"input": "sentence_embedding", "query": "query_embedding", "response": "response_embedding"}
 PRECISIONS = ("float32", "float16", "int8")  # from the most to the least precise
-
-
-class Precision(NamedTuple):
-    """How the weights are stored, each one of `PRECISIONS`."""
-
-    matrices: str
-    embeddings: str
-
-    @property
-    def lowest(self) -> str:
-        """The less precise of the two."""
-        return max(self, key=PRECISIONS.index)
-
-
-class ExportedEncoder(Protocol):
-    """An exported folder as a `SentenceEncoder`; `sizes` maps each of its outputs to its dimensions."""
-
-    sizes: dict[str, int]
-
-    def encode(self, texts: Iterable[str], side: Side = "input") -> np.ndarray:
-        """Vectors (texts, dimensions), float32; an output that was not exported falls back to the input's."""
-        ...
-
-
-@dataclass(frozen=True)
-class ExportFormat:
-    """One format of `trainer.export`.
-
-    Attributes:
-        name: its name in the option `--format` and in `export_formats` of the encoders.
-        engine: the package that runs it.
-        packages: the packages of the extra `export` that it needs.
-        weights_file: the file that holds the weights.
-        stores_embeddings_apart: whether the embedding tables can have another precision than the other weights.
-        write: writes an encoder to a folder; raises InputError if the format cannot hold it.
-        load: loads the folder, with a number of threads.
-        held_by: the part of a model that the format stores.
-        check_batches: batches of texts whose vectors must be those of the model.
-        usage: example code for the README of the folder.
-    """
-
-    name: str
-    engine: str
-    packages: tuple[str, ...]
-    weights_file: str
-    stores_embeddings_apart: bool
-    write: Callable[[Encoder, Path, Precision], None]
-    load: Callable[[Path, int], ExportedEncoder]
-    held_by: Callable[[Encoder], nn.Module]
-    check_batches: Sequence[Sequence[str]]
-    usage: str
 
 
 def import_extra(name: str) -> Any:
@@ -96,9 +35,9 @@ def import_extra(name: str) -> Any:
         ) from error
 
 
-def load_format(name: str) -> ExportFormat:
-    """The format with a name in `FORMATS`."""
-    return import_module(f"trainer.export.{name}_export").FORMAT
+def size_in_float32(module: nn.Module) -> int:
+    """The size in bytes, in float32, of a module's parameters that an export has: all but those of the NLI head."""
+    return sum(4 * weight.numel() for name, weight in module.named_parameters() if "nli_head." not in name)
 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerFast, folder: Path) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -9,8 +10,7 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import token_limit
 from trainer.encoders.protocol import Side
-from trainer.export.comparison import CHECK_BATCHES
-from trainer.export.formats import OUTPUTS, ExportFormat, Precision, import_extra, save_tokenizer
+from trainer.export.formats import OUTPUTS, import_extra, save_tokenizer
 
 USAGE = """from model2vec import StaticModel
 
@@ -32,8 +32,8 @@ class StaticEncoder:
         return self.model.encode(list(texts)).astype(np.float32)
 
 
-def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
-    """Write the files of a `model2vec.StaticModel`.
+def write_static(encoder: Encoder, folder: Path, precision: str, embeddings: str) -> None:
+    """Write the files of a `model2vec.StaticModel`; its only weights are `embeddings`, in `precision`.
 
     model2vec ignores unknown tokens and L2-normalizes, as the CBOW encoder does. sentence-transformers, which reads the
     folder too, counts unknown tokens: their row is zero, which does not change the direction of a vector.
@@ -47,7 +47,7 @@ def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
             f"--format static: static files hold one vector a token, which are averaged; a {config.model_type} model "
             "has layers on top, which they cannot hold. Only a CBOW encoder can be static; use --format onnx"
         )
-    if precision.matrices == "int8":
+    if precision == "int8":
         raise InputError(
             "--precision int8: --format static does not have it; export float32, which model2vec's "
             'StaticModel.from_pretrained(FOLDER, quantize_to="int8") quantizes'
@@ -55,7 +55,7 @@ def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
     table = encoder.model.embedding_tables()[0].detach().numpy().copy()  # (vocab_size, embedding_size)
     table[config.unk_token_id] = 0
     static = import_extra("model2vec").StaticModel(
-        table[: len(encoder.tokenizer)].astype(precision.matrices),
+        table[: len(encoder.tokenizer)].astype(precision),
         save_tokenizer(encoder.tokenizer, folder),
         config={"model_type": "model2vec", "architectures": ["StaticModel"], "hidden_dim": config.embedding_size},
         normalize=True,
@@ -64,16 +64,13 @@ def write_static(encoder: Encoder, folder: Path, precision: Precision) -> None:
     static.save_pretrained(folder)
 
 
-FORMAT = ExportFormat(
-    name="static",
-    engine="model2vec",
-    packages=("model2vec",),
-    weights_file="model.safetensors",
-    stores_embeddings_apart=False,
-    write=write_static,
-    load=StaticEncoder,
-    held_by=lambda encoder: encoder.model.base_model,
-    # model2vec also truncates a long text by its characters, so that it may keep fewer tokens than the model.
-    check_batches=CHECK_BATCHES[:-1],
-    usage=USAGE,
-)
+# Described in export.py.
+FORMAT: dict[str, Any] = {
+    "engine": "model2vec",
+    "packages": ("model2vec",),
+    "weights_file": "model.safetensors",
+    "write": write_static,
+    "load": StaticEncoder,
+    "held_by": lambda encoder: encoder.model.base_model,
+    "usage": USAGE,
+}

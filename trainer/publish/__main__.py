@@ -45,8 +45,7 @@ def run(args: Namespace) -> str:
         InputError: the options do not fit together, what they name is incomplete, or the upload failed.
     """
     # Imported here because they take seconds, which `--help` should not.
-    from trainer.publish.spaces import push_page
-    from trainer.publish.upload import publish
+    from trainer.publish.upload import publish, push_page
 
     if args.run and args.hub_model_id and not (args.index or args.space_id):
         return publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)

@@ -22,7 +22,7 @@ from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files, record_model_files, share_weights
-from trainer.publish.sources import example_id, hub_sources
+from trainer.publish.training_data import example_id, hub_sources
 from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
 
 

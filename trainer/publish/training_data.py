@@ -1,17 +1,86 @@
-"""The training data of a model, for its card: tasks, sources, licenses, numbers of rows."""
+"""The training data of a model, for its card: tasks, sources, licenses, numbers of rows.
 
+What came from the Hub is named by its id, local folders not at all.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
+from data_scripts.files.hub_names import is_path
+from data_scripts.files.hub_upload import read_licenses
+from data_scripts.files.markdown import escape_text
 from huggingface_hub import try_to_load_from_cache
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
 
-from data_scripts.files.hub import escape_text, read_licenses
-from trainer.publish.sources import LOCAL, find_hub_sources, hub_id, hub_sources, public_name, sources_of
 from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads
+LOCAL = "local dataset"
+LOCAL_MODEL = "local model"
+HUB_SOURCES = "hub_sources"  # key in results.json
+# Settings beside those of datasets that may name a folder.
+MODEL_SOURCES = ("initialize_from", "score_teachers", "teacher", "tokenizer", "word_vectors")
+
+# Settings without information about the model.
+NOT_PUBLISHED = {"output_dir", "overwrite", "resume", "cache_dir", "log_every", "trackers", "push_to_hub",
+                 "hub_model_id", "num_processes", "device"}  # fmt: skip
+
+
+# -- sources ----------------------------------------------------------------------------------------------------------
+
+
+def hub_id(source: str) -> str:
+    """OWNER/NAME of OWNER/NAME:CONFIG@REVISION."""
+    return source.partition("@")[0].partition(":")[0]
+
+
+def find_hub_sources(settings: Mapping[str, Any]) -> list[str]:
+    """The sources in a run's settings that it loads from the Hub, for results.json.
+
+    It must be called during the run: later, or in another folder, a local folder `OWNER/NAME` may not be there, and
+    nothing would tell its name from a Hub id.
+    """
+    values = [
+        value if isinstance(value, list) else [value] for key, value in settings.items() if key not in NOT_PUBLISHED
+    ]
+    names = dict.fromkeys(name for value in values for name in value if isinstance(name, str))
+    return [name for name in names if _is_hub_id(name) and not is_path(name)]
+
+
+def _is_hub_id(source: str) -> bool:
+    try:
+        validate_repo_id(hub_id(source))
+    except HFValidationError:
+        return False
+    return hub_id(source).count("/") == 1
+
+
+def hub_sources(results: Mapping[str, Any]) -> frozenset[str]:
+    """The sources that the run of a results.json loaded from the Hub; none if it did not record them."""
+    return frozenset(results.get(HUB_SOURCES, ()))
+
+
+def public_name(source: str, on_hub: Collection[str], local: str = LOCAL) -> str:
+    """The Hub id of one of the sources `on_hub`; other sources are local, and their names stay private."""
+    return source if source in on_hub else local
+
+
+def example_id(run: Path) -> str:
+    """What a card's examples load if it is not known where the model of a run will be published."""
+    return f"ORG/{re.sub(r'[^A-Za-z0-9_.-]+', '-', run.name).strip('-.') or 'model'}"
+
+
+def sources_of(settings: Mapping[str, Any], dataset: str) -> list[str]:
+    """The sources that a run's settings name for a kind of dataset, such as `pairs`; empty if they name none."""
+    value = settings.get(dataset)
+    return [value] if isinstance(value, str) else list(value or [])
+
+
+# -- the card's rows --------------------------------------------------------------------------------------------------
 
 
 def trained_tasks(settings: Mapping[str, Any]) -> list[str]:

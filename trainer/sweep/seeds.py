@@ -14,7 +14,7 @@ from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from trainer.arguments import Arguments
 from trainer.evaluation.results import update_results
 from trainer.evaluation.run_files import read_run_results, read_settings
-from trainer.publish.scores import read_scores
+from trainer.publish.model_card import read_scores
 from trainer.training.run_folder import MAY_CHANGE
 
 # One metric of each evaluation.

@@ -16,8 +16,7 @@ from trainer.distributed import gather, seconds_waited, wait_for_all
 from trainer.evaluation.results import write_results
 from trainer.hardware import measure_speed
 from trainer.publish.folder import build_folder
-from trainer.publish.sources import HUB_SOURCES, find_hub_sources
-from trainer.publish.training_data import find_licenses
+from trainer.publish.training_data import HUB_SOURCES, find_hub_sources, find_licenses
 from trainer.publish.upload import publish
 from trainer.training.checkpoints import checkpoint_of
 from trainer.training.context import Progress, RunContext

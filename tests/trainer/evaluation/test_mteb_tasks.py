@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 from datasets import Dataset
-from transformers import PreTrainedTokenizerFast
 
 from tests.conftest import WORDS
-from tests.trainer.publish.test_publish import make_run
 from trainer.evaluation import mteb_tasks
 
 
 @pytest.fixture
-def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
+def run(make_run, tmp_path: Path) -> Path:
     """The folder of a finished run of a tiny model."""
-    return make_run(tmp_path / "run", tiny_tokenizer)
+    return make_run(tmp_path / "run")
 
 
 @pytest.fixture
@@ -62,9 +60,9 @@ def test_without_mteb_the_message_names_the_extra(run, monkeypatch, capsys):
     assert "install the extra mteb, with pip install" in capsys.readouterr().err
 
 
-def test_the_code_of_a_folder_is_not_run(tiny_tokenizer, tmp_path, sets, capsys):
+def test_the_code_of_a_folder_is_not_run(make_run, tmp_path, sets, capsys):
     pytest.importorskip("mteb", reason="the extra mteb is not installed: pip install -e '.[mteb]'")
-    run = make_run(tmp_path / "run", tiny_tokenizer, "dan_lexical")
+    run = make_run(tmp_path / "run", "dan_lexical")
     assert mteb_tasks.main([str(run / "model"), "--stsb", str(sets / "stsb")]) == 2
     error = capsys.readouterr().err
     assert "sentence-transformers cannot open it without running its code" in error

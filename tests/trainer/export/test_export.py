@@ -20,10 +20,9 @@ from data_scripts.files.errors import InputError
 from modeling_convsim.encoding import Encoder
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
-from trainer.export import __main__ as export
-from trainer.export import comparison, onnx_graph
-from trainer.export.comparison import Difference
-from trainer.export.formats import Precision
+from trainer.export import __main__ as command
+from trainer.export import export as exporting
+from trainer.export import onnx_export
 from trainer.export.onnx_export import OnnxEncoder, write_onnx
 from trainer.export.static_export import StaticEncoder, write_static
 
@@ -71,13 +70,13 @@ def initializers(folder: Path) -> dict[str, np.ndarray]:
 @pytest.fixture
 def few_texts(monkeypatch: pytest.MonkeyPatch) -> None:
     """The speed of a few texts only."""
-    monkeypatch.setattr(comparison, "sample_texts", lambda: random_texts(10, seed=1))
+    monkeypatch.setattr(exporting, "sample_texts", lambda: random_texts(10, seed=1))
 
 
 def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
     """The one line that a refused command prints."""
     capsys.readouterr()
-    assert export.main([str(argument) for argument in arguments]) == 2
+    assert command.main([str(argument) for argument in arguments]) == 2
     (message,) = capsys.readouterr().err.splitlines()
     assert message.startswith("error: ")
     return message
@@ -93,7 +92,7 @@ def refusal(capsys: pytest.CaptureFixture, *arguments: object) -> str:
 def exported(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """The encoder in torch, and in onnxruntime."""
     encoder, folder = Encoder(build(request.param), tiny_tokenizer), tmp_path_factory.mktemp(request.param)
-    write_onnx(encoder, folder, Precision("float32", "float32"))
+    write_onnx(encoder, folder, "float32", "float32")
     return encoder, OnnxEncoder(folder)
 
 
@@ -131,9 +130,9 @@ def test_an_encoder_without_this_form_is_refused(tiny_tokenizer, tmp_path: Path,
 
 
 def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(onnx_graph, "LARGEST_FILE", 1000)
+    monkeypatch.setattr(onnx_export, "LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="an ONNX file holds at most 2 GB"):
-        onnx_graph.build_graph(onnx_graph.OnnxForm(build("cbow")))
+        onnx_export.build_graph(onnx_export.OnnxForm(build("cbow")))
 
 
 # -- fewer bits -------------------------------------------------------------------------------------------------------
@@ -143,7 +142,7 @@ def test_a_model_larger_than_an_onnx_file_is_refused(monkeypatch: pytest.MonkeyP
 def dan(tiny_tokenizer: PreTrainedTokenizerFast):
     """A DAN with bigrams, residual layers and token weights, and its graph, built once."""
     encoder = Encoder(build("dan_best"), tiny_tokenizer)
-    return encoder, onnx_graph.build_graph(onnx_graph.OnnxForm(encoder.model))
+    return encoder, onnx_export.build_graph(onnx_export.OnnxForm(encoder.model))
 
 
 @pytest.mark.parametrize(
@@ -161,8 +160,8 @@ def test_lower_precision_changes_the_direction_of_vectors_little(
     dan, precision: str, embeddings: str, lowest: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     encoder, graph = dan
-    monkeypatch.setattr(onnx_graph, "build_graph", lambda _: type(graph).FromString(graph.SerializeToString()))
-    write_onnx(encoder, tmp_path, Precision(precision, embeddings))
+    monkeypatch.setattr(onnx_export, "build_graph", lambda _: type(graph).FromString(graph.SerializeToString()))
+    write_onnx(encoder, tmp_path, precision, embeddings)
     found, texts = OnnxEncoder(tmp_path), random_texts(100, seed=3)
     for side in ("input", "response"):
         assert cosines(found.encode(texts, side), encoder.encode(texts, side)).min() > lowest
@@ -180,7 +179,7 @@ def test_lower_precision_changes_the_direction_of_vectors_little(
 def test_every_row_of_an_int8_embedding_matrix_is_quantized_with_its_own_scale(dan):
     encoder, graph = dan
     compressed = type(graph).FromString(graph.SerializeToString())
-    onnx_graph.compress_embeddings(compressed, "int8")
+    onnx_export.compress_embeddings(compressed, "int8")
     weights = {weight.name: onnx.numpy_helper.to_array(weight) for weight in compressed.graph.initializer}
     table = encoder.model.encoder.embed_tokens.weight.detach().double().numpy()
     stored, scales = (weights[f"encoder.embed_tokens.weight{end}"] for end in ("", "_scales"))
@@ -192,16 +191,16 @@ def test_every_row_of_an_int8_embedding_matrix_is_quantized_with_its_own_scale(d
 @pytest.mark.parametrize(
     ("difference", "precision"),
     [
-        (Difference(9, 2e-4, 1.0), "float32"),
-        (Difference(9, math.nan, 1.0), "float32"),
-        (Difference(9, 1e-3, 0.9998), "float16"),
-        (Difference(9, 1e-1, 0.98), "int8"),
-        (Difference(9, 1e-1, math.nan), "int8"),
+        ({"largest": 2e-4, "lowest_cosine": 1.0}, "float32"),
+        ({"largest": math.nan, "lowest_cosine": 1.0}, "float32"),
+        ({"largest": 1e-3, "lowest_cosine": 0.9998}, "float16"),
+        ({"largest": 1e-1, "lowest_cosine": 0.98}, "int8"),
+        ({"largest": 1e-1, "lowest_cosine": math.nan}, "int8"),
     ],
 )
-def test_vectors_that_are_not_the_models_are_refused(difference: Difference, precision: str):
+def test_vectors_that_are_not_the_models_are_refused(difference: dict[str, float], precision: str):
     with pytest.raises(InputError, match="not exported: "):
-        comparison.verify_vectors(difference, precision)
+        exporting.verify_vectors(difference, precision)
 
 
 # -- static -----------------------------------------------------------------------------------------------------------
@@ -210,7 +209,7 @@ def test_vectors_that_are_not_the_models_are_refused(difference: Difference, pre
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path: Path, precision: str):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path, Precision(precision, precision))
+    write_static(encoder, tmp_path, precision, precision)
     texts = [text for text in random_texts(100, seed=4) if set(text.split()) - {"zzz"}]
     found, wanted = StaticModel.from_pretrained(tmp_path).encode(texts), encoder.encode(texts)
     assert found.dtype == np.dtype(precision)
@@ -222,7 +221,7 @@ def test_model2vec_gives_the_vectors_of_a_cbow_encoder(tiny_tokenizer, tmp_path:
 
 def test_sentence_transformers_reads_the_static_files_too(tiny_tokenizer, tmp_path: Path):
     encoder = Encoder(build("cbow"), tiny_tokenizer)
-    write_static(encoder, tmp_path, Precision("float32", "float32"))
+    write_static(encoder, tmp_path, "float32", "float32")
     texts = ["How old is the cat?", "we zzz walk zzz", "[PAD] we [PAD] walk"]
     found = SentenceTransformer(str(tmp_path), device="cpu").encode(texts)
     assert np.allclose(found, encoder.encode(texts), atol=1e-5)
@@ -240,7 +239,7 @@ def test_the_command_measures_and_its_readme_can_be_followed(
 ):
     run, stsb = save_run(kind, tmp_path / "run", tiny_tokenizer), save_stsb(tmp_path / "stsb")
     output = tmp_path / "new" / "out"
-    assert export.main([str(run), *options, "-o", str(output), "--stsb", str(stsb)]) == 0
+    assert command.main([str(run), *options, "-o", str(output), "--stsb", str(stsb)]) == 0
     report = json.loads((output / "export.json").read_text())
     assert report["size_mb"]["exported"] == (output / file).stat().st_size / 1e6
     assert min(report["sentences_per_second"].values()) > 0
@@ -263,11 +262,11 @@ def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
     tiny_tokenizer, tmp_path: Path, few_texts, capsys, monkeypatch: pytest.MonkeyPatch
 ):
     run = save_run("cbow", tmp_path / "run", tiny_tokenizer)
-    other = onnx_graph.OnnxForm(build("cbow"))
+    other = onnx_export.OnnxForm(build("cbow"))
     with torch.no_grad():
         other.encoder.get_input_embeddings().weight += 1
-    graph = onnx_graph.build_graph(other)
-    monkeypatch.setattr(onnx_graph, "build_graph", lambda _: graph)
+    graph = onnx_export.build_graph(other)
+    monkeypatch.setattr(onnx_export, "build_graph", lambda _: graph)
     assert "not exported: the vectors differ from the model's" in refusal(capsys, run, "-o", tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
@@ -287,13 +286,13 @@ def test_the_graph_of_another_model_is_refused_and_nothing_is_written(
         (["MODEL", "-o", "MODEL/model/config.json/out"], "cannot be written"),
         (["no/such/model", "-o", "out"], "cannot open the model no/such/model"),
         (["MODEL", "-o", "out", "--stsb", "EMPTY"], "EMPTY: "),
-        (["MODEL", "-o", "out", "--stsb", "STSB", "--split", "test"], "--stsb STSB: has no test split"),
+        (["MODEL", "-o", "out", "--stsb", "STSB"], "--stsb STSB: has no dev split"),
     ],
 )
 def test_mistakes_give_one_line(tiny_tokenizer, tmp_path, arguments, message, capsys, monkeypatch):
     save_run("cbow", tmp_path / "MODEL", tiny_tokenizer)
     (tmp_path / "EMPTY").mkdir()
-    save_stsb(tmp_path / "STSB")
+    (save_stsb(tmp_path / "STSB") / "sts-dev.csv").rename(tmp_path / "STSB" / "sts-test.csv")
     monkeypatch.chdir(tmp_path)
     assert message in refusal(capsys, *arguments)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["EMPTY", "MODEL", "STSB"]

@@ -9,9 +9,8 @@ import yaml
 from huggingface_hub import ModelCard, parse_eval_result_entries
 from transformers import PretrainedConfig
 
-from trainer.publish.model_card import published_settings, write_card
-from trainer.publish.scores import read_scores
-from trainer.publish.sources import example_id, find_hub_sources
+from trainer.publish.model_card import published_settings, read_scores, write_card
+from trainer.publish.training_data import example_id, find_hub_sources
 
 
 class SomeConfig(PretrainedConfig):

@@ -23,6 +23,7 @@ from modeling_convsim.encoding import Encoder
 from tests.forking import Interpreter
 from tests.loopback_hub import READ_TOKEN, WRITE_TOKEN, LoopbackHub, Repository
 from tests.modeling_convsim.tiny_models import build
+from tests.trainer.conftest import RESULTS, SETTINGS
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
 from trainer.publish import upload as publish_upload
@@ -30,35 +31,20 @@ from trainer.publish.verify import embed_all_sides, verify_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = ["How old is the cat?", "we walk", "zzz", "", "Do you like the big house in the city today? No, I hate it!"]
-SETTINGS = {"pairs": ["talk/pairs"], "tasks": {"response_prediction": 1.0}, "max_tokens": 64}
-RESULTS = {
-    "response_prediction": {"p_at_1": 0.25, "candidates": 100, "queries": 321, "split": "test"},
-    "snli": {"accuracy": 0.75, "split": "test"},
-    "run": {"steps": 7, "seconds": 1.5, "parameters": 1234},
-}
 
 
 @pytest.fixture(scope="module", params=["dan", "dan_input_network", "dan_lexical", "cbow", "transformer", "bilstm"])
-def published(request, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
+def published(request, built_run, tiny_tokenizer: PreTrainedTokenizerFast):
     """A model in memory, its vectors, and its published folder."""
     model = build(request.param)
-    folder = tmp_path_factory.mktemp(request.param) / "run" / "model"
-    publish.build_folder(model, tiny_tokenizer, folder, results=RESULTS, settings=SETTINGS)
-    return SimpleNamespace(model=model, folder=folder, vectors=embed_all_sides(model, tiny_tokenizer, TEXTS))
+    vectors = embed_all_sides(model, tiny_tokenizer, TEXTS)
+    return SimpleNamespace(model=model, folder=built_run(request.param) / "model", vectors=vectors)
 
 
 @pytest.fixture
-def dan_run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path) -> Path:
+def dan_run(make_run, tmp_path: Path) -> Path:
     """The folder of a finished run."""
-    return make_run(tmp_path / "runs" / "tiny", tiny_tokenizer)
-
-
-def make_run(run: Path, tokenizer: PreTrainedTokenizerFast, kind: str = "dan") -> Path:
-    model = build(kind)
-    publish.build_folder(model, tokenizer, run / "model", results=RESULTS, settings=SETTINGS)
-    (run / "results.json").write_text(json.dumps(RESULTS))
-    (run / "config.yaml").write_text(yaml.safe_dump(SETTINGS))
-    return run
+    return make_run(tmp_path / "runs" / "tiny")
 
 
 def close(found: object, expected: np.ndarray) -> bool:
@@ -358,10 +344,10 @@ print(json.dumps([[one.text, one.score] for one in index.suggest(json.loads(sys.
 
 
 @pytest.fixture(scope="module")
-def hub(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
+def hub(make_run, tiny_tokenizer: PreTrainedTokenizerFast, tmp_path_factory: pytest.TempPathFactory):
     """A run pushed to a Hub on loopback, and loaded by name, each in a separate process."""
     folder = tmp_path_factory.mktemp("hub")
-    run = make_run(folder / "tiny", tiny_tokenizer)
+    run = make_run(folder / "tiny")
     printed = []
     with LoopbackHub() as server:
         environment = {**os.environ, **server.environment(folder / "home"), "PYTHONPATH": ""}

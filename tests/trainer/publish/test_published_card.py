@@ -16,7 +16,8 @@ from trainer.arguments import Arguments
 from trainer.export import __main__ as export
 from trainer.publish import training_data
 from trainer.publish.folder import build_folder
-from trainer.publish.model_card import find_licenses, write_card
+from trainer.publish.model_card import write_card
+from trainer.publish.training_data import find_licenses
 
 RUN = RESULTS["run"] | {"sentences_per_second": 12345.6, "speed_threads": 2}
 # The tasks in the Hub's list that suit a sentence encoder.

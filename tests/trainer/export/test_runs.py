@@ -2,19 +2,19 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.torch import load_file
 from scipy import stats
-from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim.encoding import Encoder
+from tests.trainer.conftest import RESULTS
 from tests.trainer.export.test_export import STSB, refusal, save_stsb
-from tests.trainer.publish.test_publish import RESULTS, make_run
-from trainer.export import __main__ as export
-from trainer.export import comparison
+from trainer.export import __main__ as command
+from trainer.export import export as exporting
 from trainer.publish import __main__ as publish_command
 from trainer.publish import upload as publish
 
@@ -22,15 +22,15 @@ FLOAT = "onnxruntime, float32, embeddings float32"
 
 
 @pytest.fixture
-def run(tiny_tokenizer: PreTrainedTokenizerFast, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def run(make_run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The folder of a finished run, whose exports measure the speed on few texts."""
-    monkeypatch.setattr(comparison, "sample_texts", lambda: ["we walk", "the cat runs"])
-    return make_run(tmp_path / "tiny", tiny_tokenizer, "cbow")
+    monkeypatch.setattr(exporting, "sample_texts", lambda: ["we walk", "the cat runs"])
+    return make_run(tmp_path / "tiny", "cbow")
 
 
 def export_run(run: Path, output: Path, *options: object) -> dict:
     """Export a run; returns its results.json."""
-    assert export.main([str(option) for option in (run, "-o", output, *options)]) == 0
+    assert command.main([str(option) for option in (run, "-o", output, *options)]) == 0
     return json.loads((run / "results.json").read_text())
 
 
@@ -91,3 +91,14 @@ def test_results_that_cannot_be_read_are_named_before_anything_is_written(run: P
     (run / "results.json").write_text(text)
     assert f"{run / 'results.json'}: " in refusal(capsys, run, "-o", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_whole_model_repository_is_exported_and_stays_as_it_is(run: Path, tmp_path: Path, capsys):
+    """Its results and settings lie beside its weights; what is rewritten after an export are those of a run."""
+    repository = shutil.copytree(run / "model", tmp_path / "base")
+    shutil.copy2(run / "results.json", repository)  # config.yaml is there
+    before = {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()}
+    assert command.main([str(repository), "-o", str(tmp_path / "out")]) == 0
+    assert capsys.readouterr().out.endswith(f"saved in {tmp_path / 'out'}\n")
+    assert {path: path.read_bytes() for path in repository.rglob("*") if path.is_file()} == before
+    assert (tmp_path / "out" / "model.onnx").is_file()
