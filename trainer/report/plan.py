@@ -17,9 +17,8 @@ from trainer.command_line import parse_arguments
 from trainer.evaluation.run_files import read_settings
 from trainer.preset_files import YAML_ERRORS
 from trainer.report.word2vec_command import build_parser as build_embeddings_parser
-from trainer.sweep.planned_runs import PlannedRun, describe_changes, format_options
-from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
-from trainer.sweep.variations import expand_variations, parse_variation
+from trainer.sweep.plan import PlannedRun, describe_changes, expand_variations, format_options
+from trainer.sweep.runs import Job, run_jobs, threads_per_job
 
 PRESETS = Path(__file__).parents[1] / "presets"
 # Keys of a run beside its kind, with the type of their values.
@@ -120,7 +119,7 @@ def _sweep_command(entry: Mapping[str, Any], options: Mapping[str, Any], folder:
     if not variations:
         raise InputError("a sweep needs vary, a list of KEY=A,B")
     preset, argv = _find_preset(entry["sweep"]), format_options(options)
-    for run in expand_variations(preset, argv, map(parse_variation, variations), folder):
+    for run in expand_variations(preset, argv, variations, folder):
         run.check_settings()
     vary = [word for variation in variations for word in ("--vary", variation)]
     return ["-m", "trainer.sweep", preset, *vary, "-o", str(folder), *argv]

@@ -1,10 +1,9 @@
-"""Run a sweep: many short runs with varied settings, evaluated on dev and compared with one of them.
+"""Run a sweep: many short runs with varied settings, evaluated on dev and compared with the first of them.
 
 python -m trainer.sweep PRESET --vary KEY=A,B [--vary KEY2=X,Y] [--key value ...] -o FOLDER
 """
 
 import json
-import re
 import shlex
 import sys
 from argparse import RawDescriptionHelpFormatter
@@ -18,11 +17,9 @@ from data_scripts.files.command_line import ArgumentParser, disk_path, run_stopp
 from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from data_scripts.files.storage import check_own_text, make_folder, write_text
 from trainer.evaluation.run_files import read_run_results
-from trainer.sweep.comparison import check_run, make_rows, read_metrics
-from trainer.sweep.planned_runs import PlannedRun
-from trainer.sweep.process_pool import Job, run_jobs, threads_per_job
-from trainer.sweep.table import format_metrics, format_table, plot_differences
-from trainer.sweep.variations import expand_variations, parse_variation
+from trainer.sweep.plan import PlannedRun, expand_variations
+from trainer.sweep.runs import Job, run_jobs, threads_per_job
+from trainer.sweep.table import check_run, format_metrics, format_table, make_rows, plot_differences, read_metrics
 
 COMMAND = "python -m trainer.sweep"
 TRAINER = Path(__file__).resolve().parents[1] / "run.py"
@@ -38,8 +35,7 @@ def build_parser() -> ArgumentParser:
         formatter_class=RawDescriptionHelpFormatter,
     )
     parser.add_argument("preset", metavar="PRESET", help="YAML file of options, as for trainer/run.py")
-    runs = parser.add_argument_group("runs")
-    runs.add_argument(
+    parser.add_argument(
         "--vary",
         action="append",
         required=True,
@@ -47,22 +43,11 @@ def build_parser() -> ArgumentParser:
         help="values of an option, or of an entry of a mapping (tasks.snli=0,0.1); JSON may hold commas. Repeat it for "
         "more keys: the runs are the unchanged preset (base), and each value alone",
     )
-    runs.add_argument("--grid", action="store_true", help="run every combination of the values instead")
-    runs.add_argument(
+    parser.add_argument("--grid", action="store_true", help="run every combination of the values instead")
+    parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="runs at a time, which share the cores (default: %(default)s)"
     )
-    runs.add_argument(
-        "--part",
-        default="1/1",
-        metavar="I/N",
-        help="only every Nth run, from the Ith on, for N machines with one disk (default: %(default)s, all runs)",
-    )
-    output = parser.add_argument_group("output")
-    output.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the sweep's folder")
-    output.add_argument(
-        "--reference", metavar="RUN", help="the run that the others are compared with (default: the first)"
-    )
-    output.add_argument("--table_only", action="store_true", help="only write the table of the existing runs")
+    parser.add_argument("-o", "--output", type=disk_path, required=True, metavar="FOLDER", help="the sweep's folder")
     return parser
 
 
@@ -73,37 +58,18 @@ def sweep(argv: list[str]) -> int:
         InputError: an option or a setting of any run is wrong; raised before anything runs.
     """
     args, overrides = build_parser().parse_known_args(argv)
-    index, parts = _parse_part(args.part)
-    if args.table_only and parts > 1:
-        raise InputError("--part with --table_only: a table has the runs of all parts; drop one of the two")
     if args.jobs < 1:
         raise InputError(f"--jobs {args.jobs}: expected 1 or more")
-    runs = expand_variations(args.preset, overrides, map(parse_variation, args.vary), args.output, args.grid)
-    reference = _find_reference(runs, args.reference)
+    runs = expand_variations(args.preset, overrides, args.vary, args.output, args.grid)
     for run in runs:
         run.check_settings()
     make_folder(args.output)
     check_own_text(args.output / "table.md", f"`{COMMAND} ")
-    own_runs = [] if args.table_only else runs[index - 1 :: parts]
     threads = threads_per_job(args.jobs)
-    failures = train_runs(args.preset, [run for run in own_runs if not run.is_finished], args.jobs, threads)
-    rows = make_rows(runs, reference, failures, threads)
-    write_comparison(args.output, rows, reference.name, f"{COMMAND} {shlex.join(argv)}")
-    return int(any(row["run"] in [run.name for run in own_runs] and "note" in row for row in rows))
-
-
-def _parse_part(text: str) -> tuple[int, int]:
-    part = re.fullmatch(r"(\d+)/(\d+)", text)
-    if not part or not 1 <= int(part[1]) <= int(part[2]):
-        raise InputError(f"--part {text}: expected I/N with I from 1 to N, for example 1/2")
-    return int(part[1]), int(part[2])
-
-
-def _find_reference(runs: Sequence[PlannedRun], name: str | None) -> PlannedRun:
-    named = {run.name: run for run in runs}
-    if name and name not in named:
-        raise InputError(f"--reference {name}: there is no such run; there are {', '.join(named)}")
-    return named[name] if name else runs[0]
+    failures = train_runs(args.preset, [run for run in runs if not run.is_finished], args.jobs, threads)
+    rows = make_rows(runs, failures, threads)
+    write_comparison(args.output, rows, f"{COMMAND} {shlex.join(argv)}")
+    return int(any("note" in row for row in rows))
 
 
 def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads: int) -> dict[str, str]:
@@ -118,21 +84,19 @@ def train_runs(preset: str, runs: Iterable[PlannedRun], at_a_time: int, threads:
         return error
 
     jobs = [Job(run.name, [sys.executable, *run.command(TRAINER, preset)], run.log) for run in named.values()]
-    for run in named.values():
-        run.remove_earlier_log()
     return run_jobs(jobs, at_a_time, threads, score_and_report, "runs")
 
 
-def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], reference: str, command: str) -> None:
+def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], command: str) -> None:
     """Write rows.jsonl, table.md and sweep.png, and print the table."""
     write_text(folder / "rows.jsonl", "".join(f"{json.dumps(row)}\n" for row in rows))
-    table = format_table(rows, reference)
+    table = format_table(rows)
     write_text(
         folder / "table.md",
         f"`{command}`\n\n{table}\nEvaluated on dev. Differences with 95 % intervals by paired bootstrap (1,000 "
         "resamples of the items, seed 0); * where the interval excludes zero.\n",
     )
-    plot_differences(rows, reference, folder / "sweep.png")
+    plot_differences(rows, folder / "sweep.png")
     print(table, end="")
 
 

@@ -13,7 +13,7 @@ from tests.trainer.evaluation.invented_data import COLORS, THINGS, write_data_fo
 from tests.trainer.report.reading import table_with
 from trainer.evaluation.results import read_results
 from trainer.report import __main__ as command
-from trainer.sweep import process_pool
+from trainer.sweep import runs as processes
 
 PLAN = Path(command.__file__).with_name("tiny.yaml")
 RUNS = Path("runs", "report_tiny")
@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     (folder / "data" / "pairs").rename(folder / "data" / "reddit")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr(process_pool, "_start", ForkedJob)
+        patch.setattr(processes, "_start", ForkedJob)
         code = command.main(COMMAND)
         logs = "".join(path.read_text(errors="replace") for path in sorted((folder / RUNS).glob("*.log")))
         assert code == 0, logs

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.sweep.process_pool import Job, last_line, run_jobs, threads_per_job
+from trainer.sweep.runs import Job, last_line, run_jobs, threads_per_job
 
 LOG = 'echo "begin $0" >> calls; sleep 0.15; echo "end $0" >> calls'
 

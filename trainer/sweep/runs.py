@@ -1,4 +1,4 @@
-"""A pool of processes: commands that run side by side, each after the ones it needs."""
+"""Processes: commands that run side by side, each after the ones it needs."""
 
 import os
 import subprocess

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from data_scripts.files.errors import InputError
-from trainer.sweep import seeds
+from trainer import seeds
 
 
 def finished(folder: Path, seed: int, pearson: float, **settings) -> Path:
