@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from data_scripts.files.errors import InputError, refuse_url
+from data_scripts.files.errors import USER_ERRORS, user_message
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -56,7 +56,9 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def run_stoppable(run: Callable[[], int]) -> int:
-    """Call a function that returns an exit code; SIGINT and SIGTERM stop it with one line and the code 128 + signal.
+    """Call a function that returns an exit code; a user error gives one line and the code 2.
+
+    SIGINT and SIGTERM stop it with one line and the code 128 + signal.
 
     What it was writing is removed as after an error, and worker processes end. A second signal ends it at once.
     """
@@ -75,9 +77,12 @@ def run_stoppable(run: Callable[[], int]) -> int:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         return run()
-    except BaseException:  # some libraries raise an exception of their own when they are interrupted
+    except BaseException as error:  # some libraries raise an exception of their own when they are interrupted
         if not received:
-            raise
+            if not isinstance(error, USER_ERRORS):
+                raise
+            print(f"error: {user_message(error)}", file=sys.stderr)
+            return 2
         name = signal.Signals(received[0]).name
         print(f"error: stopped by {name}; an output that was not complete was not written", file=sys.stderr)
         return 128 + received[0]

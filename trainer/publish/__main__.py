@@ -11,7 +11,7 @@ from argparse import Namespace, RawDescriptionHelpFormatter
 from pathlib import Path
 
 from data_scripts.files.command_line import ArgumentParser, run_stoppable
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.errors import InputError
 
 
 def build_parser() -> ArgumentParser:
@@ -64,11 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _run(args: Namespace) -> int:
-    try:
-        published = run(args)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    published = run(args)
     print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
     return 0
 

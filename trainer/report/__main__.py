@@ -9,19 +9,25 @@ Scores come from their results.json; missing scores are measured and cached in t
 
 import sys
 from argparse import Namespace, RawDescriptionHelpFormatter
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
+from data_scripts.files.new_files import check_own_text
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
-from data_scripts.files.storage import check_own_text
+from data_scripts.files.errors import InputError
 from trainer.report.plan import read_plan, run_plan
+
+if TYPE_CHECKING:
+    from trainer.report.measurements import Measurements
+    from trainer.report.page import Page
 
 DATASETS = ("stsb", "snli", "cqa", "sts")
 TITLE = "The papers' results beside ours"
 DATA = Path("data")
+RUN_COLUMNS = ("run", "system", "training rows", "removed", "training length", "rows seen", "total seconds")
 PUBLISHED = Path(__file__).with_name("published.yaml")
 
 
@@ -96,7 +102,6 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     from trainer.report.claims import write_claims
     from trainer.report.measurements import Measurements
     from trainer.report.page import Page
-    from trainer.report.runs import write_runs
     from trainer.report.siamese import write_siamese
     from trainer.report.systems import open_folders
     from trainer.report.yang import write_yang
@@ -117,18 +122,37 @@ def write_report(output: Path, folders: list[Path], failures: dict[str, str], so
     page.save()
 
 
+def write_runs(page: "Page", measurements: "Measurements", failures: Mapping[str, str]) -> None:
+    """Write the training rows, steps and seconds of each run, and the runs that failed."""
+    page.heading(2, "The runs")
+    page.text(
+        "All results below are from these runs, except published results, which are marked as the paper's. Rows with "
+        "an evaluation sentence are removed from the training data: `removed` is their number, and `training rows` is "
+        "the number of the remaining rows."
+    )
+    named = [(system.label, system) for system in measurements.systems]
+    named += [(f"{sweep.setting} = {value}", system) for sweep in measurements.sweeps for value, system in sweep.runs]
+    rows: list[list[Any]] = []
+    values = []
+    for label, system in named:
+        run = system.results.get("run", {})
+        removed = sum(part.get("removed", 0) for part in system.results.get("leakage", {}).values())
+        values.append({"run": system.name, "system": label, "removed": removed, **run})
+        counts = run.get("rows") or ({"sentences": run["sentences"]} if "sentences" in run else {})
+        trained = ", ".join(f"{name} {count:,}" for name, count in counts.items())
+        length = f"passes: {run['epochs']}" if "epochs" in run else f"{run.get('steps', 0):,} steps" if run else ""
+        seconds = run.get("total_seconds", run.get("seconds"))
+        total = round(seconds) if seconds else None
+        rows.append([system.name, label, trained, removed, length, run.get("pairs"), total])
+    page.table("runs", RUN_COLUMNS, rows, values)
+    for name, error in failures.items():
+        page.text(f"`{name}` is missing: {error}.")
+
+
 def main(argv: list[str]) -> int:
     """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
     args = build_parser().parse_args(argv)
-    return run_stoppable(lambda: _run(args))
-
-
-def _run(args: Namespace) -> int:
-    try:
-        return report(args)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    return run_stoppable(lambda: report(args))
 
 
 if __name__ == "__main__":

@@ -12,9 +12,9 @@ from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
 from trainer.evaluation.bootstrap import INTERVAL, LEVEL, bootstrap_interval, pearson_by_row
-from trainer.report.labels import BILSTM, BOTH, CONVERSATIONS, DAN, LSTM, NEIGHBORS, TRANSFORMER
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
+from trainer.report.systems import BILSTM, BOTH, CONVERSATIONS, DAN, LSTM, NEIGHBORS, TRANSFORMER
 
 GENRES = ("captions", "forums", "news")
 Values = Mapping[str, Any]

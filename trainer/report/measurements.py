@@ -1,14 +1,17 @@
 """Measures systems for the report, and caches the measurements in a folder."""
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from data_scripts.files.new_files import make_folder
 
 from data_scripts.files.errors import InputError
-from data_scripts.files.storage import make_folder
+from modeling_convsim import ConvSimForMultitask
+from modeling_convsim.encoding import Encoder
 from trainer.data.datasets import EvaluationData
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.protocol import SentenceEncoder
@@ -19,12 +22,12 @@ from trainer.evaluation.sts_matrix import read_matrix
 from trainer.evaluation.sts_sets import sts_set_scores
 from trainer.evaluation.sts_tuning import score_with_matrix, tune_on_stsb
 from trainer.evaluation.stsb import untuned_scores
-from trainer.report.attention import measure_attention
 from trainer.report.systems import Sweep, System
 from trainer.tasks import TASKS
 
 # Evaluators of a head, which a model may lack.
 HEAD_EVALUATORS = {task.evaluator for task in TASKS.values() if task.evaluator}
+BATCH = 64  # sentences whose attention is measured at a time
 
 
 class Measurements:
@@ -173,3 +176,46 @@ def _has_test(evaluator: str, scores: dict[str, Any]) -> bool:
     if "split" in scores:
         return scores["split"] == "test"
     return evaluator == "sts" or len(scores) > 1
+
+
+@torch.inference_mode()
+def measure_attention(encoder: Any, sentences: Sequence[str]) -> dict[str, Any]:
+    """The attention of a ConvSim Transformer by distance in tokens, the mean over heads.
+
+    Returns:
+        `layers` (layers, distances): the share of a layer's attention at each distance, from 0, with every word of all
+        sentences counted once; `uniform` (distances,): the same for uniform attention over the words of a sentence;
+        `sums` (layers, sentences): the mean distance of each word, summed over a sentence; `words` (sentences,).
+    """
+    distances = encoder.tokenizer.model_max_length
+    layers = torch.zeros(encoder.model.config.num_hidden_layers, distances)
+    uniform, sums, words = torch.zeros(distances), [], []
+    for attention, mask in _attention_of_batches(encoder, sentences):
+        positions = torch.arange(attention.shape[-1])
+        distance = (positions[:, None] - positions).abs()  # (tokens, tokens)
+        for layer, weights in enumerate(attention):  # (batch, tokens, tokens)
+            layers[layer].index_add_(0, distance.flatten(), weights.sum(0).flatten())
+        is_word = mask.float()
+        same = is_word[:, :, None] * is_word[:, None] / is_word.sum(1).clamp(min=1)[:, None, None]
+        uniform.index_add_(0, distance.flatten(), same.sum(0).flatten())
+        sums.append((attention * distance).sum((2, 3)))
+        words.append(mask.sum(1))
+    return {
+        "layers": (layers / layers.sum(1, keepdim=True)).tolist(),
+        "uniform": (uniform / uniform.sum()).tolist(),
+        "sums": torch.cat(sums, dim=1).tolist(),
+        "words": torch.cat(words).tolist(),
+    }
+
+
+def _attention_of_batches(encoder: Encoder, sentences: Sequence[str]) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """The attention of each batch, mean over heads (layers, batch, tokens, tokens), and its mask (batch, tokens)."""
+    model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
+    for start in range(0, len(sentences), BATCH):
+        batch = encoder.tokenizer(list(sentences[start : start + BATCH]), padding=True, truncation=True,
+                                  return_tensors="pt")  # fmt: skip
+        mask = batch["attention_mask"].bool()
+        output = model(batch["input_ids"], batch["attention_mask"], output_attentions=True)
+        attention = torch.stack([weights.float().mean(1) for weights in output.attentions])
+        # Without the rows of padding; its columns have no weight.
+        yield attention * mask[:, :, None], mask

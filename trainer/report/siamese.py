@@ -3,22 +3,29 @@
 import time
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from matplotlib.figure import Figure
+from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
+from modeling_convsim import ConvSimForMultitask
+from modeling_convsim.encoding import Encoder
 from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 from trainer.evaluation.similarity import cosine
 from trainer.evaluation.sts_statistics import sts_set_statistics, wilcoxon
-from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 from trainer.report.measurements import Measurements
 from trainer.report.page import Cell, Page
-from trainer.report.siamese_figures import write_curves, write_learning_rates, write_set_scores
-from trainer.report.systems import System
-from trainer.report.word_norms import write_word_norms
+from trainer.report.systems import AVERAGES, BOTH, CONVERSATIONS, NEIGHBORS, WORDS, Sweep, System
 
 SIGNIFICANT = 0.0001  # section 3.3
 DAGGER = "†"
+MIN_POINTS = 5  # of a curve
+MARKERS = "osD^vX"
+LINE_STYLES = ("-", "--", ":")
+COMMON_WORDS = 1_000  # the most frequent words, whose norms are compared
+CANDIDATE_WORDS = 20_000  # the most frequent words, among which neighbors are searched
+LISTED_WORDS = 10
 
 Correlations = Mapping[str, Mapping[str, float]]  # "YEAR NAME" of a dataset -> "pearson", "spearman"
 
@@ -220,3 +227,150 @@ def _time_pairs(measurements: Measurements, system: System, pairs: Sequence[tupl
         vectors = encoder.encode(pair)
         cosine(vectors[:1], vectors[1:])
     return time.perf_counter() - started
+
+
+# -- figures ----------------------------------------------------------------------------------------------------------
+
+
+def write_curves(page: Page, systems: Sequence[System], sets: Sequence[str]) -> None:
+    """Figure 2: Pearson's r on each dataset during training, of the first run that was evaluated often enough."""
+    for system in systems:
+        points = [row for row in system.metrics if "sts" in row.get("dev", {})]
+        if system.trained_on == NEIGHBORS and len(points) >= MIN_POINTS:
+            break
+    else:
+        return
+    seen = [row["step"] * system.settings["batch_size"] for row in points]
+    curves = {
+        key: [row["dev"]["sts"][year][name]["pearson"] for row in points]
+        for key, (year, name) in ((key, key.split()) for key in sets)
+    }
+    page.heading(3, f"Figure 2: during training, `{system.name}`")
+    page.values["figure2"] = {"run": system.name, "seen": seen, "curves": curves}
+    figure = Figure(figsize=(8, 5), layout="constrained")
+    panel = figure.subplots()
+    for number, (name, curve) in enumerate(curves.items()):
+        panel.plot(seen, curve, LINE_STYLES[number // 10], color=f"C{number % 10}", label=name, linewidth=1.2)
+    panel.set_xlabel("sentences seen")
+    panel.set_ylabel("Pearson's r")
+    panel.legend(fontsize=6, loc="center left", bbox_to_anchor=(1, 0.5))
+    epochs = system.settings.get("epochs") or 1
+    page.plot("figure2", figure, f"Pearson's r on each dataset during {epochs} epochs")
+
+
+def write_set_scores(page: Page, name: str, title: str, pearson: Mapping[str, Mapping[str, float]]) -> None:
+    """A figure such as `figure3`: Pearson's r on each dataset for each value of a setting.
+
+    Args:
+        page: the page.
+        name: the figure.
+        title: what the setting counts.
+        pearson: value of the setting -> dataset -> Pearson's r.
+    """
+    page.heading(3, f"Figure {name[-1]}: {title}")
+    figure = Figure(figsize=(8, 4.2), layout="constrained")
+    panel = figure.subplots()
+    sets = list(next(iter(pearson.values())))
+    for number, (value, scores) in enumerate(pearson.items()):
+        panel.plot(list(scores.values()), MARKERS[number % len(MARKERS)], label=value, markersize=5)
+    panel.set_xticks(range(len(sets)), sets, rotation=60, ha="right", fontsize=7)
+    panel.set_ylabel("Pearson's r")
+    panel.grid(axis="x", linewidth=0.3)
+    panel.legend(title=title, fontsize=7)
+    page.plot(name, figure, f"Pearson's r on each dataset by the number of {title}")
+    rows: list[list[Cell]] = [[value, float(np.mean(list(scores.values())))] for value, scores in pearson.items()]
+    page.table(name, [title, "mean Pearson's r of the datasets"], rows, pearson)
+
+
+def write_learning_rates(page: Page, sweep: Sweep) -> None:
+    """A table of the training loss by learning rate."""
+    page.heading(3, "The learning rate")
+    page.text(
+        "The paper chose its learning rate, 0.0001, by the loss on the training data (section 3.4), and so does "
+        "this table; its loss is the mean of the last tenth of an epoch. With fewer sentences, a higher rate is needed."
+    )
+    rows: list[list[Cell]] = []
+    values = {}
+    for value, system in sorted(sweep.runs, key=lambda run: float(run[0])):
+        losses = [
+            next(loss for name, loss in row.items() if name.endswith("/loss"))
+            for row in system.metrics
+            if "dev" not in row
+        ]
+        values[value] = float(np.mean(losses[-max(1, len(losses) // 10) :]))
+        rows.append([value, f"{values[value]:.4f}"])
+    page.table("learning_rate", ["learning rate", "training loss"], rows, values)
+
+
+# -- section 4.4: norms and neighbors of words ------------------------------------------------------------------------
+
+
+def write_word_norms(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+    """The norms of Siamese CBOW's words, and neighbors of words beside word2vec's; nothing without Siamese CBOW."""
+    ours = next((each for each in systems if each.trained_on == NEIGHBORS and each.encoder == AVERAGES), None)
+    if ours is None:
+        return
+    page.heading(3, "Section 4.4: norms and neighbors of words")
+    _norms(page, measurements, ours, published)
+    word2vec = [each for each in systems if each.method in ("skip_gram", "cbow") and each.sources == ours.sources]
+    _neighbors(page, measurements, [ours, *word2vec], published)
+
+
+def _norms(page: Page, measurements: Measurements, system: System, published: Any) -> None:
+    norms = measurements.cached(system, "norms_of_words", lambda: _measure_norms(measurements.encoder(system)))
+    page.text(f"Of the {COMMON_WORDS:,} most frequent words, `{system.name}`:")
+    rows: list[list[Cell]] = [
+        [kind, ", ".join(norms[kind]), ", ".join(published[f"{kind}_norms"])] for kind in ("smallest", "largest")
+    ]
+    values = {**norms, "paper_smallest": published["smallest_norms"]}
+    page.table("norms", ["norm", "ours", "the paper"], rows, values)
+
+
+def _measure_norms(encoder: Any) -> dict[str, Any]:
+    """The words with the `smallest` and the `largest` norms, and the share of `stop_words` among all compared words."""
+    words, vectors = word_vectors(encoder)
+    common = [index for index, word in enumerate(words) if word.isalpha()][:COMMON_WORDS]
+    order = np.argsort(np.linalg.norm(vectors[common], axis=1), kind="stable")
+    by_norm = [words[common[index]] for index in order]
+    stop_words = sum(word in ENGLISH_STOP_WORDS for word in by_norm) / len(by_norm)
+    return {"smallest": by_norm[:LISTED_WORDS], "largest": by_norm[-LISTED_WORDS:], "stop_words": stop_words}
+
+
+def _neighbors(page: Page, measurements: Measurements, systems: Sequence[System], published: Any) -> None:
+    threshold = published["similarity_above"]
+    rows: list[list[Cell]] = []
+    values: dict[str, dict[str, list[str]]] = {}
+    for word, published_neighbors in published["neighbors"].items():
+        values[word] = {}
+        for system in systems:
+            measure = partial(_measure_neighbors, measurements, system, word, threshold)
+            values[word][system.name] = neighbors = measurements.cached(system, f"near {word}", measure)
+            rows.append([word, system.label, ", ".join(neighbors) or "none"])
+        rows += [[word, f"the paper: {name}", ", ".join(words)] for name, words in published_neighbors.items()]
+    page.text(f"The nearest words with a cosine above {threshold:g}, {LISTED_WORDS} at most:")
+    page.table("neighbors", ["word", "system", "neighbors"], rows, values)
+
+
+def _measure_neighbors(measurements: Measurements, system: System, word: str, threshold: float) -> list[str]:
+    """The nearest words with their cosines, nearest first; none for a word without a vector."""
+    words, vectors = word_vectors(measurements.encoder(system))  # type: ignore[arg-type]
+    words, vectors = words[:CANDIDATE_WORDS], vectors[:CANDIDATE_WORDS]
+    if word not in words:
+        return []
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)  # (words, dimensions)
+    cosines = unit @ unit[words.index(word)]  # (words,)
+    order = [index for index in np.argsort(-cosines, kind="stable") if words[index] != word]
+    near = [f"{words[index]} {cosines[index]:.2f}" for index in order if cosines[index] > threshold]
+    return near[:LISTED_WORDS]
+
+
+def word_vectors(encoder: Encoder) -> tuple[list[str], np.ndarray]:
+    """An encoder's words in the order of their ids, most frequent first, and their vectors (words, dimensions).
+
+    Special tokens and words without a vector are left out.
+    """
+    model = encoder.model.encoder if isinstance(encoder.model, ConvSimForMultitask) else encoder.model
+    matrix = model.get_parameter("embed_tokens.weight").detach().float().numpy()
+    special = set(encoder.tokenizer.all_special_ids)
+    ids = [index for index in range(len(matrix)) if index not in special and matrix[index].any()]
+    return cast(list[str], encoder.tokenizer.convert_ids_to_tokens(ids)), matrix[ids]

@@ -1,15 +1,34 @@
 """The systems that the report compares: trained models, with the settings and results of their runs, and sweeps."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from data_scripts.files.errors import InputError
+from modeling_convsim import ENCODERS
 from trainer.evaluation.results import read_results
 from trainer.evaluation.run_files import read_run_results, read_settings
-from trainer.report.labels import AVERAGES, METHODS, NEIGHBORS, WORDS, encoder_label, training_label
+from trainer.tasks import TASKS
+
+# The training data of a model.
+CONVERSATIONS = TASKS["response_prediction"].label
+SNLI = TASKS["snli"].label
+BOTH = f"{CONVERSATIONS} + {SNLI}"
+NEIGHBORS = TASKS["neighbors"].label
+WORDS = "words"  # by gensim
+UNKNOWN = "unknown"  # a saved model
+
+# Its encoder.
+DAN, TRANSFORMER, AVERAGES, BILSTM = (
+    ENCODERS[name].config_class.label for name in ("dan", "transformer", "cbow", "bilstm")
+)
+LSTM = BILSTM.removeprefix("Bi")
+
+# The gensim method that trained it.
+METHODS = {"skip_gram": "word2vec skip-gram", "cbow": "word2vec CBOW", "fasttext": "fastText", "pv_dbow": "PV-DBOW"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -190,3 +209,24 @@ def _value(system: System, setting: str) -> str:
     for key in setting.split("."):
         value = value.get(key) if isinstance(value, dict) else None
     return str(value)
+
+
+def training_label(tasks: Iterable[str]) -> str:
+    """The tasks' labels joined by " + ": those that train a head first; a task that is not registered is last, by name.
+
+    `UNKNOWN` without tasks.
+    """
+    names = set(tasks)
+    registered = sorted((name for name in TASKS if name in names), key=lambda name: TASKS[name].evaluator is None)
+    labels = [TASKS[name].label for name in registered]
+    return " + ".join([*labels, *sorted(names - TASKS.keys())]) or UNKNOWN
+
+
+def encoder_label(config: Mapping[str, Any]) -> str:
+    """The label of the encoder with this config; its model type if the encoder is not registered, "" without a config.
+
+    A BiLSTM that reads in one direction only is an LSTM.
+    """
+    name = config.get("model_type", "").removeprefix("convsim_")
+    label = ENCODERS[name].config_class.label if name in ENCODERS else name
+    return LSTM if label == BILSTM and not config.get("bidirectional", True) else label

@@ -24,7 +24,8 @@ from typing import Any
 
 from data_scripts.files.command_line import ArgumentParser, disk_path
 from data_scripts.files.errors import USER_ERRORS, InputError, user_message
-from trainer.report.word2vec import METHODS
+
+METHODS = ("skip_gram", "cbow", "fasttext", "pv_dbow")
 
 
 def build_parser() -> ArgumentParser:
@@ -118,7 +119,7 @@ def train(args: Namespace) -> dict[str, Any]:
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from transformers.utils.logging import disable_progress_bar
 
-    from trainer.report.word2vec_run import train_baseline
+    from trainer.report.word2vec import train_baseline
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("datasets", "gensim", "httpx"):

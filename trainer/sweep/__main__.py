@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from data_scripts.files.new_files import check_own_text, make_folder, write_text
 from tqdm import tqdm
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
-from data_scripts.files.storage import check_own_text, make_folder, write_text
+from data_scripts.files.errors import InputError
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.plan import PlannedRun, expand_variations
 from trainer.sweep.runs import Job, run_jobs, threads_per_job
@@ -102,15 +102,7 @@ def write_comparison(folder: Path, rows: Sequence[Mapping[str, Any]], command: s
 
 def main(argv: list[str]) -> int:
     """Run the command; the exit code is 0, 1 where a run failed, 2 after a user error, or 128 + signal."""
-    return run_stoppable(lambda: _run(argv))
-
-
-def _run(argv: list[str]) -> int:
-    try:
-        return sweep(argv)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    return run_stoppable(lambda: sweep(argv))
 
 
 if __name__ == "__main__":

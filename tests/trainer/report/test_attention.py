@@ -9,8 +9,8 @@ import torch
 from modeling_convsim import ConvSimForMultitask, ConvSimTransformerConfig, ConvSimTransformerForMultitask
 from modeling_convsim.encoding import Encoder
 from tests.modeling_convsim.tiny_models import HEADS
-from trainer.report import attention
-from trainer.report.attention import measure_attention
+from trainer.report import measurements
+from trainer.report.measurements import measure_attention
 
 SENTENCES = [
     "a small cat",
@@ -61,7 +61,7 @@ def shares_by_loop(encoder: Encoder, sentences: list[str]) -> np.ndarray:
 
 @pytest.mark.parametrize("batch", [2, 64])
 def test_shares_of_attention_against_a_loop_over_sentences(encoder, monkeypatch, batch):
-    monkeypatch.setattr(attention, "BATCH", batch)
+    monkeypatch.setattr(measurements, "BATCH", batch)
     measured = measure_attention(encoder, SENTENCES)
     shares = np.array(measured["layers"])
     np.testing.assert_allclose(shares, shares_by_loop(encoder, SENTENCES), atol=1e-5)

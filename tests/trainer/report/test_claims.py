@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from trainer.report.claims import CLAIMS, write_claims
-from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 from trainer.report.page import Page
+from trainer.report.systems import BOTH, CONVERSATIONS, NEIGHBORS, WORDS
 
 REPORT = Path(__file__).resolve().parents[3] / "model_cards" / "report"
 HOLDS, FAILS, OPEN, UNKNOWN = "holds", "does not hold here", "not decided at this size", "no interval recorded"

@@ -7,8 +7,7 @@ import pytest
 
 from data_scripts.files.errors import InputError
 from tests.trainer.report.folders import write_model, write_run, write_sweep
-from trainer.report.labels import BOTH, CONVERSATIONS, NEIGHBORS, SNLI, UNKNOWN, WORDS
-from trainer.report.systems import open_folders, open_system
+from trainer.report.systems import BOTH, CONVERSATIONS, NEIGHBORS, SNLI, UNKNOWN, WORDS, open_folders, open_system
 
 TALK = {"response_prediction": 1.0}
 MULTI = {"response_prediction": 0.8, "snli": 0.2}

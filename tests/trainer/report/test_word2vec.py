@@ -13,8 +13,8 @@ from trainer.data.word_vectors import fit
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.pv_dbow import PvDbowEncoder
 from trainer.report import word2vec
+from trainer.report.word2vec import read_texts
 from trainer.report.word2vec_command import main
-from trainer.report.word2vec_run import read_texts
 
 TEXTS = ["The red cat eats the bone", "a train , a bus", "the unheard-of cat", "quixotic"]
 SIZE = 6
