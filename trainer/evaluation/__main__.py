@@ -8,8 +8,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_scripts.files.command_line import ArgumentParser, disk_path
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.errors import InputError
 from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
@@ -238,15 +238,15 @@ def _is_model_of_run(model: Path, results: Path) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     args = build_parser().parse_args(arguments)
-    try:
-        args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, STSB_ERRORS, SAMPLE])
-        args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
-        run(args)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    return run_stoppable(lambda: _run(args))
+
+
+def _run(args: Namespace) -> int:
+    args.tasks = _split_names("--tasks", args.tasks, [*EVALUATORS, STSB_ERRORS, SAMPLE])
+    args.baselines = _split_names("--baselines", args.baselines, BASELINES) if args.baselines else []
+    run(args)
     return 0
 
 
