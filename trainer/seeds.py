@@ -14,8 +14,6 @@ from data_scripts.files.errors import USER_ERRORS, InputError, user_message
 from trainer.arguments import Arguments
 from trainer.evaluation.results import update_results
 from trainer.evaluation.run_files import read_run_results, read_settings
-from trainer.publish.model_card import read_scores
-from trainer.training.run_folder import MAY_CHANGE
 
 # One metric of each evaluation.
 METRICS = ("pearson", "p_at_1", "map", "accuracy")
@@ -43,6 +41,8 @@ def _read_settings(run: Path) -> dict[str, Any]:
 
 
 def _check_only_seeds_differ(runs: list[Path], settings: list[dict[str, Any]]) -> None:
+    from trainer.training.run_folder import MAY_CHANGE
+
     first = settings[0]
     for run, other in zip(runs[1:], settings[1:], strict=True):
         changed = [key for key in first | other if first.get(key) != other.get(key)]
@@ -59,6 +59,8 @@ def _have_same_tokenizer(*runs: Path) -> bool:
 
 
 def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
+    from trainer.publish.model_card import read_scores  # takes seconds, which `--help` should not
+
     results = read_run_results(run / "results.json")
     values = {}
     for score in read_scores(results, settings):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from data_scripts.files.errors import USER_ERRORS, user_message
+from data_scripts.files.errors import USER_ERRORS, InputError, refuse_url, user_message
 
 
 class ArgumentParser(argparse.ArgumentParser):

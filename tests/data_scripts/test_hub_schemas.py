@@ -154,7 +154,7 @@ ERRORS = {
     ("nli", "sentence-transformers/all-nli:pair@v9"): "it has no revision v9; expected a branch, a tag or the hash",
     ("nli", "sentence-transformers/all-nly:pair"): "no such file or folder here, and the Hub has no dataset sentence-tr"
     "ansformers/all-nly, or it is private (did you mean sentence-transformers/all-nli?); check the name, or log in",
-    ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (",
+    ("stsb", "sentence-transformers/gooaq"): "no column sentence1, sentence2, score; expected sentence1 (or",
     ("captions", "nlphuji/flickr30k"): "it needs a loading script; try the Hub's own Parquet copy: "
     "nlphuji/flickr30k@refs/convert/parquet",
     ("captions", "mteb/sts13-sts:none/*.parquet"): "it has no data file none/*.parquet; see "

@@ -15,13 +15,12 @@ from typing import Any, get_args
 
 import numpy as np
 import torch
-from data_scripts.sample.content import read_premises
 from datasets import Dataset
 
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.public.stsb import load_stsb
-from data_scripts.sample.generate import make_nli
+from data_scripts.sample.generate import make_nli, read_premises
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.results import update_results

@@ -9,13 +9,11 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.hub_names import is_path
-from data_scripts.files.hub_upload import read_licenses
-from data_scripts.files.markdown import escape_text
 from huggingface_hub import try_to_load_from_cache
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.utils import validate_repo_id
 
+from data_scripts.files.hub import escape_text, is_path, read_licenses
 from trainer.tasks import TASKS
 
 WORD_VECTOR_TEXTS = "texts"  # a kind of dataset that no task reads

@@ -6,14 +6,14 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from data_scripts.files.checksums import check_files, find_damage, replace_files
-from data_scripts.files.hub_upload import check_repository_id, upload
 from huggingface_hub import SpaceCard
 from transformers import AutoConfig
 
 import data_scripts
 import modeling_convsim
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files, find_damage, replace_files
+from data_scripts.files.hub import check_repository_id, upload
 from trainer.evaluation.run_files import read_run_results, read_settings
 from trainer.evaluation.sts_matrix import has_route
 from trainer.publish.model_card import write_card

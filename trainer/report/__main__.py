@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
-from data_scripts.files.new_files import check_own_text
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError
+from data_scripts.files.storage import check_own_text
 from trainer.report.plan import read_plan, run_plan
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from data_scripts.files.new_files import make_folder
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.storage import make_folder
 from modeling_convsim import ConvSimForMultitask
 from modeling_convsim.encoding import Encoder
 from trainer.data.datasets import EvaluationData

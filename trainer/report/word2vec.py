@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import torch
 import yaml
-from data_scripts.tokenizer import train_tokenizer
 from datasets import Dataset, concatenate_datasets
 from gensim.models import Word2Vec
 from scipy.sparse import csr_array
@@ -20,15 +19,16 @@ from tqdm import tqdm
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from data_scripts.clean.leakage import remove_leaked, text_columns
+from data_scripts.commands.tokenizer import train_tokenizer
 from data_scripts.files.datasets import load_columns
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import new_folder
 from data_scripts.public import load_evaluation_texts
 from modeling_convsim import ConvSimCbowConfig, ConvSimCbowForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.data import skip_gram
 from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import sif_weights
+from trainer.data.word_vectors import fit
 from trainer.encoders.pv_dbow import PvDbowEncoder
 from trainer.evaluation.results import write_results
 from trainer.evaluation.run_files import read_run_results, read_settings
@@ -230,7 +230,7 @@ def train_gensim(
         vector_size=size, min_count=min_count, epochs=epochs, seed=seed, workers=1, **SETTINGS, **settings
     )
     try:
-        skip_gram.fit(model, [texts], tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
+        fit(model, [texts], tokenizer.convert_ids_to_tokens(list(range(len(tokenizer)))))
     except RuntimeError as error:  # gensim has no word to train
         raise InputError(f"no word occurs {min_count} times in the texts: lower --min_count") from error
     return model

@@ -11,11 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.new_files import check_own_text, make_folder, write_text
 from tqdm import tqdm
 
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError
+from data_scripts.files.storage import check_own_text, make_folder, write_text
 from trainer.evaluation.run_files import read_run_results
 from trainer.sweep.plan import PlannedRun, expand_variations
 from trainer.sweep.runs import Job, run_jobs, threads_per_job

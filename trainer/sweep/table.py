@@ -9,9 +9,9 @@ from typing import Any
 from zipfile import BadZipFile
 
 import numpy as np
-from data_scripts.files.new_files import new_file
 
 from data_scripts.files.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.storage import new_file
 from trainer.arguments import Arguments
 from trainer.evaluation.bootstrap import bootstrap_interval, pearson_by_row
 from trainer.evaluation.registry import load_kind
@@ -105,10 +105,13 @@ def _dev_pairs(arguments: Arguments) -> Any:
     pairs = _dev_split("pairs", sources[0]) if len(sources) == 1 else None
     if pairs is not None and len(pairs) >= FEWEST:
         return pairs
-    logging.getLogger("trainer.data").setLevel(logging.ERROR)  # the run has logged the same messages
-    data = load_run_data(arguments)
-    if data.of_kind("pairs"):
-        complete_dev_split(data)
+    logging.disable(logging.WARNING)  # the run has logged the same messages
+    try:
+        data = load_run_data(arguments)
+        if data.of_kind("pairs"):
+            complete_dev_split(data)
+    finally:
+        logging.disable(logging.NOTSET)
     return data.evaluation["pairs"]["validation"]
 
 
