@@ -28,6 +28,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "dan_input_network": ("dan", {"embedding_size": 8, **BEST, "input_network": True}),
     "dan_lexical": ("dan", {"embedding_size": 8, **BEST, "lexical_size": 40, "lexical_share": 0.3}),
     "dan_words": ("dan", {"bigram_buckets": 0}),
+    "dan_single_sum": ("dan", {"single_sum": True}),
     "transformer": ("transformer", {"hidden_sizes": []}),
     "transformer_residual": ("transformer", {**BEST, "residual_scale": 0.5}),
     "transformer_residual_words": ("transformer", {"residual": True, "hidden_sizes": []}),

@@ -154,15 +154,49 @@ class Neighbors:
         before: (examples,) the sentence before each, or -1.
         after: (examples,) the sentence after each, or -1.
         others: (candidates,) the sentences from which negatives are sampled.
+        keys: (sentences of the column,) equal for equal texts.
+        observed: sorted `_pair_codes` of the texts that occur more than once and each neighbor of any occurrence.
     """
 
     sentences: np.ndarray
     before: np.ndarray
     after: np.ndarray
     others: np.ndarray
+    keys: np.ndarray
+    observed: np.ndarray
 
     def __len__(self) -> int:
         return len(self.sentences)
+
+    @classmethod
+    def of(
+        cls, sentences: np.ndarray, before: np.ndarray, after: np.ndarray, others: np.ndarray, keys: np.ndarray
+    ) -> "Neighbors":
+        """Find what was observed next to each text; the arguments are the attributes."""
+        _, numbers, counts = np.unique(keys[sentences], return_inverse=True, return_counts=True)
+        repeats = counts[numbers] > 1
+        sides = [(repeats & (side != NONE), side) for side in (before, after)]
+        codes = [_pair_codes(keys[sentences[rows]], keys[side[rows]]) for rows, side in sides]
+        return cls(sentences, before, after, others, keys, np.unique(np.concatenate(codes)))
+
+    def can_be_negatives(self, rows: np.ndarray, sampled: np.ndarray) -> np.ndarray:
+        """Whether sampled sentences, (rows, n), are negatives for the examples `rows`: (rows, n).
+
+        One that has the text of the sentence is not, nor one that was observed next to any occurrence of that text
+        (Kenter et al., 2016, section 2.1).
+        """
+        sentences = self.sentences[rows][:, None]
+        neighbors = np.stack([self.before[rows], self.after[rows]], axis=1)  # (rows, 2)
+        around = self.keys[np.concatenate([sentences, np.where(neighbors == NONE, sentences, neighbors)], axis=1)]
+        differ = (self.keys[sampled][:, :, None] != around[:, None, :]).all(axis=2)
+        codes = _pair_codes(self.keys[sentences], self.keys[sampled])
+        places = np.searchsorted(self.observed, codes)
+        return differ & (np.append(self.observed, np.uint64(0))[places] != codes) if len(self.observed) else differ
+
+
+def _pair_codes(sentences: np.ndarray, neighbors: np.ndarray) -> np.ndarray:
+    """A hash, uint64, of each pair of keys; the order of the two matters."""
+    return sentences.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + neighbors.astype(np.uint64)
 
 
 def order_sentences(rows: Dataset, name: str) -> OrderedSentences:
@@ -209,4 +243,4 @@ def find_neighbors(sentences: OrderedSentences, column: TokenColumn, unk_token_i
         "%s: %d of %d sentences have a neighbor; %d sentences without a known word are not used",
         name, len(chosen), len(known), (~known).sum(),
     )  # fmt: skip
-    return Neighbors(chosen, before[chosen], after[chosen], np.flatnonzero(known))
+    return Neighbors.of(chosen, before[chosen], after[chosen], np.flatnonzero(known), column.keys)

@@ -69,7 +69,7 @@ class NeighboringSentences(Task):
         """Pack the sentences and, after them, the candidates of each: its two neighbors, then random sentences.
 
         `is_neighbor` and `is_candidate` (batch, 2 + negatives) classify the candidates. A missing neighbor is not a
-        candidate, nor is a random sentence that has the text of the sentence itself or of one of its neighbors.
+        candidate, nor is a random sentence that has the text of the sentence or was ever next to it.
         """
         import numpy as np
         import torch
@@ -83,9 +83,7 @@ class NeighboringSentences(Task):
         # Torch's generator, which the loop seeds for every step and process.
         sampled = others[torch.randint(len(others), (len(rows), negatives)).numpy()]  # (batch, negatives)
         nearest = np.where(neighbors == NONE, sentences, neighbors)  # (batch, 2)
-        keys = self._texts.keys
-        around = keys[np.concatenate([sentences, nearest], axis=1)]  # (batch, 3)
-        is_negative = (keys[sampled][:, :, None] != around[:, None, :]).all(axis=2)
+        is_negative = self._neighbors.can_be_negatives(rows, sampled)
         is_neighbor = np.pad(neighbors != NONE, ((0, 0), (0, negatives)))
         candidates = np.concatenate([nearest, sampled], axis=1)
         is_candidate = is_neighbor | np.pad(is_negative, ((0, 0), (2, 0)))

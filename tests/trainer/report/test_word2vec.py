@@ -70,9 +70,7 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("method", ["skip_gram", "cbow", "fasttext"])
 def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monkeypatch):
     trained: list[Word2Vec] = []
-    monkeypatch.setattr(
-        "trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model))
-    )
+    monkeypatch.setattr("trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", method, sources)
     words = words_of(tmp_path / "run", TEXTS)
     (model,) = trained
@@ -139,9 +137,7 @@ def test_sif_is_the_same_at_once_and_from_an_earlier_run(sources, tmp_path):
 
 def test_paragraph_vectors_are_gensims_up_to_chance(sources, tmp_path, monkeypatch):
     trained: list = []
-    monkeypatch.setattr(
-        "trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model))
-    )
+    monkeypatch.setattr("trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
     run(tmp_path / "run", "pv_dbow", sources, "--epochs", "20")
     encoder = load_encoder(str(tmp_path / "run" / "model"))
     assert isinstance(encoder, PvDbowEncoder)

@@ -176,7 +176,7 @@ def test_distillation_is_the_mean_relative_entropy_of_the_students_similarities_
 
 
 def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_averages():
-    model, rows, scale = build_model("cbow"), neighbors(), 3.0
+    model, rows, scale = build_model("cbow"), neighbors(column(0).keys), 3.0
     task = build_task("neighbors", negatives=4, similarity_scale=scale)
     chosen = np.array([0, 1, 2, 8, 14, 20])
     torch.manual_seed(3)
@@ -198,7 +198,9 @@ def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_average
         sentence = rows.sentences[row]
         around = [index for index in (rows.before[row], rows.after[row]) if index >= 0]
         known = texts.keys[[sentence, *around]]
-        others = [index for index in negatives if texts.keys[index] not in known]
+        same = [i for i, each in enumerate(rows.sentences) if texts.keys[each] == texts.keys[sentence]]
+        observed = texts.keys[[index for index in (*rows.before[same], *rows.after[same]) if index >= 0]]
+        others = [index for index in negatives if texts.keys[index] not in {*known, *observed}]
         scores = [scale * cosine(sentence, index) for index in [*around, *others]]
         total = np.exp(scores).sum()
         losses.append(-np.mean([np.log(np.exp(score) / total) for score in scores[: len(around)]]))
@@ -207,13 +209,14 @@ def test_the_loss_of_neighboring_sentences_is_equation_1_over_cosines_of_average
     np.testing.assert_allclose(metrics["accuracy"].item(), right / len(chosen), rtol=1e-6)
 
 
-def test_candidates_are_both_neighbors_and_random_sentences_without_the_text_of_a_sentence_or_a_neighbor():
+def test_candidates_are_both_neighbors_and_random_sentences_that_were_never_next_to_the_text():
     # One document; two texts come again, the first sentence has no neighbor before it, and 3 is not a negative.
     texts = ["a", "b", "c", "a", "b", "d", "e", "c"]
     rows = np.arange(len(texts))
-    order = Neighbors(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3))
+    column = letters_column(texts)
+    order = Neighbors.of(rows, rows - 1, np.append(rows[1:], -1), np.delete(rows, 3), column.keys)
     torch.manual_seed(0)
-    task = NeighboringSentences(NeighborsOptions(negatives=60), letters_column(texts), order)
+    task = NeighboringSentences(NeighborsOptions(negatives=60), column, order)
     batch = task.batch(rows)
     letter = {tuple(texts_of(letters_column([text]), [0])[0]): text for text in texts}
     found = [letter[tuple(tokens)] for tokens in packed(batch)]
@@ -225,6 +228,8 @@ def test_candidates_are_both_neighbors_and_random_sentences_without_the_text_of_
         assert all(each in (None, candidate) for each, candidate in zip(around, candidates[row], strict=False))
         counts = batch["is_candidate"][row].tolist()
         assert counts[:2] == [each is not None for each in around]
-        assert counts[2:] == [candidate not in {text, *around} for candidate in candidates[row, 2:]]
+        # "a" is next to "b" and "c", "b" to "a", "c" and "d", whatever its occurrence; "c" also ends the document.
+        ever = {"a": "bc", "b": "acd", "c": "abe", "d": "be", "e": "cd"}[text]
+        assert counts[2:] == [candidate not in {text, *ever} for candidate in candidates[row, 2:]]
         assert set(candidates[row, 2:]) == set("abcde")
     assert len({tuple(row) for row in candidates[:, 2:].tolist()}) == len(texts)  # every sentence has its own

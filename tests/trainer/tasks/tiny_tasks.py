@@ -63,12 +63,12 @@ def positive_pairs() -> PositivePairs:
     return PositivePairs(Dataset.from_dict({}), ALL, second, negative, generator.integers(0, 15, ROWS))
 
 
-def neighbors() -> Neighbors:
+def neighbors(keys: np.ndarray) -> Neighbors:
     """Sentences 0 to 22 in four documents of 1, 2, 7 and 13; the first is not an example, and 22 is not a negative."""
     before = np.array([-1, -1, 1, -1, *range(3, 9), -1, *range(10, 22)])
     after = np.array([-1, 2, -1, *range(4, 10), -1, *range(11, 23), -1])
     rows = np.flatnonzero((before >= 0) | (after >= 0))
-    return Neighbors(rows, before[rows], after[rows], np.arange(ROWS - 1))
+    return Neighbors.of(rows, before[rows], after[rows], np.arange(ROWS - 1), keys)
 
 
 def teacher_vectors() -> np.ndarray:
@@ -90,7 +90,7 @@ def build_task(name: str, **changes: Any) -> Task:
         "response_prediction": lambda: ResponsePrediction(options, first, second, ensemble),
         "captions": lambda: Captions(options, first, positive_pairs(), ensemble),
         "snli": lambda: Snli(options, first, second, np.random.default_rng(2).integers(0, 3, ROWS)),
-        "neighbors": lambda: NeighboringSentences(options, first, neighbors()),
+        "neighbors": lambda: NeighboringSentences(options, first, neighbors(first.keys)),
         "distillation": lambda: Distillation(options, first, teacher_vectors()[0]),
         "response_distillation": lambda: ResponseDistillation(options, first, second, *teacher_vectors(), 9.0),
     }
