@@ -1,6 +1,7 @@
 """`make bench` at the smallest sizes: every contender of each area runs, without a GPU, bf16 or a network."""
 
 import math
+import re
 from importlib import import_module
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def test_the_benchmarks_of_an_area_run(area: str, material: Material) -> None:
     measured = alternate(material, list(benchmarks.values()), repeats=1)
     for name, benchmark in benchmarks.items():
         entry = build_entry(benchmark, measured, "")
-        assert math.isfinite(entry["ratio"]) and entry["ratio"] > 0, name
+        assert math.isfinite(entry["ratio"]) and entry["ratio"] >= 0, name
     torch.set_num_threads(threads)
 
 
@@ -35,5 +36,5 @@ def test_the_page_has_a_row_for_each_claim_and_each_domain() -> None:
     results = read_results(HERE / "results.json")
     lines = format_results(results, "a machine").splitlines()
     rows = [line.split(" | ")[0].strip("| ") for line in lines if line.startswith("| ")]
-    assert {name for name in results if not name.startswith("adapt_")} <= set(rows) and set(DOMAINS) <= set(rows)
+    assert {name for name in results if not re.match(r"adapt_\d", name)} <= set(rows) and set(DOMAINS) <= set(rows)
     assert (HERE / "results.md").read_text(encoding="utf-8").splitlines()[6:] == lines[6:]  # without the machine

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from data_scripts.pairs.engines import Database
 
+IN_ANOTHER_SOURCE = "in another source"
 MESSAGES_FILE, READY_FILE = "messages.parquet", "ready.parquet"  # in the folder for temporary files
 HINT_MESSAGES = 200_000  # of a log in which is looked for those who answer
 
@@ -305,7 +306,7 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
     """The pairs whose two texts the rules keep; threads are named for pairs that have none."""
     import ibis
 
-    from data_scripts.chats.threads import add_threads
+    from data_scripts.chats.threads import LONG_TEXT, add_threads
     from data_scripts.pairs.engines import materialize, read_parquet, stream_rows
 
     removed = {
@@ -320,7 +321,12 @@ def _ready_pairs(pairs: ir.Table, scratch: Path, filters: Filters, report: Repor
         ).items()
     }
     pairs = pairs.mutate(rule=first_rule(removed))
-    report["pairs read"] = count_values(pairs, pairs.rule, [*removed, KEPT])
+    # The threads of a comment in two dumps have different names, so that one could be in train and the other in test.
+    first = pairs.source.min().over(ibis.window(group_by=["rule", "input", "response"]))
+    is_long = (pairs.input_characters > LONG_TEXT) | (pairs.response_characters > LONG_TEXT)
+    is_repeated = (pairs.rule == KEPT) & pairs.thread.isnull() & is_long & (pairs.source != first)
+    pairs = pairs.mutate(rule=ibis.ifelse(is_repeated, IN_ANOTHER_SOURCE, pairs.rule))
+    report["pairs read"] = count_values(pairs, pairs.rule, [*removed, IN_ANOTHER_SOURCE, KEPT])
     kept = pairs.filter(pairs.rule == KEPT).select(*PAIR_SCHEMA.names, "chain")
     bare = materialize(kept.filter(kept.thread.isnull()).drop("thread"), "bare")
     bare = bare.order_by("source", "input", "response", "chain")  # it is read twice, and must have the same order

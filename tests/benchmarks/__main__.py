@@ -5,6 +5,7 @@ names the folder of real data (default: ../shared/data); without real data, the 
 """
 
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tests.benchmarks.measuring import Benchmark
 
 HERE = Path(__file__).resolve().parent
-AREAS = ("training", "encoding", "extracting", "suggesting", "adapting")
+AREAS = ("training", "encoding", "extracting", "suggesting", "adapting", "promising")
 
 
 def load_benchmarks() -> dict[str, "Benchmark"]:
@@ -91,7 +92,7 @@ def format_results(results: dict[str, dict[str, Any]], machine: str) -> str:
         "| name | what | ours | peer | peer's name | unit | ratio | required | met |", "|" + "---|" * 9,
     ]  # fmt: skip
     for name, entry in results.items():
-        if not name.startswith("adapt_") or name == "adapt_seconds":
+        if not re.match(r"adapt_\d", name):
             sign = "≥" if entry["better"] == "higher" else "≤"
             lines.append(
                 f"| {name} | {benchmarks[name].what} | {_format(entry['ours'])} | {_format(entry['peer'])} "

@@ -35,11 +35,11 @@ from modeling_convsim.encoding import Encoder
 from tests.benchmarks.material import REAL_DATA, ROOT, Material
 from tests.benchmarks.measuring import Benchmark, Contender, Values, bound
 from trainer.adapt.adaptation import adapt
+from trainer.adapt.ranking import Queries, build_queries, rank, score
 from trainer.command_line import parse_arguments
 from trainer.data.dev_split import thread_numbers
 from trainer.encoders.loading import SentenceTransformerEncoder
 from trainer.evaluation.baselines import BASELINES
-from trainer.evaluation.response_prediction import ResponseQueries, build_queries, score_candidates, summarize
 from trainer.export.static_export import StaticEncoder
 from trainer.preset_files import PRESETS
 
@@ -50,10 +50,10 @@ DOMAINS = (
 )  # fmt: skip
 SIZES = (300, 1_000, 3_000, 10_000)  # pairs
 MARGIN = 0.02  # by which P@1 may be below that of the fine-tuned peer
-Score = Callable[[Material, Dataset, ResponseQueries, str], np.ndarray]  # scores of each query's candidates
+Score = Callable[[Material, Dataset, Queries, str], np.ndarray]  # (queries, responses)
 
 
-def adapted(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def adapted(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """Our base of the domain, adapted with the preset `adapt`."""
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder, "pairs")
@@ -63,45 +63,45 @@ def adapted(material: Material, rows: Dataset, queries: ResponseQueries, domain:
         words += ["--output_dir", f"{folder}/run", "--cache_dir", f"{folder}/cache", "--final_split", "dev"]
         words += ["--max_steps", str(material.adapt_steps)] if material.adapt_steps else []
         adapt(parse_arguments([str(PRESETS / "adapt.yaml"), *words]))
-        return score_candidates(Encoder.from_pretrained(f"{folder}/run/model"), queries)
+        return score(Encoder.from_pretrained(f"{folder}/run/model"), queries)
 
 
-def base(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def base(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """Our base of the domain as it is."""
-    return score_candidates(Encoder.from_pretrained(base_of(material, domain)), queries)
+    return score(Encoder.from_pretrained(base_of(material, domain)), queries)
 
 
-def bm25(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def bm25(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """BM25 between the message and the reply."""
-    return BASELINES["bm25"](queries.inputs, queries.responses, queries.candidates)
+    return BASELINES["bm25"](queries.inputs, queries.responses, _everything(queries))
 
 
-def tfidf(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def tfidf(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """TF-IDF between the message and the reply."""
-    return BASELINES["tfidf"](queries.inputs, queries.responses, queries.candidates)
+    return BASELINES["tfidf"](queries.inputs, queries.responses, _everything(queries))
 
 
-def minilm(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def minilm(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """all-MiniLM-L6-v2 as it is."""
-    return score_candidates(SentenceTransformerEncoder(_load_minilm()), queries)
+    return score(SentenceTransformerEncoder(_load_minilm()), queries)
 
 
-def tuned(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def tuned(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """all-MiniLM-L6-v2, fine-tuned for one epoch in sentence-transformers, with batches of 64 and its usual rate."""
     model = _load_minilm()
     _train_peer(material, model, rows, epochs=1, batch_size=64, learning_rate=2e-5)
-    return score_candidates(SentenceTransformerEncoder(model), queries)
+    return score(SentenceTransformerEncoder(model), queries)
 
 
-def static(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def static(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """A StaticEmbedding of 512 dimensions, trained from scratch in sentence-transformers for ten epochs."""
     tokenizer = train_tokenizer([*rows["input"], *rows["response"]], "wordpiece", 10_000, min_count=1)
     model = SentenceTransformer(modules=[StaticEmbedding(tokenizer, embedding_dim=512)], device="cpu")
     _train_peer(material, model, rows, epochs=10, batch_size=128, learning_rate=0.2)
-    return score_candidates(SentenceTransformerEncoder(model), queries)
+    return score(SentenceTransformerEncoder(model), queries)
 
 
-def model2vec(material: Material, rows: Dataset, queries: ResponseQueries, domain: str) -> np.ndarray:
+def model2vec(material: Material, rows: Dataset, queries: Queries, domain: str) -> np.ndarray:
     """all-MiniLM-L6-v2, distilled by model2vec and trained by its pairwise trainer until early stopping.
 
     The embeddings of tokens are trained without a layer on top: on other training threads of three domains, with 300
@@ -113,7 +113,12 @@ def model2vec(material: Material, rows: Dataset, queries: ResponseQueries, domai
     model.fit(rows["input"], rows["response"], device="cpu", max_epochs=epochs)
     with tempfile.TemporaryDirectory() as folder:
         model.to_static_model().save_pretrained(folder)
-        return score_candidates(StaticEncoder(Path(folder)), queries)
+        return score(StaticEncoder(Path(folder)), queries)
+
+
+def _everything(queries: Queries) -> np.ndarray:
+    """(queries, responses): every response is a candidate of every query."""
+    return np.broadcast_to(np.arange(len(queries.responses)), queries.is_other.shape)
 
 
 SYSTEMS: dict[str, tuple[str, Score]] = {
@@ -148,10 +153,11 @@ def _measure_domain(material: Material, system: str, pairs: int, domain: str) ->
         return json.loads(file.read_text(encoding="utf-8"))
     rows = Dataset(pq.read_table(folder / "train.parquet").slice(0, pairs))
     test = pq.read_table(folder / "test.parquet")
-    queries = build_queries(test["input"].to_pylist(), test["response"].to_pylist(), material.adapt_queries)
+    queries = build_queries(Dataset(test), np.arange(len(test)), material.adapt_queries)
     started = time.perf_counter()
     scores = SYSTEMS[system][1](material, rows, queries, domain)
-    entry = {"p_at_1": summarize(scores, "test")["p_at_1"], "seconds": time.perf_counter() - started}
+    p_at_1 = float(rank(queries, scores).precision().mean())
+    entry = {"p_at_1": p_at_1, "seconds": time.perf_counter() - started}
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(entry), encoding="utf-8")
     return entry

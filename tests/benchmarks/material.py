@@ -47,7 +47,7 @@ class Material:
     many_comments: int = 20_000_000
     adapt_pairs: int = 10_000  # the most that a model is adapted to
     adapt_queries: int = 2_000
-    promise_runs: int = 10  # of each domain and number of pairs
+    promise_runs: int = 5  # of each domain and number of pairs
     adapt_steps: int | None = None  # by default, they follow from the number of pairs
 
     @property

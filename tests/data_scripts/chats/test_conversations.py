@@ -63,6 +63,24 @@ def test_pairs_that_chain_are_one_thread_whatever_rule_removes_one_between_them(
     assert threads["hi", "well"] == threads["hi", "no"] != threads["hello", "yes"] != threads["hi", "hello"]
 
 
+def test_a_long_pair_of_two_sources_is_kept_once_so_that_it_is_in_one_split(tmp_path):
+    """Two dumps may have the same comments; short pairs, such as a thank you, are said in both."""
+    first = write_tsv(tmp_path / "a.tsv", "input\tresponse", f"{LONG}\tyes", "thanks\tbye", f"hm\t{LONG} 2")
+    other = write_tsv(tmp_path / "b.tsv", "input\tresponse", "thanks\tbye", f"{LONG}\tyes", f"{LONG}\tno")
+    assert run(first, other, "--output", tmp_path / "out") == 0
+    pairs = sorted((row["source"], row["input"], row["response"]) for row in read(tmp_path / "out"))
+    assert pairs == sorted(
+        [
+            ("a", LONG, "yes"),
+            ("a", "thanks", "bye"),
+            ("a", "hm", f"{LONG} 2"),
+            ("b", "thanks", "bye"),
+            ("b", LONG, "no"),
+        ]
+    )
+    assert report(tmp_path / "out")["pairs read"]["in another source"] == 1
+
+
 def test_both_sides_pass_the_rules_and_each_rule_is_counted(tmp_path, capsys):
     tsv = write_tsv(
         tmp_path / "chat.tsv",
