@@ -15,7 +15,6 @@ import sys
 
 from data_scripts.chats.conversations import ConversationOptions, add_reading_arguments
 from data_scripts.files.command_line import ArgumentParser, run_stoppable
-from data_scripts.files.errors import USER_ERRORS, user_message
 from data_scripts.files.storage import storage_argument
 
 
@@ -59,14 +58,11 @@ def main(arguments: list[str]) -> int:
         logging.getLogger(library).setLevel(logging.WARNING)
 
     def execute() -> int:
-        try:
-            args = build_parser().parse_args(arguments)
-            from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
+        args = build_parser().parse_args(arguments)
+        from trainer.adapt.chats import adapt_to_chats  # imports torch, which --help does not need
 
+        try:
             adapt_to_chats(args.files, ConversationOptions.from_arguments(args), args.output, args.base, args.precision)
-        except USER_ERRORS as error:
-            print(f"error: {user_message(error)}", file=sys.stderr)
-            return 2
         except KeyboardInterrupt as stopped:  # during training, a signal has a message and an exit code
             if not hasattr(stopped, "exit_code"):
                 raise

@@ -10,7 +10,7 @@ import dataclasses
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -106,7 +106,7 @@ class Adaptation(Hook):
         self._start = prepare_start(model, tokenizer, tasks[TASK].columns, self.pairs["train"])
         return arguments
 
-    def evaluate(self, evaluator: ModelEvaluator, step: int, score: Callable[[dict], float]) -> dict[str, Any]:
+    def evaluate(self, evaluator: ModelEvaluator, step: int) -> dict[str, Any]:
         """Rank replies on the first half of dev, by the best of the interpolated weights and lexical shares."""
         if self.choice:
             return {}

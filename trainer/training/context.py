@@ -6,7 +6,7 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -151,8 +151,8 @@ class Hook:
         rows = arguments.epochs * sum(len(task) for task in tasks.values())
         return replace(arguments, max_steps=math.ceil(rows / arguments.batch_size))
 
-    def evaluate(self, evaluator: ModelEvaluator, step: int, score: Callable[[dict], float]) -> dict[str, Any]:
-        """Evaluate the model on dev after a step; `score` gives the score of results, by which the best is selected."""
+    def evaluate(self, evaluator: ModelEvaluator, step: int) -> dict[str, Any]:
+        """Evaluate the model on dev after a step."""
         return evaluator.evaluate("dev", queries=DEV_QUERIES)
 
     def finish(self, context: "RunContext", evaluator: ModelEvaluator, progress: "Progress") -> dict[str, Any]:

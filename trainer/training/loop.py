@@ -179,7 +179,7 @@ class TrainingLoop:
         self._model.update_full()
         if not self._accelerator.is_main_process:
             return None
-        results = self._context.hook.evaluate(evaluator, self._progress.step, self._score)
+        results = self._context.hook.evaluate(evaluator, self._progress.step)
         self._score(results)  # refuses results without `best_metric`
         return results
 

@@ -105,7 +105,7 @@ def test_cross_validation_has_chosen_and_decided(tiny_tokenizer, point, adapted,
     gain = Gain(np.arange(40), ranks(2), ranks(adapted))
     chosen = point if gain.exceeds(TO_KEEP) else None  # as `CrossValidation.run` does
     adaptation.choice = Choice(adaptation._start, chosen, gain, np.zeros(0), np.zeros(0, bool))
-    assert adaptation.evaluate(SimpleNamespace(model=model), 9, dict) == {}
+    assert adaptation.evaluate(SimpleNamespace(model=model), 9) == {}
     part = adaptation.finish(None, SimpleNamespace(model=model), Progress(best_step=9))["adaptation"]
     share = point.share if change and point else 0.1
     expected = {"adapted": change > 0, "lexical_share": share, "token_weights_adjusted": change > 0, "queries": 40}
@@ -140,7 +140,7 @@ def test_one_half_of_dev_chooses_and_the_other_decides(tmp_path, monkeypatch, ti
     adaptation._dev = dev
     before = model.get_parameter(WEIGHTS).detach().clone() - 11
     evaluator = SimpleNamespace(model=model)
-    rows = [{"step": step, "dev": adaptation.evaluate(evaluator, step, dict)} for step in (0, 9)]
+    rows = [{"step": step, "dev": adaptation.evaluate(evaluator, step)} for step in (0, 9)]
     assert rows[1]["dev"]["point"] == {"step": 9, "factor": 0.5, "share": 0.4}
     assert rows[0]["dev"]["point"]["factor"] == 0 and {moved for _, moved, _ in asked[2:]} == {10.25, 10.5, 10.75, 11}
     (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, [*rows, {"step": 12, "loss": 1.0}])))
