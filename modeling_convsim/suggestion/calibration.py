@@ -1,10 +1,11 @@
 """The score threshold below which nothing is suggested, chosen for a precision on held-out pairs."""
 
+import math
 from dataclasses import dataclass, field
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from scipy.stats import beta, norm
 
 CONFIDENCE = 0.9  # that suggestions have the required precision
 GROWTH = 1.1  # of the number of suggestions, from a threshold to the next one that is tested
@@ -71,7 +72,7 @@ def choose_threshold(
     chosen, count = None, float(min(_first_tested(min_precision), len(scores)))
     while count <= len(scores):
         last = _next_possible(is_possible, int(count) - 1)
-        if lower_bound(precision[last] * (last + 1), last + 1) < min_precision:
+        if not _is_certain(precision[last] * (last + 1), last + 1, min_precision):
             break
         chosen, count = last, max(count * GROWTH, last + 2)
     if chosen is None:
@@ -81,15 +82,23 @@ def choose_threshold(
     return Calibration(row.threshold, min_precision, row.precision, row.coverage, candidates, len(scores), table)
 
 
-def lower_bound(right: float, suggestions: float) -> float:
-    """The lower bound of a precision, 0 to 1, with `CONFIDENCE` (Clopper and Pearson, 1934)."""
-    return float(beta.ppf(1 - CONFIDENCE, right, suggestions - right + 1)) if right else 0.0
+def _is_certain(right: float, suggestions: int, min_precision: float) -> bool:
+    """Whether the lower confidence bound of a precision is at least the required one (Clopper and Pearson, 1934).
+
+    It is if as many right suggestions are improbable where each is right with the required probability.
+    """
+    counts = np.arange(round(right), suggestions + 1)
+    logarithms = np.array([math.lgamma(n + 1) for n in range(suggestions + 1)])  # of factorials
+    binomials = logarithms[suggestions] - logarithms[counts] - logarithms[suggestions - counts]
+    wrong = suggestions - counts
+    probabilities = np.exp(binomials + counts * math.log(min_precision) + wrong * math.log1p(-min_precision))
+    return bool(probabilities.sum() <= 1 - CONFIDENCE)
 
 
 def _first_tested(min_precision: float) -> int:
     """The smallest number of suggestions that pass if their precision is halfway from the required one to 1."""
     count = 1
-    while lower_bound(int((1 + min_precision) / 2 * count), count) < min_precision:
+    while not _is_certain(int((1 + min_precision) / 2 * count), count, min_precision):
         count += 1
     return count
 
@@ -104,7 +113,7 @@ def _why_none(precision: np.ndarray, is_possible: np.ndarray, min_precision: flo
     pairs, rows = len(precision), np.flatnonzero(is_possible)
     errors = np.sqrt(min_precision * (1 - min_precision) / (rows + 1))
     excess = float(((precision[rows] - min_precision) / errors).max())  # in standard errors
-    needed = pairs * (norm.ppf(CONFIDENCE) / excess) ** 2 if excess > 0 else 0
+    needed = pairs * (NormalDist().inv_cdf(CONFIDENCE) / excess) ** 2 if excess > 0 else 0
     remedy = f"about {needed - pairs:,.0f} more pairs would be needed" if needed > pairs else "ask for less"
     return (
         f"no threshold has a precision of {min_precision:.0%} with {CONFIDENCE:.0%} confidence on {pairs:,} pairs: the "
