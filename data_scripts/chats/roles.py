@@ -76,13 +76,15 @@ _PERSONS = "author; sender; from; user; u; creator; created by; owner; member; p
 _PERSON_FIELDS = "display name; name; n; full name; username; user name; login; email; id"
 MOST_SIDES = 4
 # The values of a column that says of each message which side wrote it, and of a column of authors without names
-ANSWERING = frozenset(
-    "agent assistant bot chatbot gpt model ai support operator staff advisor representative rep seller host me "
-    "outgoing outbound out sent business company brand".split()
+_PEOPLE = frozenset(
+    "admin advisor agent brand business company employee helpdesk host me operator out outbound outgoing rep "
+    "representative seller sent staff support teammate".split()
 )
+_MACHINES = frozenset("ai assistant bot chatbot gpt model".split())
+ANSWERING = _PEOPLE | _MACHINES
 ASKING = frozenset(
-    "customer user client visitor guest contact buyer consumer human them other incoming inbound in received patient "
-    "student".split()
+    "buyer caller client consumer contact cust customer enduser guest human in inbound incoming other patient received "
+    "requester student them user visitor".split()
 )
 _CLOCK = re.compile(r"\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?(\s*[ap]\.?\s?m\.?)?", re.IGNORECASE)
 _PAIR, _OPTIONAL = ("input", "response"), ("speaker", "time")
@@ -122,10 +124,14 @@ def shape_of(roles: Iterable[str]) -> str | None:
 
 
 def answering_roles(values: Iterable[str]) -> list[str]:
-    """The values of those who answer, if the values are the sides of conversations, such as agent, bot and customer."""
-    sides = {value.strip().casefold(): value for value in values}
-    answering = [sides[side] for side in sorted(sides.keys() & ANSWERING)]
-    return answering if sides.keys() & ASKING and len(sides) <= MOST_SIDES else []
+    """The values of those who answer, if the values are the sides of conversations, such as agent, bot and customer.
+
+    Where people answer, those of bots are left out.
+    """
+    sides = {re.sub(r"[\W_]+", "", value).casefold(): value for value in values}
+    if not sides.keys() & ASKING or len(sides) > MOST_SIDES:
+        return []
+    return [sides[side] for side in sorted(sides.keys() & _PEOPLE or sides.keys() & _MACHINES)]
 
 
 def guess_roles(columns: Sequence[str], rows: Sequence[Record]) -> Guess:

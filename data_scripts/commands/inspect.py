@@ -32,6 +32,7 @@ from data_scripts.files.errors import InputError, one_line
 from data_scripts.files.records import Record
 
 MESSAGES = 2_000  # that are read of each log
+FEWEST_PAIRS = 50  # to adapt a model to
 LONG_PAUSE = 12 * 3600  # seconds; the pause that is proposed
 PAIRS, EXAMPLES, AUTHORS = 3, 3, 5  # that are shown
 NAME_WIDTH, EXAMPLE_WIDTH, TEXT_WIDTH = 24, 75, 110  # characters
@@ -56,13 +57,15 @@ def run(args: argparse.Namespace) -> None:
         print(log.path)
         try:
             sides = _show_columns(log)
-            repliers = _show_pairs(log, args.repliers)
+            if args.repliers or any(each.startswith("speaker=") for each in args.columns or ()):
+                sides = None
+            repliers = _show_pairs(log, args.repliers, sides is not None)
         except InputError:
             if log.detected:
                 print(f"  {log.describe()}")
             raise
         columns = args.columns or shlex.split(log.detected.get("columns", ""))
-        if sides and not args.repliers and not repliers:
+        if sides:
             repliers = sides.answering
             columns = [each for each in columns if not each.startswith("speaker=")] + [f"speaker={sides.column}"]
             print(f"the column {sides.column} says who answers, so the next command reads it as the speaker")
@@ -120,8 +123,11 @@ def _truncate(text: str, width: int) -> str:
     return text if len(text) <= width else text[: width - 1] + "…"
 
 
-def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
-    """What was detected, the counts, and a few pairs of different threads; returns the repliers, if they are clear."""
+def _show_pairs(log: ChatLog, stated: list[str], has_sides: bool) -> list[str]:
+    """What was detected, the counts, and a few pairs of different threads.
+
+    Returns the repliers, if they are clear, are not stated, and no column has the sides.
+    """
     # Imported here, so that --help does not wait for it.
     from data_scripts.chats.turns import find_repliers
     from data_scripts.pairs.engines import connect
@@ -150,10 +156,19 @@ def _show_pairs(log: ChatLog, stated: list[str]) -> list[str]:
     for pair in pairs[:: max(len(pairs) // PAIRS, 1)][:PAIRS]:
         print(f"  {_truncate(pair['input'], TEXT_WIDTH)}\n    -> {_truncate(pair['response'], TEXT_WIDTH)}")
     _show_pauses(report, {gap for gap in gaps if gap and gap < math.inf})
-    repliers = [] if stated else find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
+    repliers: list[str] = []
     replies = Counter(pair["replier"] for pair in pairs if pair["replier"])
-    if len(replies) > 1 and not stated:
-        _show_authors(replies, repliers)
+    if not stated and not has_sides:
+        repliers = find_repliers([(pair["asker"], pair["replier"]) for pair in pairs])
+        if len(replies) > 1:
+            _show_authors(replies, repliers)
+    count = sum(replies[name] for name in repliers) if repliers else len(pairs)
+    if not first and count < FEWEST_PAIRS:
+        print(
+            f"adapting a model needs {FEWEST_PAIRS} pairs, of which {_number(FEWEST_PAIRS - count, 'more pair')} "
+            f"{'is' if FEWEST_PAIRS - count == 1 else 'are'} missing: the next command suggests these replies with the "
+            "base model as it is"
+        )
     return repliers
 
 

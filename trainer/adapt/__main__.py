@@ -54,8 +54,10 @@ def build_parser() -> ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
     logging.basicConfig(level=logging.INFO, format="%(message)s")
-    for library in ("accelerate", "datasets", "httpx", "sentence_transformers"):
+    for library in ("accelerate", "bm25s", "datasets", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
+    # The comparison says how many candidates there are; a run's own evaluation would say it first.
+    logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
 
     def execute() -> int:
         args = build_parser().parse_args(arguments)

@@ -1,30 +1,34 @@
 """All steps from chat logs to an adapted model, a comparison with others, and an index of replies."""
 
-import dataclasses
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import datasets
 
 from data_scripts.chats.conversations import ConversationOptions, prepare_conversations
+from data_scripts.commands.inspect import FEWEST_PAIRS
 from data_scripts.files.errors import InputError
 from data_scripts.files.folders import RECORD, has_record, write_record
 from data_scripts.files.storage import LOCK, is_url, make_folder
+from modeling_convsim.encoding import Encoder
+from modeling_convsim.suggestion import ReplyIndex
 from trainer.adapt.adaptation import adapt
 from trainer.adapt.comparison import compare, format_comparison
 from trainer.adapt.replies import build_index, format_calibration, format_examples, suggest_examples
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
-from trainer.evaluation.results import read_results, update_results
+from trainer.evaluation.registry import load_kind
+from trainer.evaluation.results import read_results, update_results, write_results
 from trainer.preset_files import PRESETS
 from trainer.training.model import load_initial_config
 from trainer.training.run_folder import KIND
 
 BASE = Path(__file__).resolve().parents[2] / "model_cards" / "base"
-FEWEST_PAIRS = 50
 
 
 def adapt_to_chats(
@@ -35,6 +39,8 @@ def adapt_to_chats(
     precision: float = 0.8,
 ) -> dict[str, Any]:
     """Make pairs of chat logs, adapt the base to them, compare, and build an index of the replies; print the results.
+
+    Fewer than 50 pairs cannot adapt a model: the index of their replies has the base as it is.
 
     Args:
         files: the logs.
@@ -47,7 +53,7 @@ def adapt_to_chats(
         The contents of results.json.
 
     Raises:
-        InputError: a file, an option or the base is not usable, or there are too few pairs.
+        InputError: a file, an option or the base is not usable, or no pair is left.
     """
     if not 0 < precision < 1:
         raise InputError(f"--precision is {precision:g}; expected a number above 0, below 1")
@@ -56,7 +62,10 @@ def adapt_to_chats(
     datasets.disable_progress_bars()  # reading the pairs takes a moment
     seconds: dict[str, float] = {}
     with _timed(seconds, "reading the logs"):
-        report = _write_pairs(files, options, output / "pairs")
+        report = prepare_conversations(files, replace(options, overwrite=True), output / "pairs")
+        print()
+    if report["pairs"]["written"] < FEWEST_PAIRS:
+        return _suggest_with_base(output, str(arguments.initialize_from), report)
     with _timed(seconds, "training"):
         adapted = adapt(arguments)
     test = adapted.pairs.get("test")
@@ -116,20 +125,23 @@ def prepare_folder(folder: Path, overwrite: bool) -> None:
     write_record(folder, KIND)
 
 
-def _write_pairs(files: Sequence[Path], options: ConversationOptions, output: Path) -> dict[str, Any]:
-    """Write the pairs of the logs, and print the counts; returns the report.
-
-    Raises:
-        InputError: a log cannot be read, or has too few pairs.
-    """
-    report = prepare_conversations(files, dataclasses.replace(options, overwrite=True), output)
-    if (written := report["pairs"]["written"]) < FEWEST_PAIRS:
-        raise InputError(
-            f"{', '.join(map(str, files))}: {written} pairs, expected {FEWEST_PAIRS} or more to adapt a model and "
-            "to measure it; the counts above tell what was left out. Add more logs, or use the base as it is"
-        )
-    print()
-    return report
+def _suggest_with_base(output: Path, base: str, report: dict[str, Any]) -> dict[str, Any]:
+    """Build the index of the replies with the base as it is, and print what adapting needs; returns the results."""
+    splits = load_kind("pairs", str(output / "pairs"))
+    pairs = datasets.concatenate_datasets(list(splits.values()))
+    index = ReplyIndex.build(Encoder.from_pretrained(base), pairs["response"][:], questions=pairs["input"][:])
+    index.save(output / "replies")
+    written, threads = report["pairs"]["written"], report["threads"]["threads"]
+    more = math.ceil((FEWEST_PAIRS - written) / (written / threads))
+    print(
+        f"{written} pairs are too few to adapt a model and to measure it: the index of their replies has the base as "
+        f"it is. Adapting needs {FEWEST_PAIRS} pairs, about {more} more conversation{'s' if more > 1 else ''} like "
+        "these\n"
+    )
+    print(_suggest_commands(output))
+    results = {"chats": {"report": report}}
+    write_results(output / "results.json", results)
+    return results
 
 
 def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
@@ -141,16 +153,20 @@ def _run_settings(base: str, folder: Path, license: str | None) -> Arguments:
 
 def _next_commands(folder: Path) -> str:
     """What to do with an adapted model."""
-    return f"""Suggest replies in Python:
-  from modeling_convsim.suggestion import ReplyIndex
-  print(ReplyIndex.load("{folder / "replies"}").suggest("Is the shop open on Friday?"))
+    return f"""{_suggest_commands(folder)}
 Compare and encode sentences:
   from modeling_convsim import Encoder
   print(Encoder.from_pretrained("{folder / "model"}").encode(["Is the shop open on Friday?"]))
-Open the page:
-  python model_cards/space/app.py {folder / "replies"}
 Publish the model, without your texts:
   python -m trainer.publish {folder} --hub_model_id OWNER/NAME"""
+
+
+def _suggest_commands(folder: Path) -> str:
+    return f"""Suggest replies in Python:
+  from modeling_convsim.suggestion import ReplyIndex
+  print(ReplyIndex.load("{folder / "replies"}").suggest("Is the shop open on Friday?"))
+Open the page:
+  python model_cards/space/app.py {folder / "replies"}"""
 
 
 @contextmanager

@@ -178,7 +178,12 @@ def test_names_of_roles_need_no_counts():
     ("values", "answering"),
     [
         (["customer", "AGENT "], ["AGENT "]),
-        (["user", "bot", "agent", "system"], ["agent", "bot"]),
+        (["user", "bot", "agent", "system"], ["agent"]),
+        (["end-user", "Agent"], ["Agent"]),
+        (["cust", "agent"], ["agent"]),
+        (["client", "operator"], ["operator"]),
+        (["visitor", "bot", "admin"], ["admin"]),
+        (["visitor", "bot"], ["bot"]),
         (["incoming", "outgoing"], ["outgoing"]),
         (["agent"], []),
         (["customer", "Tom"], []),

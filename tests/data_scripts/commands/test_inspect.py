@@ -134,6 +134,25 @@ def test_a_column_of_sides_is_read_as_the_speaker_by_the_next_command(tmp_path, 
     assert "--columns text=message thread=ticket speaker=kind --repliers agent -o runs/c\n" in output
 
 
+def test_a_column_of_sides_is_preferred_to_the_names_of_those_who_answer(tmp_path, capsys):
+    rows = rows_of(
+        ("Ann {}", "end-user"), ("Helper", "bot"), ("Tom Lee", "agent"), ("Cleo {}", "end-user"), ("Jo", "agent")
+    )
+    assert run(table(tmp_path / "c.csv", "ticket;Author Name;Author Role;message", *rows)) == 0
+    output = capsys.readouterr().out
+    assert "'speaker=Author Role' --repliers agent -o runs/c\n" in output and "replies by" not in output
+    stated = ["--columns", "text=message", "thread=ticket", "speaker=Author Name"]
+    assert run(tmp_path / "c.csv", *stated) == 0
+    assert "Author Role'" not in capsys.readouterr().out
+
+
+def test_too_few_pairs_to_adapt_a_model_are_announced(tmp_path, capsys):
+    assert run(table(tmp_path / "c.csv", "input,response", *(f"question {n},answer {n}" for n in range(49)))) == 0
+    assert "needs 50 pairs, of which 1 more pair is missing: the next command suggests" in capsys.readouterr().out
+    assert run(table(tmp_path / "c.csv", "input,response", *(f"question {n},answer {n}" for n in range(50)))) == 0
+    assert "missing" not in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("minutes", "options", "shown"),
     [

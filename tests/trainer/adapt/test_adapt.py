@@ -84,10 +84,20 @@ def test_only_replies_of_the_named_authors_are_suggested_and_compared(options, t
     assert {each["reply"].startswith("yes i") for each in results["chats"]["examples"]} == {True}
 
 
+def test_a_few_pairs_are_suggested_with_the_base_as_it_is(options, base, tmp_path, capsys):
+    assert main(options(CHATS[:5], "--repliers", "b")) == 0
+    printed = capsys.readouterr().out
+    assert "5 pairs are too few to adapt a model" in printed and "about 45 more conversations like these" in printed
+    index = ReplyIndex.load(tmp_path / "run" / "replies")
+    assert sorted(index.replies.texts) == sorted(reply for _, reply in CHATS[:5])
+    assert index.encoder.model.name_or_path == base
+    assert index.suggest(CHATS[2][0], 1, -1.0)[0].question in [question for question, _ in CHATS[:5]]
+    assert main(options(CHATS[:5])) == 2 and "holds a finished run" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("chats", "more", "message"),
     [
-        (CHATS[:5], (), "support.csv: 5 pairs, expected 50 or more to adapt a model"),
         ([["do you like the cat"]] * 3, (), "no pair is left to write"),
         (CHATS, ("--base", "nowhere/at/all"), "--base: nowhere/at/all cannot be loaded"),
         (CHATS, ("--repliers", "c"), "--repliers c: no message is by this author; the authors with the most messages"),
