@@ -145,8 +145,8 @@ def _choose_precision(cpu: bool, resumed: str | None) -> str:
     if launched != "no":
         return launched
     is_fast, reason = has_fast_bfloat16(state.device) if state.is_main_process else (False, "")
-    if state.is_main_process:
-        logger.info("computing in %s: %s", "bfloat16 (mixed precision)" if is_fast else "float32", reason)
+    if is_fast:
+        logger.info("computing in bfloat16 (mixed precision): %s", reason)
     return "bf16" if share(is_fast) else "no"
 
 

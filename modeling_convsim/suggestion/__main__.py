@@ -154,9 +154,9 @@ def _add_calibrate(commands: Any) -> None:
     group.add_argument(
         "--precision",
         type=float,
-        default=0.9,
-        help="required precision: the share of suggestions that are right, which means that the pair's own reply, or a "
-        "near-duplicate of it, scores above all other candidates (default: 0.9)",
+        default=0.8,
+        help="required precision, with 90%% confidence: the share of suggestions that are right, which means that the "
+        "pair's own reply, or a near-duplicate of it, scores above all other candidates (default: 0.8)",
     )
     group.add_argument(
         "--candidates",

@@ -9,6 +9,7 @@ import numpy as np
 
 CONFIDENCE = 0.9  # that suggestions have the required precision
 GROWTH = 1.1  # of the number of suggestions, from a threshold to the next one that is tested
+STARTS = 4  # times as many suggestions at the first threshold of the next sequence
 MIN_SUGGESTIONS = 20  # of the rows of a table: the precision of fewer suggestions is unreliable
 COVERAGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # of the rows of `tabulate_thresholds`
 
@@ -52,9 +53,10 @@ def choose_threshold(
     """Finds a low threshold at which suggestions have the required precision with 90% confidence.
 
     Thresholds are tested from high to low, at numbers of suggestions that do not depend on which ones are right, until
-    the lower confidence bound of the precision falls below the required one; the last one before is chosen (Learn then
-    Test with a fixed sequence, Angelopoulos et al., 2021). So the probability that the chosen one is less precise than
-    required is at most 10%, although many are tested.
+    the lower confidence bound of the precision falls below the required one (Learn then Test with fixed sequences,
+    Angelopoulos et al., 2021). There are a few such sequences, because the highest scores may be less precise; they share
+    the risk, and the lowest threshold that passes in any of them is chosen. So the probability that it is less precise
+    than required is at most 10%, although many are tested.
 
     Args:
         scores: (pairs,), the score of each input's best candidate.
@@ -69,12 +71,9 @@ def choose_threshold(
     if len(scores) < MIN_SUGGESTIONS:
         raise ValueError(f"{len(scores)} held-out pairs, expected {MIN_SUGGESTIONS} or more")
     ranked, precision, is_possible = _rank_pairs(scores, is_right)
-    chosen, count = None, float(min(_first_tested(min_precision), len(scores)))
-    while count <= len(scores):
-        last = _next_possible(is_possible, int(count) - 1)
-        if not _is_certain(precision[last] * (last + 1), last + 1, min_precision):
-            break
-        chosen, count = last, max(count * GROWTH, last + 2)
+    starts = _starts(min_precision, len(scores))
+    passed = [_last_passed(start, precision, is_possible, min_precision, len(starts)) for start in starts]
+    chosen = max((last for last in passed if last is not None), default=None)
     if chosen is None:
         raise ValueError(_why_none(precision, is_possible, min_precision))
     row = _threshold_row(ranked, precision, chosen)
@@ -82,30 +81,46 @@ def choose_threshold(
     return Calibration(row.threshold, min_precision, row.precision, row.coverage, candidates, len(scores), table)
 
 
-def _is_certain(right: float, suggestions: int, min_precision: float) -> bool:
-    """Whether the lower confidence bound of a precision is at least the required one (Clopper and Pearson, 1934).
+def _starts(min_precision: float, pairs: int) -> list[int]:
+    """The numbers of suggestions at the first threshold of each sequence.
 
-    It is if as many right suggestions are improbable where each is right with the required probability.
+    The smallest is that which passes if the precision is halfway from the required one to 1.
+    """
+    count = 1
+    while not _is_certain(int((1 + min_precision) / 2 * count), count, min_precision, 1 - CONFIDENCE):
+        count += 1
+    starts = [min(count, pairs)]
+    while starts[-1] * STARTS <= pairs:
+        starts.append(starts[-1] * STARTS)
+    return starts
+
+
+def _last_passed(
+    start: int, precision: np.ndarray, is_possible: np.ndarray, min_precision: float, sequences: int
+) -> int | None:
+    """The last suggestion, as a position, at the lowest threshold of a sequence that passes; None if none does."""
+    passed, count = None, float(start)
+    while count <= len(precision):
+        last = int(count) - 1
+        last += int(np.argmax(is_possible[last:]))  # the next position that a threshold can follow
+        if not _is_certain(precision[last] * (last + 1), last + 1, min_precision, (1 - CONFIDENCE) / sequences):
+            break
+        passed, count = last, max(count * GROWTH, last + 2)
+    return passed
+
+
+def _is_certain(right: float, suggestions: int, min_precision: float, risk: float) -> bool:
+    """Whether the lower bound of a precision, with confidence 1 - risk, is the required one or more.
+
+    It is if as many right suggestions have this probability or less where each is right with the required probability
+    (Clopper and Pearson, 1934).
     """
     counts = np.arange(round(right), suggestions + 1)
     logarithms = np.array([math.lgamma(n + 1) for n in range(suggestions + 1)])  # of factorials
     binomials = logarithms[suggestions] - logarithms[counts] - logarithms[suggestions - counts]
     wrong = suggestions - counts
     probabilities = np.exp(binomials + counts * math.log(min_precision) + wrong * math.log1p(-min_precision))
-    return bool(probabilities.sum() <= 1 - CONFIDENCE)
-
-
-def _first_tested(min_precision: float) -> int:
-    """The smallest number of suggestions that pass if their precision is halfway from the required one to 1."""
-    count = 1
-    while not _is_certain(int((1 + min_precision) / 2 * count), count, min_precision):
-        count += 1
-    return count
-
-
-def _next_possible(is_possible: np.ndarray, position: int) -> int:
-    """The first position from the given one on that a threshold can follow."""
-    return position + int(np.argmax(is_possible[position:]))
+    return bool(probabilities.sum() <= risk)
 
 
 def _why_none(precision: np.ndarray, is_possible: np.ndarray, min_precision: float) -> str:

@@ -279,7 +279,7 @@ class ReplyIndex:
         self,
         inputs: Sequence[str],
         expected: Sequence[str],
-        precision: float = 0.9,
+        precision: float = 0.8,
         candidates: int | None = 100,
         show_progress: bool = False,
     ) -> Calibration:

@@ -16,9 +16,9 @@ from modeling_convsim.suggestion.calibration import (
 from tests.modeling_convsim.suggestion.test_suggestion import brute_force_best, make_texts
 
 
-def lower_bound(right: int, suggestions: int) -> float:
-    """The 90% lower bound of a proportion by SciPy's exact test."""
-    return binomtest(right, suggestions, alternative="greater").proportion_ci(0.9, "exact").low
+def lower_bound(right: int, suggestions: int, confidence: float = 0.9) -> float:
+    """The lower bound of a proportion by SciPy's exact test."""
+    return binomtest(right, suggestions, alternative="greater").proportion_ci(confidence, "exact").low
 
 
 @pytest.mark.parametrize("required", [0.5, 0.6, 0.75, 0.8])
@@ -31,11 +31,24 @@ def test_thresholds_are_tested_from_high_to_low_until_the_lower_bound_is_below_t
     assert calibration.precision == pytest.approx(right[suggested].mean())
     assert calibration.coverage == pytest.approx(suggested.mean())
     assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 900)
-    assert lower_bound(int(right[suggested].sum()), int(suggested.sum())) >= required
+    # From 12 suggestions for a precision of .5 to 38 for .8, and each time four times as many, for 900 pairs.
+    sequences = {0.5: 4, 0.6: 3, 0.75: 3, 0.8: 3}[required]
+    confidence = 1 - 0.1 / sequences
+    assert lower_bound(int(right[suggested].sum()), int(suggested.sum()), confidence) >= required
     # a tenth more suggestions do not pass
     ranked = np.sort(scores)[::-1]
     more = scores >= ranked[int(suggested.sum() * 1.1) + 1]
-    assert lower_bound(int(right[more].sum()), int(more.sum())) < required
+    assert lower_bound(int(right[more].sum()), int(more.sum()), confidence) < required
+
+
+def test_the_highest_scores_may_be_less_precise():
+    scores = np.linspace(1, 0, 1000)
+    right = np.arange(1000) % 10 > 0
+    right[:40:3] = False  # 60% of the best 40
+    calibration = choose_threshold(scores, right, 0.8, None)
+    assert calibration.coverage > 0.9 and calibration.precision > 0.85
+    with pytest.raises(ValueError, match="no threshold has a precision of 80% with 90% confidence on 100 pairs"):
+        choose_threshold(scores[:100], right[:100], 0.8, None)
 
 
 def test_a_promised_precision_is_kept_in_nine_of_ten_samples():
@@ -50,7 +63,7 @@ def test_a_promised_precision_is_kept_in_nine_of_ten_samples():
             continue
         precision = beta(2, 2).expect(lambda score: score, lb=threshold, conditional=True)
         chosen, broken = chosen + 1, broken + (precision < 0.8)
-    assert chosen > 150 and broken <= 45  # 10% of 300, and three standard errors
+    assert chosen > 100 and broken <= 45  # 10% of 300, and three standard errors
 
 
 def test_without_a_threshold_the_pairs_that_would_be_enough_are_named():
