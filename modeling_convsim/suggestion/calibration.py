@@ -54,9 +54,9 @@ def choose_threshold(
 
     Thresholds are tested from high to low, at numbers of suggestions that do not depend on which ones are right, until
     the lower confidence bound of the precision falls below the required one (Learn then Test with fixed sequences,
-    Angelopoulos et al., 2021). There are a few such sequences, because the highest scores may be less precise; they share
-    the risk, and the lowest threshold that passes in any of them is chosen. So the probability that it is less precise
-    than required is at most 10%, although many are tested.
+    Angelopoulos et al., 2021). There are a few such sequences, because the highest scores may be less precise; they
+    share the risk, and the lowest threshold that passes in any of them is chosen. So the probability that it is less
+    precise than required is at most 10%, although many are tested.
 
     Args:
         scores: (pairs,), the score of each input's best candidate.
