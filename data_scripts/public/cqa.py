@@ -11,7 +11,6 @@ Example: python -m data_scripts cqa semeval2016_task3 -o data/cqa
 from __future__ import annotations
 
 import argparse
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from data_scripts.files.dataset_folders import Report, add_dataset_arguments, write_loaded
 from data_scripts.files.documents import xml_events
 from data_scripts.files.errors import InputError
-from data_scripts.files.records import Rows
+from data_scripts.files.records import Rows, read_records
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
 from data_scripts.files.texts import BrokenLines, find_file, text_lines
 from data_scripts.schemas import CQA_SCHEMA, features
@@ -133,7 +132,8 @@ def _official_splits(folder: Path) -> DatasetDict:
                 continue
             gold_path = find_file(folder, *(f"{each}.subtaskB.relevancy" for each in xml))
             gold = _gold(gold_path) if gold_path else {}
-            read = list(_xml_rows(path, gold) if ".xml" in path.suffixes else _json_rows(path, gold))
+            official = _xml_rows(path) if ".xml" in path.suffixes else _json_rows(path)
+            read = list(_column_rows(_official_rows(official, gold)))
             if not read:
                 raise InputError(
                     f"{path}: contains no related question; expected a file of subtask B with RelQuestion elements"
@@ -162,7 +162,7 @@ def _gold(path: Path) -> Gold:
     return gold
 
 
-def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
+def _xml_rows(path: Path) -> Rows:
     """Rows of an official file, which repeats the original question for each of its related questions."""
     for _, event, question in xml_events(path, "download the file again"):
         if event != "end" or question.tag != "OrgQuestion":
@@ -178,54 +178,44 @@ def _xml_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
                 "label": related.get("RELQ_RELEVANCE2ORGQ"),
                 "ir_rank": related.get("RELQ_RANKING_ORDER"),
             }
-            yield _row(fields, f"{path}, RelQuestion {related.get('RELQ_ID')}", gold)
+            yield f"{path}, RelQuestion {related.get('RELQ_ID')}", fields
         question.clear()  # frees its memory
 
 
-def _json_rows(path: Path, gold: Gold) -> Iterator[dict[str, Any]]:
-    for location, line in text_lines(path):
-        try:
-            fields = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise InputError(f"{location}: not JSON ({error}); expected one object per line") from error
-        if not isinstance(fields, dict):
+def _json_rows(path: Path) -> Rows:
+    broken = BrokenLines()
+    yield from read_records(path).rows((), broken)
+    if broken.examples:
+        raise InputError(f"{broken.examples[0]}; correct this line")
+
+
+def _official_rows(rows: Rows, gold: Gold) -> Rows:
+    """The rows of an official file as those of a table; the labels that it lacks are those of the gold."""
+    for location, fields in rows:
+        label, official = fields.get("label"), gold.get(str(fields.get("relq_id")))
+        label = official if label in NO_LABEL and official else label
+        if official and LABELS[official] != LABELS.get(str(label)):
             raise InputError(
-                f"{location}: not an object; expected one with orgq_id, relq_id, ir_rank, label and the texts"
+                f"{location}: label {label!r}, but {official!r} in the .relevancy file: download both again"
             )
-        yield _row(fields, location, gold)
-
-
-def _row(fields: dict[str, Any], location: str, gold: Gold) -> dict[str, Any]:
-    texts = {name: fields.get(name) for name in ("orgq_id", "relq_id")}
-    label, rank = fields.get("label"), str(fields.get("ir_rank"))
-    official = gold.get(str(texts["relq_id"]))
-    label = official if label in NO_LABEL and official else label
-    if not isinstance(label, str) or label not in LABELS:
-        raise InputError(
-            f"{location}: label {label!r}; expected one of {', '.join(LABELS)} (if a test file has none, its gold, "
-            "X.xml.subtaskB.relevancy, must be in the same folder)"
+        yield (
+            location,
+            {
+                "query_id": fields.get("orgq_id"),
+                "query": _question(fields, "orgq"),
+                "candidate_id": fields.get("relq_id"),
+                "candidate": _question(fields, "relq"),
+                "relevant": label,
+                "label": None,
+                "rank": str(fields.get("ir_rank")),
+            },
         )
-    if official and LABELS[official] != LABELS[label]:
-        raise InputError(f"{location}: label {label!r}, but {official!r} in the .relevancy file: download both again")
-    if not rank.isdecimal():
-        raise InputError(f"{location}: the search engine's rank is {rank}; expected a number from 1")
-    for question in ("orgq", "relq"):
-        subject, body = fields.get(f"{question}_subject"), fields.get(f"{question}_body")
-        # Joined as in copies with a single text for both, so that all splits have the same form.
-        joined = ". ".join(part for part in (subject, body) if part) if subject is not None else None
-        texts[question] = fields.get(f"{question}_text", joined)
-    for name, text in texts.items():
-        if not isinstance(text, str) or not text.strip():
-            raise InputError(f"{location}: {name} is {text!r}; expected a text")
-    return {
-        "query_id": texts["orgq_id"],
-        "query": texts["orgq"],
-        "candidate_id": texts["relq_id"],
-        "candidate": texts["relq"],
-        "relevant": LABELS[label],
-        "label": label,
-        "rank": int(rank),
-    }
+
+
+def _question(fields: dict[str, Any], name: str) -> Any:
+    """The text of a question; subject and body are joined as in copies that have a single text for both."""
+    subject, body = fields.get(f"{name}_subject"), fields.get(f"{name}_body")
+    return fields.get(f"{name}_text", ". ".join(filter(None, (subject, body))))
 
 
 def _column_rows(rows: Rows) -> Iterator[dict[str, Any]]:
@@ -261,7 +251,10 @@ def _relevance(relevant: Any, label: Any, location: str) -> tuple[bool, str]:
     truth = str(relevant).lower()
     if truth in ("true", "1", "false", "0"):
         return truth in ("true", "1"), GOLD_LABELS["true" if truth in ("true", "1") else "false"]
-    raise InputError(f"{location}: {relevant!r}; expected true or false, or one of {', '.join(LABELS)}")
+    raise InputError(
+        f"{location}: label {relevant!r}; expected true or false, or one of {', '.join(LABELS)} (if an official file "
+        "has none, its gold, X.xml.subtaskB.relevancy, must be in the same folder)"
+    )
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
