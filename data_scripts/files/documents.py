@@ -21,73 +21,16 @@ class NotJsonError(ValueError):
     """The document is not JSON; the message says why."""
 
 
-def array_elements(stream: Any, location: str, key: str | None = None) -> Iterator[Any]:
-    """Yield the elements of an array; none if there is no such array.
+class JsonReader:
+    """Reads a document value by value.
+
+    Its methods raise a NotJsonError if the document is not JSON in UTF-8, and an InputError if a value exceeds a limit.
 
     Args:
         stream: a binary stream of UTF-8, without a byte order mark.
         location: begins the message if a limit is exceeded.
-        key: the field of the document, an object, that holds the array (`a.b`: the field b of the object in a); by
-            default, the document is the array.
-
-    Raises:
-        NotJsonError: the document is not JSON in UTF-8.
-        InputError: an element exceeds a limit.
     """
-    reader = _Reader(stream, location)
-    if key is None:
-        yield from reader.elements()
-    else:
-        yield from _field_elements(reader, key)
-    reader.check_end()
 
-
-def _field_elements(reader: "_Reader", key: str) -> Iterator[Any]:
-    field, _, inner = key.partition(".")
-    for name in reader.names():
-        if name == field and inner:
-            yield from _field_elements(reader, inner)
-            continue
-        elements = reader.elements()
-        if name == field:
-            yield from elements
-        for _ in elements:  # skipped one by one, because an array may be too long for memory
-            pass
-
-
-def read_document(
-    stream: Any, location: str, list_of: Callable[[str, dict[str, Any]], str]
-) -> tuple[dict[str, Any], str, Iterator[Any]]:
-    """Read an object, up to a list whose elements are then read one by one.
-
-    Args:
-        stream, location: those of `array_elements`, whose errors this and the iterator raise, too.
-        list_of: the key of such a list (`b` or `b.c`) in the field with this name, given the fields before it, or "".
-
-    Returns:
-        The fields before the list, its key, and its elements; all fields and "" if there is no such list. Any other
-        value than an object has no fields.
-    """
-    reader, record = _Reader(stream, location), dict[str, Any]()
-    names = reader.names()
-    for name in names:
-        if key := list_of(name, record):
-            return record, key, _rest(reader, names, key.partition(".")[2])
-        record[name] = reader.value()
-    reader.check_end()
-    return record, "", iter(())
-
-
-def _rest(reader: "_Reader", names: Iterator[str], inner: str) -> Iterator[Any]:
-    """The elements of the next value, or of the array in a field of it; then the document is read to its end."""
-    yield from _field_elements(reader, inner) if inner else reader.elements()
-    for _ in names:
-        for _ in reader.elements():  # skipped one by one, because an array may be too long for memory
-            pass
-    reader.check_end()
-
-
-class _Reader:
     def __init__(self, stream: Any, location: str) -> None:
         self.stream, self.location = stream, location
         self.decoder = codecs.getincrementaldecoder("utf-8")()
@@ -111,8 +54,13 @@ class _Reader:
             yield name
             separator = self._expect(",}")
 
-    def elements(self) -> Iterator[Any]:
-        """Yield the elements of the next value; none if it is not an array."""
+    def elements(self, field: str = "") -> Iterator[Any]:
+        """Yield the elements of the next value, or of a field of it; none if that is not an array."""
+        if field:
+            for name in self.names():
+                # Other arrays are skipped one element at a time, too, because they may be too long for memory.
+                yield from (element for element in self.elements() if name == field)
+            return
         if self._peek() != "[":
             self.value()
             return
@@ -148,6 +96,7 @@ class _Reader:
             self._read(max(size, CHUNK_BYTES))  # as much again: reading a long value takes time in proportion to it
 
     def check_end(self) -> None:
+        """Check that nothing follows the last value."""
         if self._peek():
             raise NotJsonError("something follows the end of the document")
 

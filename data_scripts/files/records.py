@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from tqdm import tqdm
 
 from data_scripts.files.datasets import HubDataset
-from data_scripts.files.documents import NotJsonError, array_elements, read_document
+from data_scripts.files.documents import JsonReader, NotJsonError
 from data_scripts.files.errors import InputError
 from data_scripts.files.hub import hub_errors
 from data_scripts.files.texts import (
@@ -409,22 +409,21 @@ def _line_values(text: TextFile, broken: BrokenLines) -> Iterator[tuple[str, Any
 
 
 def _array_values(text: TextFile, broken: BrokenLines) -> Iterator[tuple[str, Any]]:
-    with text.open() as stream:
-        elements = _elements(array_elements(stream, str(text.path)), text.path)
-        yield from ((f"{text.path}: record {number}", value) for number, value in enumerate(elements, start=1))
-
-
-def _elements(values: Iterator[Any], path: Path) -> Iterator[Any]:
-    """The elements of a JSON array."""
     number = 0
-    try:
-        for value in values:
-            number += 1
-            yield value
-    except NotJsonError as error:
-        raise InputError(
-            f"{path}: not JSON, after {number:,} complete records ({error}); export or download it again"
-        ) from error
+    with text.open() as stream:
+        reader = JsonReader(stream, str(text.path))
+        try:
+            for number, value in enumerate(reader.elements(), start=1):
+                yield f"{text.path}: record {number}", value
+            reader.check_end()
+        except NotJsonError as error:
+            raise _not_json(text, number, error) from error
+
+
+def _not_json(text: TextFile, number: int, error: NotJsonError) -> InputError:
+    return InputError(
+        f"{text.path}: not JSON, after {number:,} complete records ({error}); export or download it again"
+    )
 
 
 def _document(text: TextFile, streamed: Streamed) -> Records:
@@ -445,22 +444,33 @@ def read_object(text: TextFile, streamed: Streamed) -> Record:
 
 
 def _object_parts(text: TextFile, streamed: Streamed) -> Iterator[Any]:
-    """Yield the object without its streamed list, and the name of the list or ""; then the elements of the list."""
-
-    def list_of(name: str, before: Record) -> str:
-        keys = (key for key, fields in streamed if key.partition(".")[0] == name and before.keys() >= fields)
-        return next(keys, "")
-
+    """Yield the fields before the streamed list, and its name or ""; then the elements of the list."""
+    record, key, number = Record(), "", 0
     with text.open() as stream:
+        reader = JsonReader(stream, str(text.path))
         try:
-            record, key, elements = read_document(stream, str(text.path), list_of)
+            for name in reader.names():
+                if key:
+                    deque(reader.elements(), maxlen=0)  # skipped one by one: an array may be too long for memory
+                    continue
+                lists = (key for key, fields in streamed if key.partition(".")[0] == name and record.keys() >= fields)
+                if key := next(lists, ""):
+                    yield record, key
+                    for element in reader.elements(key.partition(".")[2]):
+                        number += 1
+                        yield element
+                else:
+                    record[name] = reader.value()
+            reader.check_end()
         except NotJsonError as error:
+            if key:
+                raise _not_json(text, number, error) from error
             raise InputError(
                 f"{text.path}: neither one JSON value nor JSON lines ({error}); if it is a file of JSON lines some of "
                 "which are broken, let its name end in .jsonl"
             ) from error
-        yield record, key
-        yield from _elements(elements, text.path)
+        if not key:
+            yield record, ""
 
 
 def _tar_values(path: Path, broken: BrokenLines) -> Iterator[tuple[str, Any]]:

@@ -28,16 +28,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from tqdm import tqdm
 
 from data_scripts.files.dataset_folders import Report, add_dataset_arguments, load_written, split_file, write_dataset
 from data_scripts.files.datasets import split_from_name
-from data_scripts.files.documents import NotJsonError, array_elements
 from data_scripts.files.errors import InputError
 from data_scripts.files.parquet import parquet_writer
-from data_scripts.files.records import Rows
+from data_scripts.files.records import Rows, read_object
 from data_scripts.files.rows import SOURCE_HELP, ColumnNames, read_rows
-from data_scripts.files.texts import BrokenLines, text_lines
+from data_scripts.files.texts import BrokenLines, TextFile, text_lines
 from data_scripts.schemas import CAPTION_SCHEMA
 
 if TYPE_CHECKING:
@@ -69,15 +67,9 @@ def _parallel_captions(name: str, files: list[Path]) -> Iterator[Caption]:
 
 def _coco_captions(path: Path) -> Iterator[Caption]:
     number = 0
-    try:
-        with path.open("rb") as file, tqdm(total=path.stat().st_size, delay=1, unit="B", unit_scale=True) as bar:
-            for number, annotation in enumerate(array_elements(file, str(path), "annotations"), start=1):
-                yield _coco_caption(annotation, f"{path}: annotation {number}")
-                bar.update(file.tell() - bar.n)
-    except NotJsonError as error:
-        raise InputError(
-            f"{path}: not COCO's JSON, after {number:,} annotations ({error}); download it again"
-        ) from error
+    annotations = read_object(TextFile.read(path), [("annotations", frozenset())]).get("annotations", ())
+    for number, annotation in enumerate(annotations, start=1):
+        yield _coco_caption(annotation, f"{path}: annotation {number}")
     if not number:
         raise InputError(
             f'{path}: contains no caption; expected {{"annotations": [{{"image_id": …, "caption": …}}, …]}}'

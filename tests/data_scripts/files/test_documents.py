@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_scripts.files.documents import NotJsonError, array_elements, read_document
+from data_scripts.files.documents import JsonReader, NotJsonError
 
 VALUES = [
     *("", "a\\\n[", '\\"[{', "\\" * 31, "é😀" * 20, "\ud800", "\ud83dA", "\0", "[" * 99),
@@ -30,7 +30,17 @@ def chunks(text: str | bytes, size: int) -> Chunks:
 
 
 def read_fields(stream: Chunks) -> dict[str, object]:
-    return read_document(stream, "f", lambda name, before: "")[0]
+    reader = JsonReader(stream, "f")
+    fields = {name: reader.value() for name in reader.names()}
+    reader.check_end()
+    return fields
+
+
+def read_elements(stream: Chunks, field: str = "") -> list[object]:
+    reader = JsonReader(stream, "f")
+    elements = list(reader.elements(field))
+    reader.check_end()
+    return elements
 
 
 @pytest.mark.parametrize("size", [1, 2, 7, 1 << 16])
@@ -41,16 +51,14 @@ def test_values_are_those_of_json(size, ascii_only, indent):
     array = json.dumps(values, indent=indent, ensure_ascii=ascii_only)
     fields = {f'{number}"é': value for number, value in enumerate(values)}
     document = json.dumps(fields | {"list": values, "more": [1]}, indent=indent, ensure_ascii=ascii_only)
-    assert list(array_elements(chunks(f" {array}\n", size), "f")) == values
-    assert list(array_elements(chunks(document, size), "f", "list")) == values
+    assert read_elements(chunks(f" {array}\n", size)) == values
+    assert read_elements(chunks(document, size), "list") == values
     assert read_fields(chunks(document, size)) == json.loads(document)
-    before, key, elements = read_document(chunks(document, size), "f", lambda name, _: name if name == "list" else "")
-    assert (before, key, list(elements)) == (json.loads(json.dumps(fields)), "list", values)
 
 
 @pytest.mark.parametrize("text", ["{}", '{"b": [1]}', '{"a": {"a": [1]}}', '{"a": "x"}', "[1]", "3", '"a"'])
 def test_a_document_without_the_array_has_no_elements(text):
-    assert list(array_elements(chunks(text, 1), "f", "a")) == []
+    assert read_elements(chunks(text, 1), "a") == []
 
 
 BROKEN = [*("", "[", "[1", "[1,", "[1,]", "[1]]", "[1] x", "[1 2]", "[01]", "[1.]", "[nu]", "[-]")]
@@ -63,7 +71,7 @@ def test_what_json_refuses_is_refused(text, size):
     with pytest.raises(ValueError):
         json.loads(text)
     with pytest.raises(NotJsonError):
-        list(array_elements(chunks(text, size), "f"))
+        read_elements(chunks(text, size))
 
 
 @pytest.mark.parametrize(
@@ -74,10 +82,10 @@ def test_what_json_refuses_in_an_object_is_refused(text):
         json.loads(text)
     for key in (None, "a"):
         with pytest.raises(NotJsonError):
-            read_fields(chunks(text, 1)) if key is None else list(array_elements(chunks(text, 1), "f", key))
+            read_elements(chunks(text, 1), key) if key else read_fields(chunks(text, 1))
 
 
 @pytest.mark.parametrize("content", [b'["\xff"]', b'["\xed\xa0\x80"]', b'["\xc3'])
 def test_bytes_that_are_not_utf8_are_refused(content):
     with pytest.raises(NotJsonError, match="not UTF-8: byte 0x"):
-        list(array_elements(chunks(content, 1), "f"))
+        read_elements(chunks(content, 1))

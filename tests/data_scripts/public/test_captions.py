@@ -98,7 +98,7 @@ def test_each_list_in_a_row_on_the_hub_is_an_image(
             {"train.1.en": "A dog.\n", "train.2.en": "A hound.\nA cat.\n"},
             "train.1.en: 1 lines, fewer than the other train.*",
         ),
-        ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not COCO's JSON, after 0 annotations"),
+        ({"captions_train.json": '{"annotations": [{"image_id": 1, "ca'}, "not JSON, after 0 complete records"),
         ({"captions_train.json": '{"annotations": [{"image_id": 1}]}'}, "annotation 1 has no image_id and caption"),
         ({"captions_train.json": '{"images": []}'}, 'contains no caption; expected {"annotations": [{"image_id": …'),
         ({"scenes.tsv": "caption\nA dog.\n"}, "scenes.tsv:2: one caption, and no column that identifies its image"),
