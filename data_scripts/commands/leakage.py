@@ -38,7 +38,7 @@ from tqdm import tqdm
 from data_scripts.clean.leakage import EvaluationTexts, LeakedRows, text_arrays, text_columns
 from data_scripts.files.command_line import add_output_argument, disk_path
 from data_scripts.files.dataset_folders import write_report
-from data_scripts.files.datasets import check_parquet, existing_folder
+from data_scripts.files.datasets import existing_folder
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder, verify_dataset
 from data_scripts.public import load_evaluation_texts
@@ -85,7 +85,6 @@ def run(args: argparse.Namespace) -> None:
     if args.output and args.output.resolve() == args.folder.resolve():
         raise InputError(f"--output {args.output}: this folder is the one that is read; name another one")
     verify_dataset(args.folder)
-    check_parquet(args.folder.glob("*.parquet") if args.near_duplicates else files)
     try:
         leaks = _Leaks(args, files)
         leaks.find()

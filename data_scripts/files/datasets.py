@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
@@ -246,20 +245,6 @@ def existing_folder(source: str | Path) -> Path:
     return folder
 
 
-def check_parquet(files: Iterable[Path]) -> None:
-    """Refuse Parquet files with too large row groups, because `datasets` has no limit.
-
-    Raises:
-        InputError: there is one. Whoever reads the files reports those that cannot be read.
-    """
-    # Imported here, so that --help does not wait for pyarrow.
-    from data_scripts.files.parquet import UNREADABLE, check_row_groups
-
-    for file in files:
-        with suppress(*UNREADABLE):
-            check_row_groups(file)
-
-
 def load_columns(source: str, columns: tuple[str, ...], hint: str = "") -> DatasetDict:
     """Load a folder of Parquet, JSON lines or CSV, a Parquet file, or a dataset on the Hub, and check its columns.
 
@@ -315,7 +300,6 @@ def _load_path(source: str, columns: tuple[str, ...]) -> DatasetDict:
     if not path.is_file():
         existing_folder(source)
     verify_dataset(path)
-    check_parquet([path] if path.suffix == ".parquet" else path.rglob("*.parquet"))
     files = _split_files(path)
     try:
         return datasets.load_dataset("parquet", data_files=files) if files else datasets.load_dataset(source)

@@ -44,6 +44,7 @@ JSON_LINES = (".jsonl", ".ndjson")
 DELIMITED = (".tsv", ".csv", ".txt")
 FORMS = (*DELIMITED, *JSON_LINES, ".json", ".parquet")
 SAMPLE_RECORDS = 200
+BATCH_ROWS = 1_000  # of a Parquet file that are held in memory
 CSV_LINES = 1_000  # of a record; a longer one has a quote that is not closed
 LISTS = "JSON list"  # the column of lists that are not fields of an object
 HUB_HELP = (
@@ -291,13 +292,16 @@ def _parquet(path: Path) -> Records:
     # Imported here, so that texts are read without pyarrow.
     import pyarrow.parquet as pq
 
-    from data_scripts.files.parquet import UNREADABLE, bounded_batches
+    from data_scripts.files.parquet import UNREADABLE
 
     def rows(needed: Collection[str], broken: BrokenLines) -> Rows:
         columns, row = [name for name in names if name in needed], 0
         try:
-            with tqdm(total=number, delay=1, unit="row", unit_scale=True, desc=path.name) as bar:
-                for batch in bounded_batches(path, columns):
+            with (
+                pq.ParquetFile(path, page_checksum_verification=True) as file,
+                tqdm(total=number, delay=1, unit="row", unit_scale=True, desc=path.name) as bar,
+            ):
+                for batch in file.iter_batches(BATCH_ROWS, columns=columns):
                     yield from _batch_records(batch, path, row, broken)
                     row += len(batch)
                     bar.update(len(batch))
