@@ -143,9 +143,9 @@ class LeakedRows:
 
     Attributes:
         read: the number of rows.
-        rows: name of an evaluation dataset -> rows with a text that equals one of its sentences.
-        near_rows: the same for near-duplicates, without the rows in `rows`.
-        sentences, near_sentences: name -> its normalized sentences that occur in rows, or that have near-duplicates.
+        rows: (name of an evaluation dataset, False) -> rows with a text that equals one of its sentences; (name, True)
+            -> the other rows with a near-duplicate.
+        sentences: (name, whether near) -> its normalized sentences that occur in rows, or that have near-duplicates.
     """
 
     def __init__(
@@ -159,26 +159,23 @@ class LeakedRows:
         self.texts, self.columns, self.group_column, self.near = texts, columns, group_column, near
         self.held_out = set(held_out)
         self.read = 0
-        self.rows, self.near_rows = Counter[str](), Counter[str]()
-        self.sentences: defaultdict[str, set[str]] = defaultdict(set)
-        self.near_sentences: defaultdict[str, set[str]] = defaultdict(set)
+        self.rows = Counter[tuple[str, bool]]()
+        self.sentences: defaultdict[tuple[str, bool], set[str]] = defaultdict(set)
         self._remaining: list[pa.Array] = []
         self._groups: list[pa.Array] = []
 
     def add(self, table: pa.Table) -> list[Leak]:
         """Look up the texts of the next rows; returns those that occur in an evaluation dataset."""
         leaks = [*self._find(table, self.texts), *(self._find(table, self.near) if self.near else ())]
-        names: defaultdict[int, set[str]] = defaultdict(set)
-        near_names: defaultdict[int, set[str]] = defaultdict(set)
+        names: defaultdict[int, dict[str, bool]] = defaultdict(dict)  # row -> name -> whether all of its leaks are near
         for leak in leaks:
-            (near_names if leak.near else names)[leak.row].update(leak.sentences)
             for name, sentences in leak.sentences.items():
-                (self.near_sentences if leak.near else self.sentences)[name].update(sentences)
+                names[leak.row][name] = names[leak.row].get(name, True) and leak.near
+                self.sentences[name, leak.near].update(sentences)
         remaining = np.ones(len(table), bool)
-        for row in names.keys() | near_names.keys():
-            self.rows.update(names[row])
-            self.near_rows.update(near_names[row] - names[row])
-            remaining[row] = not (names[row] | near_names[row]) - self.held_out
+        for row, near_of in names.items():
+            self.rows.update(near_of.items())
+            remaining[row] = near_of.keys() <= self.held_out
         self.read += len(table)
         self._remaining.append(pa.array(remaining))
         if self.group_column:
@@ -229,5 +226,7 @@ def remove_leaked(
             bar.update(len(table))
     groups = dataset.with_format("arrow")[:][group_column] if group_column else None
     remaining = (leaked.remaining() if groups is None else leaked.is_remaining(groups)).to_numpy()
-    counts = {name: leaked.rows[name] for name in evaluation} | {"removed": int(len(remaining) - remaining.sum())}
+    counts = {name: leaked.rows[name, False] for name in evaluation} | {
+        "removed": int(len(remaining) - remaining.sum())
+    }
     return dataset.select(np.flatnonzero(remaining)), counts

@@ -186,27 +186,22 @@ class _Leaks:
 
     def report(self) -> dict[str, Any]:
         """The content of leakage.json."""
-        sets = {}
+        sets: dict[str, dict[str, Any]] = {}
         for name, sentences in self.evaluation.items():
-            found = self.rows.sentences[name]
-            sets[name] = {
-                "sentences": len(sentences),
-                "found": len(found),
-                "rows": self.rows.rows[name],
-                "examples": self.examples[name, False],
-            }
+            exact = self.rows.sentences[name, False]
+            sets[name] = {"sentences": len(sentences)} | self._counts(name, exact, False)
             if self.rows.near:
-                sets[name]["near_duplicates"] = {
-                    "found": len(self.rows.near_sentences[name] - found),
-                    "rows": self.rows.near_rows[name],
-                    "examples": self.examples[name, True],
-                }
+                near = self.rows.sentences[name, True] - exact
+                sets[name]["near_duplicates"] = self._counts(name, near, True)
         read, removed = self.rows.read, self.removed
         return {
             "rows": {"read": read, "removed": removed, "kept": read - removed},
             "columns": self.columns,
             "sets": sets,
         }
+
+    def _counts(self, name: str, found: set[str], near: bool) -> dict[str, Any]:
+        return {"found": len(found), "rows": self.rows.rows[name, near], "examples": self.examples[name, near]}
 
 
 def _held_out_texts(folder: Path) -> dict[str, list[str]]:
