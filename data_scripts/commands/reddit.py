@@ -14,7 +14,6 @@ Examples:
   python -m data_scripts reddit dumps/ --comments data/comments                        (only reads the dumps)
   python -m data_scripts reddit data/comments/*.parquet --output data/reddit --engine spark
   python -m data_scripts reddit 'open-index/arctic:data/comments/2008/*/*.parquet' --output data/reddit
-  python -m data_scripts reddit dumps/ --engine spark --explain                        (only prints the SQL)
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from data_scripts.clean.filters import Filters, add_filter_arguments, count_values, filter_settings, read_filters
+from data_scripts.clean.filters import Filters, add_filter_arguments, filter_settings, read_filters
 from data_scripts.files.dataset_folders import start_report
 from data_scripts.files.errors import InputError, refuse_options
 from data_scripts.files.folders import new_folder
@@ -49,10 +48,10 @@ from data_scripts.schemas import COMMENT_SCHEMA
 
 CORES = (os.process_cpu_count() if hasattr(os, "process_cpu_count") else os.cpu_count()) or 1
 WINDOW_BYTES = 1 << 31  # of Pushshift's .zst
-RULES = ("--filters", "--min_characters", "--bots", "--max_repeats")
-MEASURES = ("--sources", "--submissions", "--markdown", "--language")
-USED_BY_EXPLAIN = ("--explain", "--engine", *RULES, *MEASURES)
-USED_BY_READING = ("--comments", "--workers", "--memory_limit", *MEASURES)
+USED_BY_READING = (
+    *("--sources", "--submissions", "--markdown", "--language"),
+    *("--comments", "--workers", "--memory_limit"),
+)
 MAX_COMPRESSION = 20  # no dump of comments is compressed to less than a 20th
 
 
@@ -88,8 +87,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "2 GiB each, would exceed --memory_limit (default: the number of cores, %(default)s)",
     )
     add_filter_arguments(parser, default="paper")
-    engine = add_engine_arguments(parser)
-    engine.add_argument("--explain", action="store_true", help="print the SQL that computes the pairs, and exit")
+    add_engine_arguments(parser)
     add_output_arguments(parser, required=False)
 
 
@@ -160,9 +158,6 @@ def run(args: argparse.Namespace) -> None:
     """Read the dumps, join, split and write."""
     filters = read_filters(args)
     _refuse_ignored_options(args)
-    if args.explain:
-        print(_sql(args, filters))
-        return
     check_output(args)
     if args.workers < 1:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
@@ -196,12 +191,7 @@ def _refuse_ignored_options(args: argparse.Namespace) -> None:
     given = {f"--{name}": value != parser.get_default(name) for name, value in vars(args).items() if name != "run"}
     if args.engine != "spark":
         refuse_options({"--spark_master": args.spark_master}, f"not with --engine {args.engine}; add --engine spark")
-    if args.explain:
-        refuse_options(
-            {name: is_given for name, is_given in given.items() if name not in USED_BY_EXPLAIN},
-            "not with --explain, which only prints the SQL; leave one of them out",
-        )
-    elif args.output is None and args.comments is None:
+    if args.output is None and args.comments is None:
         raise InputError("--output: name the folder for the pairs (or --comments, to only read the dumps)")
     elif args.output is None:
         refuse_options(
@@ -216,7 +206,7 @@ def _write(
     """Join the comments to pairs, write them, and publish them if the user asks for it."""
     # Imported here, so that --help does not wait for them.
     from data_scripts.pairs.dataset import push, write_pairs
-    from data_scripts.pairs.engines import connect, materialize, read_parquet
+    from data_scripts.pairs.engines import connect, read_parquet
     from data_scripts.pairs.spark import SparkTasks, check_rows, check_shared, size_shuffles
     from data_scripts.reddit.replies import join_replies
 
@@ -237,11 +227,9 @@ def _write(
             settings["submissions"] = "inputs too"
         names = [*(file.name for file in files), *datasets]
         report = start_report("reddit", names, settings, broken)
-        replies = join_replies(comments, filters, args.submissions, materialize)
-        report["comments"] = count_values(replies.filtered, replies.filtered.rule, replies.rules)
+        pairs = join_replies(comments, filters, args.submissions, report)
         check_rows(paths, sum(report["comments"].values()), paths[0].parent)
-        report["kept comments"] = count_values(replies.joined, replies.joined.outcome, replies.outcomes)
-        write_pairs(replies.pairs, folder, args, report, public_sources=True)
+        write_pairs(pairs, folder, args, report, public_sources=True)
     push(args)
 
 
@@ -290,17 +278,3 @@ def _check_conversion(files: list[Path], filters: Filters) -> None:
                 f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
                 "converted from"
             )
-
-
-def _sql(args: argparse.Namespace, filters: Filters) -> str:
-    """The engine's SQL for the distinct pairs of comments, before they are sorted and split."""
-    import ibis
-
-    from data_scripts.pairs.dataset import cap_repeats
-    from data_scripts.reddit.replies import join_replies
-
-    comments = ibis.table(ibis.Schema.from_pyarrow(comment_schema(filters)), name="comments")
-    pairs = join_replies(comments, filters, args.submissions).pairs.distinct()
-    if args.max_repeats:
-        pairs = cap_repeats(pairs, args.max_repeats)
-    return ibis.to_sql(pairs, dialect={"spark": "pyspark"}.get(args.engine, args.engine))

@@ -23,8 +23,8 @@ def add_memory_argument(parser: argparse._ActionsContainer) -> None:
     )
 
 
-def add_engine_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentGroup:
-    """Add the options of commands that run on any engine: which one, and its resources; returns their group."""
+def add_engine_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of commands that run on any engine: which one, and its resources."""
     group = parser.add_argument_group("engine")
     group.add_argument(
         "--engine",
@@ -40,7 +40,6 @@ def add_engine_arguments(parser: argparse.ArgumentParser) -> argparse._ArgumentG
         help="Spark's master, such as spark://host:7077 or yarn; its machines must see all files, as URLs on a "
         "cluster (default: that of the Spark configuration, else local[*])",
     )
-    return group
 
 
 def memory_bytes(limit: str) -> int:

@@ -1,42 +1,28 @@
 """Joins comments to the comments that they reply to."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import ibis
 import ibis.expr.types as ir
 
-from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, first_rule, removal_rules
+from data_scripts.clean.filters import KEPT, PAIR, REPEATED, Filters, count_values, first_rule, removal_rules
+from data_scripts.files.dataset_folders import Report
+from data_scripts.pairs.engines import materialize
 
 
-@dataclass(frozen=True)
-class Replies:
-    """Comments filtered by the rules and joined to the comments that they answer."""
-
-    filtered: ir.Table  # `key, parent, rule` of each comment; `rule` is `KEPT` or the first rule that removes it
-    rules: list[str]  # the rules' names, in order
-    joined: ir.Table  # `key, parent, outcome` of each kept comment; `outcome` is `PAIR` or why there is no pair
-    outcomes: list[str]  # the outcomes' names, in order
-    pairs: ir.Table  # `input, response, thread, source`
-
-
-def join_replies(
-    comments: ir.Table,
-    filters: Filters,
-    submissions: bool = False,
-    materialize: Callable[[ir.Table, str], ir.Table] = lambda table, name: table,
-) -> Replies:
+def join_replies(comments: ir.Table, filters: Filters, submissions: bool, report: Report) -> ir.Table:
     """Apply the rules to comments, and join each kept comment to the kept comment that it replies to.
 
     Of several comments with the same id, only the first by time, then by text, can be kept. This does not depend on the
-    order of the files.
+    order of the files. Tables that are used more than once are materialized; they contain no texts, which are joined at
+    the end to the rows that need them.
 
     Args:
         comments: the columns of `dumps.comment_schema`; a submission is a comment without a parent.
         filters: which rules apply.
         submissions: whether `comments` contains submissions, so that replies to them become pairs too.
-        materialize: computes a table that is used more than once, given the table and a name for it. Such tables
-            contain no texts, which are joined at the end to the rows that need them.
+        report: gets the counts of the comments by rule, and of the kept ones by outcome.
+
+    Returns:
+        The pairs: `input, response, thread, source`.
     """
     key, parent = _keys(comments, submissions)
     keyed = comments.mutate(key=key, parent=parent)
@@ -57,11 +43,13 @@ def join_replies(
     ranked = keyed.semi_join(twice, "key").mutate(repeat=ibis.row_number().over(same_key) > 0)
     ranked = materialize(ranked, "ranked")
     filtered = first_pass.anti_join(twice, "key").union(apply_rules(ranked))
+    report["comments"] = count_values(filtered, filtered.rule, [*rules, KEPT])
 
     with_parents = _join_parents(filtered)
     losses = _losses(with_parents, submissions)
     outcome = ibis.cases(*((condition, ibis.literal(name)) for name, condition in losses.items()), else_=PAIR)
     joined = materialize(with_parents.select("key", "parent", outcome=outcome), "joined")
+    report["kept comments"] = count_values(joined, joined.outcome, [*losses, PAIR])
 
     def texts(**columns: ir.Value) -> ir.Table:
         # Each use starts from the files: engines keep in memory what two parts of a query share.
@@ -72,7 +60,7 @@ def join_replies(
     responses = texts(parent=parent, body=comments.body, link_id=comments.link_id, subreddit=comments.subreddit)
     responses = responses.semi_join(links, "key")
     inputs = texts(body=comments.body).semi_join(links.select(key=links.parent).distinct(), "key")
-    return Replies(filtered, [*rules, KEPT], joined, [*losses, PAIR], _pair_columns(inputs, responses))
+    return _pair_columns(inputs, responses)
 
 
 def _keys(comments: ir.Table, submissions: bool) -> tuple[ir.StringValue, ir.StringValue]:

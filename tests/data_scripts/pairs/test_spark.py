@@ -95,12 +95,6 @@ def test_tasks_use_object_storage_without_a_connector(session, s3_server: Loopba
     assert sorted(found) == sorted(set(pairs)) and counts.pairs == len(found) and find_damage(bucket / "out") is None
 
 
-@pytest.mark.parametrize(("engine", "word"), [("duckdb", "ANTI JOIN"), ("spark", "LEFT ANTI JOIN")])
-def test_explain_prints_the_engines_sql_and_reads_nothing(capsys, engine, word):
-    assert main(["reddit", "not.there.atall", "--engine", engine, "--explain"]) == 0
-    assert word in capsys.readouterr().out
-
-
 def test_a_cluster_gets_the_code_and_can_fetch_it_until_the_end():
     sent: list[str] = []
     with spark._code_for_executors(SimpleNamespace(master="spark://host:7077", addPyFile=sent.append)):

@@ -306,10 +306,6 @@ def test_too_little_memory_for_the_join_is_an_error_that_says_so(tmp_path, capsy
     ("options", "message"),
     [
         ("--spark_master local[2] -o out", "--spark_master: not with --engine duckdb; add --engine spark"),
-        ("-o out --explain", "--output: not with --explain"),
-        ("--memory_limit 1GiB --explain", "--memory_limit: not with --explain"),
-        ("--mask --explain", "--mask: not with --explain"),
-        ("--engine spark --spark_master local[2] --explain", "--spark_master: not with --explain"),
         ("--comments kept --mask", "--mask: needs --output"),
         ("--comments kept --filters none", "--filters: needs --output"),
         ("--comments kept --overwrite", "--overwrite: needs --output"),
