@@ -145,21 +145,16 @@ def _unknown_columns(log: ChatLog, records: Records, roles: set[str]) -> InputEr
 
 
 def _row_converter(log: ChatLog, records: Records, names: dict[str, str]) -> RowConverter:
+    gap = {"--gap": log.gap is not None}
     if names.keys() >= {"input", "response"} and "text" not in log.columns:
-        refuse_options(
-            {"--gap": log.gap is not None}, f"{log.path} holds ready pairs, which have no pauses; leave it out"
-        )
+        refuse_options(gap, f"{log.path} holds ready pairs, which have no pauses; leave it out")
         return _to_pair
     if names.keys() >= {"text", "id", "parent"}:
-        refuse_options(
-            {"--gap": log.gap is not None}, f"{log.path} has reply links, which pauses do not interrupt; leave it out"
-        )
+        refuse_options(gap, f"{log.path} has reply links, which pauses do not interrupt; leave it out")
         return _to_reply
     if names.keys() >= {"text", "thread"}:
-        if log.gap is not None and "time" not in names:
-            raise InputError(
-                f"--gap: {log.path} has no times; name their column (--columns time=NAME), or leave it out"
-            )
+        if "time" not in names:
+            refuse_options(gap, f"{log.path} has no times; name their column (--columns time=NAME), or leave it out")
         return _to_turn
     if names.keys() >= {"text", "speaker", "time"}:
         return _to_message
@@ -192,29 +187,20 @@ def _to_pair(log: ChatLog, values: Record, number: int) -> Pair:
 
 
 def _to_reply(log: ChatLog, values: Record, number: int) -> Message:
-    return Message(
-        id=required_label(values, "id").removesuffix(".0"),  # pandas writes 12 as 12.0 if other values are missing
-        parent=label(values, "parent").removesuffix(".0"),
-        thread=label(values, "thread") or None,
-        speaker=_speaker(values),
-        time=None,
-        text=required_text(values, "text"),
-        source=label(values, "source") or log.name,
-        gap=None,
-    )
+    # pandas writes 12 as 12.0 if other values are missing
+    name, parent = (text.removesuffix(".0") for text in (required_label(values, "id"), label(values, "parent")))
+    return _message(log, values, name)._replace(parent=parent, thread=label(values, "thread") or None)
 
 
 def _to_turn(log: ChatLog, values: Record, number: int) -> Message:
-    return Message(
-        id=label(values, "id") or f"row {number}",
-        parent=None,
-        thread=required_label(values, "thread"),
-        speaker=_speaker(values),
-        time=values.get("time"),
-        text=required_text(values, "text"),
-        source=label(values, "source") or log.name,
-        gap=log.gap,
-    )
+    thread = required_label(values, "thread")
+    message = _message(log, values, label(values, "id") or f"row {number}")
+    return message._replace(thread=thread, time=values.get("time"), gap=log.gap)
+
+
+def _message(log: ChatLog, values: Record, name: str) -> Message:
+    text, source = required_text(values, "text"), label(values, "source") or log.name
+    return Message(name, None, None, _speaker(values), None, text, source, None)
 
 
 def _to_message(log: ChatLog, values: Record, number: int) -> Message:
