@@ -96,11 +96,12 @@ def is_on_hub(source: str) -> bool:
     return is_hub_name(source, (*DUMP_FORMS[1:], ".parquet", *UNPACK))
 
 
-def find_files(sources: list[str], submissions: bool) -> list[Path]:
+def find_files(sources: list[str], submissions: bool, filters: Filters) -> list[Path]:
     """The files of comments among the sources, which are files and folders; prints which files are skipped.
 
     Raises:
-        InputError: there is nothing to read, a file is not a dump, or two files have the same name.
+        InputError: there is nothing to read, a file is not a dump or lacks what the filters need, or two files have the
+            same name.
     """
     files: list[Path] = []
     for path in map(storage_path, sources):
@@ -117,7 +118,7 @@ def find_files(sources: list[str], submissions: bool) -> list[Path]:
     names: dict[str, Path] = {}
     for file in files:
         if file.suffix == ".parquet":
-            _check_comments(file)
+            _check_comments(file, filters)
         else:
             check_file(file, DUMP_FORMS)
         other = names.setdefault(comments_name(file), file)
@@ -131,7 +132,8 @@ def _is_dump(file: Path) -> bool:
     return file.name.startswith("RC_") or plain.endswith("_comments") or holds_submissions(file)
 
 
-def _check_comments(file: Path) -> None:
+def _check_comments(file: Path, filters: Filters) -> None:
+    """Refuse a Parquet file without what the filters need, which only a dump has."""
     try:
         columns = pq.read_schema(readable(file)).names
     except UNREADABLE as error:
@@ -142,6 +144,8 @@ def _check_comments(file: Path) -> None:
             f"{file}: no column {', '.join(missing)}; expected comments that this command kept with --comments "
             f"(ready pairs: python -m data_scripts conversations {file})"
         )
+    lost = {"--markdown": filters.markdown, "--language": not {*comment_schema(filters).names} <= {*columns}}
+    refuse_options(lost, f"{file} was converted without it; name the dump that it was converted from")
 
 
 def comments_name(dump: Path | str) -> str:
@@ -163,8 +167,7 @@ def run(args: argparse.Namespace) -> None:
         raise InputError(f"--workers {args.workers}: expected 1 or more")
     datasets = [source for source in args.sources if is_on_hub(source)]
     others = [source for source in args.sources if source not in datasets]
-    files = find_files(others, args.submissions) if others else []
-    _check_conversion(files, filters)
+    files = find_files(others, args.submissions, filters) if others else []
     if files and not datasets and all(file.suffix == ".parquet" for file in files):
         refuse_options(
             {"--comments": args.comments, "--workers": args.workers != CORES},
@@ -264,17 +267,3 @@ def _count_workers(dumps: list[Path], workers: int, memory: int) -> int:
     while workers > 1 and sum(windows[-workers:]) > memory:
         workers -= 1
     return workers
-
-
-def _check_conversion(files: list[Path], filters: Filters) -> None:
-    """Reject files of comments that were converted without what the filters need now."""
-    for file in files:
-        if file.suffix != ".parquet":
-            continue
-        if filters.markdown:
-            raise InputError(f"--markdown: {file} was converted already; name the dump that it was converted from")
-        if set(comment_schema(filters).names) - set(pq.read_schema(readable(file)).names):
-            raise InputError(
-                f"--language: {file} was converted without it, so it has no column language; name the dump that it was "
-                "converted from"
-            )
