@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from data_scripts.files import downloads
-from data_scripts.files.downloads import ATTEMPTS, download_file, unpack_members
+from data_scripts.commands import download
+from data_scripts.commands.download import ATTEMPTS, download_file, unpack_members
 from data_scripts.files.errors import InputError
 
 CONTENT = bytes(range(256)) * 1000
@@ -66,7 +66,7 @@ class Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(downloads, "WAIT_SECONDS", 0)
+    monkeypatch.setattr(download, "WAIT_SECONDS", 0)
     server = Server()
     threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield server
@@ -130,7 +130,7 @@ def test_failures_name_the_address_and_the_cause(
     message: str,
     requests: int,
 ) -> None:
-    monkeypatch.setattr(downloads, "TIMEOUT_SECONDS", 0.05)
+    monkeypatch.setattr(download, "TIMEOUT_SECONDS", 0.05)
     server.faults = faults
     with pytest.raises(InputError) as raised:
         download_file(server.address, tmp_path / "file.bin")
