@@ -11,59 +11,48 @@ import numpy as np
 from scipy import stats
 from sklearn.feature_extraction.text import ENGLISH_STOP_WORDS
 
-from trainer.evaluation.bootstrap import INTERVAL, LEVEL, bootstrap_interval, pearson_by_row
+from trainer.evaluation.bootstrap import LEVEL, bootstrap_interval, mean_interval, pearson_by_row
 from trainer.report.measurements import Measurements
 from trainer.report.page import Page
 from trainer.report.systems import BILSTM, BOTH, CONVERSATIONS, DAN, LSTM, NEIGHBORS, TRANSFORMER
 
 GENRES = ("captions", "forums", "news")
 Values = Mapping[str, Any]
-Interval = Sequence[float] | None
-UNKNOWN, UNDECIDED = "no interval recorded", "not decided at this size"
+VERDICTS = {True: "holds", False: "does not hold here", None: "not decided at this size"}
 
 
 class Finding(NamedTuple):
-    """A claim in one comparison: its figures, its margin, and the interval, None where none was recorded."""
+    """A claim in one comparison: its figures, its margin, and the interval of the margin."""
 
     figures: str
     margin: float
-    interval: Interval
+    interval: Sequence[float]
 
     @property
     def holds(self) -> bool | None:
-        """Whether the claim holds; None if the interval includes zero or was not recorded."""
-        if self.interval is None or self.interval[0] <= 0 <= self.interval[1]:
-            return None
-        return self.interval[0] > 0
+        """Whether the claim holds; None if the interval includes zero."""
+        low, high = self.interval
+        return None if low <= 0 <= high else low > 0
 
 
-def write_claims(page: Page, items: Measurements | None) -> None:
-    """Write a row for each comparison, and one for each claim whose figures were not measured.
-
-    Without `items`, as for the values of an earlier report, most margins have no interval.
-    """
+def write_claims(page: Page, items: Measurements) -> None:
+    """Write a row for each comparison, and one for each claim whose figures were not measured."""
     page.heading(2, "The papers' claims")
     page.text(
         "A claim holds where the 95 % interval of its margin, from 1,000 paired bootstrap resamples of the items that "
         "it was measured on, is above zero, and does not hold where the interval is below zero. The interval of a "
-        "proportion of words is the exact one. Where only the intervals of two systems were stored, these decide if "
-        "they do not overlap. Each system has a single seed, so the intervals cover the variation over items and not "
-        "over seeds."
+        "proportion of words is the exact one. Each system has a single seed, so the intervals cover the variation "
+        "over items and not over seeds."
     )
     rows, values = [], []
     for text, source, check in CLAIMS:
         findings = list(check(page.values, items))
         for finding in findings:
-            low, high = finding.interval or (None, None)
-            verdict = {True: "holds", False: "does not hold here", None: UNDECIDED}[finding.holds]
-            interval = f"{finding.margin:+.3f}"
-            if finding.interval is None:
-                verdict = UNKNOWN
-            else:
-                interval += f" [{low:+.3f}, {high:+.3f}]"
+            low, high = finding.interval
+            verdict = VERDICTS[finding.holds]
             described = {"text": text, "source": source, "holds": finding.holds, "verdict": verdict}
             values.append({**described, "figures": finding.figures, "margin": finding.margin, "low": low, "high": high})
-            rows.append([text, source, verdict, finding.figures, interval])
+            rows.append([text, source, verdict, finding.figures, f"{finding.margin:+.3f} [{low:+.3f}, {high:+.3f}]"])
         if not findings:
             rows.append([text, source, "not measured", "", ""])
     page.table("claims", ["claim", "source", "", "figures", "margin"], rows, values)
@@ -72,14 +61,14 @@ def write_claims(page: Page, items: Measurements | None) -> None:
 # -- response prediction ----------------------------------------------------------------------------------------------
 
 
-def _transformer_beats_dan(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _transformer_beats_dan(values: Values, items: Measurements) -> Iterator[Finding]:
     rows = _conversation_rows(values)
     if TRANSFORMER in rows and DAN in rows:
         ours, other = rows[TRANSFORMER], rows[DAN]
         yield _compare_p_at_1(ours, other, items, f"P@1 {ours['p_at_1']:.3f} against {other['p_at_1']:.3f}")
 
 
-def _lstm_is_worse(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _lstm_is_worse(values: Values, items: Measurements) -> Iterator[Finding]:
     rows = _conversation_rows(values)
     for encoder in (BILSTM, LSTM):
         if TRANSFORMER in rows and encoder in rows:
@@ -95,31 +84,22 @@ def _conversation_rows(values: Values) -> dict[str, Values]:
     return {system.removesuffix(suffix): row for system, row in rows.items() if system.endswith(suffix)}
 
 
-def _compare_p_at_1(row: Values, other: Values, items: Measurements | None, figures: str) -> Finding:
-    """Without `items`, the intervals of the rows decide where they do not overlap: a paired interval of the difference
-    is at most as wide as the two together.
-    """
-    interval: Interval = None
-    ours, theirs = (each.get(f"p_at_1{INTERVAL}") for each in (row, other))
-    if items:
-        hits = items.response_hits(row["run"]) - items.response_hits(other["run"])
-        interval = bootstrap_interval(lambda chosen: hits[chosen[0]].mean(1), [len(hits)])
-    elif ours and theirs and (ours[0] > theirs[1] or ours[1] < theirs[0]):
-        interval = [ours[0] - theirs[1], ours[1] - theirs[0]]
-    return Finding(figures, row["p_at_1"] - other["p_at_1"], interval)
+def _compare_p_at_1(row: Values, other: Values, items: Measurements, figures: str) -> Finding:
+    hits = items.response_hits(row["run"]) - items.response_hits(other["run"])
+    return Finding(figures, row["p_at_1"] - other["p_at_1"], mean_interval(hits))
 
 
 # -- STS-B ------------------------------------------------------------------------------------------------------------
 
 
-def _snli_helps_captions_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _snli_helps_captions_most(values: Values, items: Measurements) -> Iterator[Finding]:
     for encoder, rows in _rows_by_encoder(values):
         without, with_snli = rows.get((CONVERSATIONS, False)), rows.get((BOTH, False))
         if without and with_snli:
             yield _compare_gains(without, with_snli, "captions", items, encoder)
 
 
-def _tuning_helps_news_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _tuning_helps_news_most(values: Values, items: Measurements) -> Iterator[Finding]:
     for encoder, rows in _rows_by_encoder(values):
         for trained_on in (CONVERSATIONS, BOTH):
             untuned, tuned = rows.get((trained_on, False)), rows.get((trained_on, True))
@@ -137,7 +117,7 @@ def _rows_by_encoder(values: Values) -> Iterator[tuple[str, dict[tuple[str, bool
         yield encoder, {key: row for key, row in named.items() if set(GENRES) <= row["test"].keys()}
 
 
-def _compare_gains(before: Values, after: Values, genre: str, items: Measurements | None, label: str) -> Finding:
+def _compare_gains(before: Values, after: Values, genre: str, items: Measurements, label: str) -> Finding:
     """What Pearson's r of a genre gains between two rows of table 3, minus the largest gain of another, or zero."""
 
     def margin(gains: Values) -> Any:
@@ -145,24 +125,22 @@ def _compare_gains(before: Values, after: Values, genre: str, items: Measurement
         return gains[genre] - np.maximum.reduce([*others, np.zeros_like(others[0])])
 
     gains = {each: np.float64(after["test"][each]["pearson"] - before["test"][each]["pearson"]) for each in GENRES}
-    interval: Interval = None
-    if items:
-        gold, genres = items.stsb_gold()
-        groups = [np.flatnonzero(genres == each) for each in GENRES]
-        ours, theirs = (items.stsb_scores(row["run"], row["tuned"]) for row in (after, before))
+    gold, genres = items.stsb_gold()
+    groups = [np.flatnonzero(genres == each) for each in GENRES]
+    ours, theirs = (items.stsb_scores(row["run"], row["tuned"]) for row in (after, before))
 
-        def statistic(positions: list[np.ndarray]) -> np.ndarray:
-            rows = {each: group[chosen] for each, group, chosen in zip(GENRES, groups, positions, strict=True)}
-            r = {each: [pearson_by_row(scores[chosen], gold[chosen]) for scores in (ours, theirs)]
-                 for each, chosen in rows.items()}  # fmt: skip
-            return margin({each: after - before for each, (after, before) in r.items()})
+    def statistic(positions: list[np.ndarray]) -> np.ndarray:
+        rows = {each: group[chosen] for each, group, chosen in zip(GENRES, groups, positions, strict=True)}
+        r = {each: [pearson_by_row(scores[chosen], gold[chosen]) for scores in (ours, theirs)]
+             for each, chosen in rows.items()}  # fmt: skip
+        return margin({each: after - before for each, (after, before) in r.items()})
 
-        interval = bootstrap_interval(statistic, [len(group) for group in groups])
+    interval = bootstrap_interval(statistic, [len(group) for group in groups])
     figures = ", ".join(f"{each} {gain:+.3f}" for each, gain in gains.items())
     return Finding(f"{label}: {figures}", float(margin(gains)), interval)
 
 
-def _a_tenth_gives_most(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _a_tenth_gives_most(values: Values, items: Measurements) -> Iterator[Finding]:
     """What a tenth of SNLI gains above half of what all of it gains, or the latter if that is smaller."""
 
     def margin(none: Any, tenth: Any, full: Any) -> Any:
@@ -174,34 +152,30 @@ def _a_tenth_gives_most(values: Values, items: Measurements | None) -> Iterator[
         if len(rows) < 3 or not all(genre in row["test"] for row in rows):
             continue
         none, tenth, full = (row["test"][genre]["pearson"] for row in rows)
-        interval: Interval = None
-        if items:
-            gold, genres = items.stsb_gold()
-            chosen = np.flatnonzero((genres == genre) | (genre == "all"))
-            scores, gold = [items.stsb_scores(row["run"])[chosen] for row in rows], gold[chosen]
+        gold, genres = items.stsb_gold()
+        chosen = np.flatnonzero((genres == genre) | (genre == "all"))
+        scores, gold = [items.stsb_scores(row["run"])[chosen] for row in rows], gold[chosen]
 
-            def statistic(positions: list[np.ndarray], scores: Any = scores, gold: Any = gold) -> np.ndarray:
-                return margin(*(pearson_by_row(each[positions[0]], gold[positions[0]]) for each in scores))
+        def statistic(positions: list[np.ndarray], scores: Any = scores, gold: Any = gold) -> np.ndarray:
+            return margin(*(pearson_by_row(each[positions[0]], gold[positions[0]]) for each in scores))
 
-            interval = bootstrap_interval(statistic, [len(chosen)])
+        interval = bootstrap_interval(statistic, [len(chosen)])
         figures = f"test, {genre}: without {none:.3f}, with a tenth {tenth:.3f}, with all {full:.3f}"
         yield Finding(figures, float(margin(none, tenth, full)), interval)
 
 
-def _first_layer_attends_near(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _first_layer_attends_near(values: Values, items: Measurements) -> Iterator[Finding]:
     for run, shares in values.get("attention", {}).items():
         first, last = (
             sum(distance * share for distance, share in enumerate(shares["layers"][layer])) for layer in (0, -1)
         )
-        interval: Interval = None
-        if items:
-            measured = items.attention(run)
-            difference, words = np.subtract(measured["sums"][-1], measured["sums"][0]), np.asarray(measured["words"])
+        measured = items.attention(run)
+        difference, words = np.subtract(measured["sums"][-1], measured["sums"][0]), np.asarray(measured["words"])
 
-            def statistic(positions: list[np.ndarray], difference: Any = difference, words: Any = words) -> np.ndarray:
-                return difference[positions[0]].sum(1) / words[positions[0]].sum(1)
+        def statistic(positions: list[np.ndarray], difference: Any = difference, words: Any = words) -> np.ndarray:
+            return difference[positions[0]].sum(1) / words[positions[0]].sum(1)
 
-            interval = bootstrap_interval(statistic, [len(words)])
+        interval = bootstrap_interval(statistic, [len(words)])
         figures = f"`{run}`: mean distance {first:.2f} in the first layer, {last:.2f} in the last"
         yield Finding(figures, last - first, interval)
 
@@ -209,7 +183,7 @@ def _first_layer_attends_near(values: Values, items: Measurements | None) -> Ite
 # -- Siamese CBOW -----------------------------------------------------------------------------------------------------
 
 
-def _siamese_beats_word2vec(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _siamese_beats_word2vec(values: Values, items: Measurements) -> Iterator[Finding]:
     """The number of datasets on which Siamese CBOW is better than word2vec on the same texts, above half of them."""
     rows = values.get("siamese_table1", [])
     for row in (row for row in rows if row["trained_on"] == NEIGHBORS):
@@ -217,12 +191,12 @@ def _siamese_beats_word2vec(values: Values, items: Measurements | None) -> Itera
             if other["method"] in ("skip_gram", "cbow") and row["sources"] == other["sources"]:
                 sets = row["sets"]
                 better = sum(sets[key]["pearson"] > other["sets"][key]["pearson"] for key in sets)
-                interval = _interval_over_datasets(row["run"], other["run"], list(sets), items) if items else None
+                interval = _interval_over_datasets(row["run"], other["run"], list(sets), items)
                 figures = f"`{row['run']}` against `{other['run']}`: better on {better} of {len(sets)} datasets"
                 yield Finding(figures, better - len(sets) / 2, interval)
 
 
-def _interval_over_datasets(run: str, other: str, sets: Sequence[str], items: Measurements) -> Interval:
+def _interval_over_datasets(run: str, other: str, sets: Sequence[str], items: Measurements) -> list[float]:
     gold, ours, theirs = items.sts_gold(), items.sts_scores(run), items.sts_scores(other)
 
     def statistic(positions: list[np.ndarray]) -> np.ndarray:
@@ -235,7 +209,7 @@ def _interval_over_datasets(run: str, other: str, sets: Sequence[str], items: Me
     return bootstrap_interval(statistic, [len(gold[key]) for key in sets])
 
 
-def _function_words_have_small_norms(values: Values, items: Measurements | None) -> Iterator[Finding]:
+def _function_words_have_small_norms(values: Values, items: Measurements) -> Iterator[Finding]:
     """The proportion of stop words among the words with the smallest norms, above a half and above that of all words.
 
     The interval is the exact one of a binomial proportion (Clopper and Pearson).
@@ -254,7 +228,7 @@ def _function_words_have_small_norms(values: Values, items: Measurements | None)
 
 # Claim, its paper and section, and what checks it: values of the report, scores item by item -> a finding for each
 # comparison that they allow.
-CLAIMS: tuple[tuple[str, str, Callable[[Values, Measurements | None], Iterator[Finding]]], ...] = (
+CLAIMS: tuple[tuple[str, str, Callable[[Values, Measurements], Iterator[Finding]]], ...] = (
     ("the Transformer beats the DAN in response prediction", "Yang et al., section 4.1", _transformer_beats_dan),
     ("LSTM and BiLSTM are worse than the Transformer", "Yang et al., footnote 2", _lstm_is_worse),
     ("SNLI helps captions most", "Yang et al., section 5", _snli_helps_captions_most),
