@@ -12,7 +12,7 @@ WRITERS = {
     "trainer.evaluation.mteb_tasks": ["MODEL"],
     "trainer.export.__main__": ["MODEL"],
     "trainer.report.__main__": ["--plan", "PLAN"],
-    "trainer.report.word2vec_command": [],
+    "trainer.embeddings.__main__": [],
     "trainer.sweep.__main__": ["SWEEP"],
 }
 

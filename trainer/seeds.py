@@ -9,8 +9,8 @@ from argparse import RawDescriptionHelpFormatter
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.command_line import ArgumentParser
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, run_stoppable
+from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
 from trainer.evaluation.results import update_results
 from trainer.evaluation.run_files import read_run_results, read_settings
@@ -73,7 +73,7 @@ def _test_scores(run: Path, settings: dict[str, Any]) -> dict[str, float]:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     parser = ArgumentParser(
         prog="python -m trainer.seeds", description=__doc__, formatter_class=RawDescriptionHelpFormatter
     )
@@ -81,15 +81,16 @@ def main(argv: list[str]) -> int:
         "runs", nargs="+", type=Path, metavar="RUN", help="folders of finished runs; the first gets the scores of all"
     )
     runs = parser.parse_args(argv).runs
+    return run_stoppable(lambda: summarize(runs))
+
+
+def summarize(runs: list[Path]) -> int:
+    """Add the scores of all runs to the results and the card of the first, and print them; returns the exit code."""
     from trainer.publish.upload import write_run_card  # takes seconds, which `--help` should not
 
-    try:
-        test_scores = collect_test_scores(runs)
-        update_results(runs[0] / "results.json", {"seeds": test_scores})
-        write_run_card(runs[0])
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    test_scores = collect_test_scores(runs)
+    update_results(runs[0] / "results.json", {"seeds": test_scores})
+    write_run_card(runs[0])
     for name, values in test_scores.items():
         print(f"{name:<40} {' '.join(f'{value:.4f}' for value in values)}")
     return 0

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from data_scripts.files.command_line import ArgumentParser, disk_path
-from data_scripts.files.errors import USER_ERRORS, InputError, one_line, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.errors import InputError, one_line
 from trainer.evaluation.registry import load_kind
 from trainer.evaluation.response_prediction import ResponseQueries, build_queries, evaluate_response_prediction
 from trainer.evaluation.stsb import evaluate_stsb
@@ -87,14 +87,6 @@ def replies_task(queries: ResponseQueries, split: str) -> Any:
             eval_splits=[split],
             eval_langs=["eng-Latn"],
             main_score="hit_rate_at_1",
-            date=None,
-            domains=None,
-            task_subtypes=None,
-            license=None,
-            annotations_creators=None,
-            dialect=None,
-            sample_creation=None,
-            bibtex_citation=None,
         )
 
     task = Replies()
@@ -188,8 +180,8 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def run(args: Namespace) -> list[ComparedScore]:
-    """Run the command; returns the scores.
+def run(args: Namespace) -> int:
+    """Run the command; returns its exit code.
 
     Raises:
         InputError: a package, a model or a dataset is missing.
@@ -204,10 +196,9 @@ def run(args: Namespace) -> list[ComparedScore]:
     queries = build_queries(pairs["input"][:], pairs["response"][:]) if pairs is not None else None
     stsb = _split(load_kind("stsb", args.stsb), split, args.stsb) if args.stsb else None
     output = args.output or Path(args.model, "mteb")
-    scores = evaluate(args.model, output, stsb=stsb, queries=queries, split=split)
-    print(format_scores(scores))
+    print(format_scores(evaluate(args.model, output, stsb=stsb, queries=queries, split=split)))
     print(f"saved in {output}")
-    return scores
+    return 0
 
 
 def _split(splits: DatasetDict, split: str, source: str) -> Dataset:
@@ -224,13 +215,9 @@ def format_scores(scores: Sequence[ComparedScore]) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
-    try:
-        run(build_parser().parse_args(arguments))
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
-    return 0
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
+    args = build_parser().parse_args(arguments)
+    return run_stoppable(lambda: run(args))
 
 
 if __name__ == "__main__":

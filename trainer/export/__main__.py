@@ -10,10 +10,9 @@ RUN/model/onnx is published with the model. If the vectors differ from the model
 """
 
 import sys
-from argparse import RawDescriptionHelpFormatter
+from argparse import Namespace, RawDescriptionHelpFormatter
 
-from data_scripts.files.command_line import ArgumentParser, disk_path
-from data_scripts.files.errors import USER_ERRORS, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from trainer.export.formats import FORMATS, PRECISIONS
 
 
@@ -48,23 +47,28 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
-    args = build_parser().parse_args(arguments)
+def run(args: Namespace) -> int:
+    """Export the model, and print what was measured; returns the exit code.
+
+    Raises:
+        InputError: the model, the data or the output folder is not usable, or the exported vectors are not the model's.
+    """
     # Imported here because they take seconds, which `--help` should not.
     from transformers.utils.logging import disable_progress_bar
 
     from trainer.export.export import export, find_run, format_table
 
     disable_progress_bar()  # loading takes a moment only
-    try:
-        run, report = find_run(args.model), export(**vars(args))
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
-    print(format_table(report), end="")
-    print(f"saved in {args.output}" + (f" and recorded in {run / 'results.json'} and its card" if run else ""))
+    run_folder, report = find_run(args.model), export(**vars(args))
+    recorded = f" and recorded in {run_folder / 'results.json'} and its card" if run_folder else ""
+    print(f"{format_table(report)}saved in {args.output}{recorded}")
     return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
+    args = build_parser().parse_args(arguments)
+    return run_stoppable(lambda: run(args))
 
 
 if __name__ == "__main__":

@@ -38,8 +38,8 @@ def build_parser() -> ArgumentParser:
     return parser
 
 
-def run(args: Namespace) -> str:
-    """Publish what the command line names; returns the URL of the commit, or the folder with `--dry_run`.
+def run(args: Namespace) -> int:
+    """Publish what the command line names, and print the URL of the commit; returns the exit code.
 
     Raises:
         InputError: the options do not fit together, what they name is incomplete, or the upload failed.
@@ -48,25 +48,22 @@ def run(args: Namespace) -> str:
     from trainer.publish.upload import publish, push_page
 
     if args.run and args.hub_model_id and not (args.index or args.space_id):
-        return publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)
-    if args.index and args.hub_model_id and args.space_id and not (args.run or args.dry_run):
-        return push_page(args.index, args.hub_model_id, args.space_id, private=args.private)
-    raise InputError(
-        "expected RUN --hub_model_id ORG/NAME [--dry_run], or --index FOLDER --hub_model_id ORG/NAME "
-        "--space_id ORG/SPACE"
-    )
+        published = publish(args.run, args.hub_model_id, private=args.private, dry_run=args.dry_run)
+    elif args.index and args.hub_model_id and args.space_id and not (args.run or args.dry_run):
+        published = push_page(args.index, args.hub_model_id, args.space_id, private=args.private)
+    else:
+        raise InputError(
+            "expected RUN --hub_model_id ORG/NAME [--dry_run], or --index FOLDER --hub_model_id ORG/NAME "
+            "--space_id ORG/SPACE"
+        )
+    print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
+    return 0
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     args = build_parser().parse_args(argv)
-    return run_stoppable(lambda: _run(args))
-
-
-def _run(args: Namespace) -> int:
-    published = run(args)
-    print(f"verified, not uploaded: {published}" if args.dry_run else f"published: {published}")
-    return 0
+    return run_stoppable(lambda: run(args))
 
 
 if __name__ == "__main__":

@@ -10,11 +10,11 @@ from gensim.models import Word2Vec
 
 from modeling_convsim.encoding import Encoder
 from trainer.data.word_vectors import fit
+from trainer.embeddings import word2vec
+from trainer.embeddings.__main__ import main
+from trainer.embeddings.word2vec import read_texts
 from trainer.encoders.loading import load_encoder
 from trainer.encoders.pv_dbow import PvDbowEncoder
-from trainer.report import word2vec
-from trainer.report.word2vec import read_texts
-from trainer.report.word2vec_command import main
 
 TEXTS = ["The red cat eats the bone", "a train , a bus", "the unheard-of cat", "quixotic"]
 SIZE = 6
@@ -70,7 +70,9 @@ def unit(vectors: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("method", ["skip_gram", "cbow", "fasttext"])
 def test_vectors_are_averages_of_gensims_vectors(method, sources, tmp_path, monkeypatch):
     trained: list[Word2Vec] = []
-    monkeypatch.setattr("trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr(
+        "trainer.embeddings.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model))
+    )
     run(tmp_path / "run", method, sources)
     words = words_of(tmp_path / "run", TEXTS)
     (model,) = trained
@@ -137,7 +139,9 @@ def test_sif_is_the_same_at_once_and_from_an_earlier_run(sources, tmp_path):
 
 def test_paragraph_vectors_are_gensims_up_to_chance(sources, tmp_path, monkeypatch):
     trained: list = []
-    monkeypatch.setattr("trainer.report.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model)))
+    monkeypatch.setattr(
+        "trainer.embeddings.word2vec.fit", lambda model, *rest: (fit(model, *rest), trained.append(model))
+    )
     run(tmp_path / "run", "pv_dbow", sources, "--epochs", "20")
     encoder = load_encoder(str(tmp_path / "run" / "model"))
     assert isinstance(encoder, PvDbowEncoder)

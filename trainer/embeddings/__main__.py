@@ -22,8 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data_scripts.files.command_line import ArgumentParser, disk_path
-from data_scripts.files.errors import USER_ERRORS, InputError, user_message
+from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
+from data_scripts.files.errors import InputError
 
 METHODS = ("skip_gram", "cbow", "fasttext", "pv_dbow")
 
@@ -86,13 +86,18 @@ def _number(low: int) -> Callable[[str], int]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; the exit code is 0, or 2 after a user error, whose message goes to stderr."""
+    """Run the command; the exit code is 0, 2 after a user error, whose message goes to stderr, or 128 + signal."""
     args = build_parser().parse_args(arguments)
-    try:
-        results = train(args)
-    except USER_ERRORS as error:
-        print(f"error: {user_message(error)}", file=sys.stderr)
-        return 2
+    return run_stoppable(lambda: run(args))
+
+
+def run(args: Namespace) -> int:
+    """Train the baseline of the command line, save it as a run and print its size; returns the exit code.
+
+    Raises:
+        InputError: a source, evaluation dataset or folder cannot be read, or options do not fit.
+    """
+    results = _train(args)
     run, removed = results["run"], sum(counts["removed"] for counts in results["leakage"].values())
     print(
         f"{run['sentences']:,} sentences, {run['tokens']:,} tokens; {removed:,} rows with evaluation sentences removed"
@@ -104,12 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def train(args: Namespace) -> dict[str, Any]:
-    """Train the baseline of the command line and save it as a run; returns the contents of results.json.
-
-    Raises:
-        InputError: a source, evaluation dataset or folder cannot be read, or options do not fit.
-    """
+def _train(args: Namespace) -> dict[str, Any]:
     if args.method == "pv_dbow" and (args.sif or args.trained):
         raise InputError("--sif, --from: pv_dbow is not an average of word vectors; expected another METHOD")
     if args.output.exists():
@@ -119,10 +119,14 @@ def train(args: Namespace) -> dict[str, Any]:
     # Imported here because they take seconds, which `--help` and a mistake on the command line should not.
     from transformers.utils.logging import disable_progress_bar
 
-    from trainer.report.word2vec import train_baseline
+    from trainer.embeddings.word2vec import train_baseline
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("datasets", "gensim", "httpx"):
         logging.getLogger(library).setLevel(logging.WARNING)
     disable_progress_bar()  # transformers shows one for every file it loads
     return train_baseline(args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Word vectors by gensim, the papers' baselines."""
