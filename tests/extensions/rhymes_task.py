@@ -10,7 +10,7 @@ from data_scripts.files.datasets import load_columns
 from trainer.arguments import Arguments, option
 from trainer.data.datasets import DatasetKind, register_dataset_kind
 from trainer.encoders.protocol import SentenceEncoder
-from trainer.evaluation.evaluators import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, register_evaluator
+from trainer.evaluation.evaluators import CardEntry, EvaluationInputs, Evaluator, register_evaluator
 from trainer.tasks import Task, TaskInputs, register_task
 from trainer.tasks.encoding import embed_batch, pack
 
@@ -70,7 +70,8 @@ def evaluate_rhymes(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[
 register_evaluator(
     Evaluator(
         name="rhymes",
-        data=EvaluationDataset("rhymes", load_rhymes, "folder or Hub id of rhymes"),
+        dataset="rhymes",
+        data_help="folder or Hub id of rhymes",
         evaluate=evaluate_rhymes,
         card=CardEntry("sentence-similarity", "rhyme", "rhymes", "rhymes", {"cosine": "mean cosine"}),
     )

@@ -65,17 +65,16 @@ def build_parser() -> ArgumentParser:
 
 def _add_data_options(parser: ArgumentParser) -> None:
     group = parser.add_argument_group("data")
-    datasets = list({evaluator.dataset: evaluator.data for evaluator in EVALUATORS.values()}.values())
+    helps = {evaluator.dataset: evaluator.data_help for evaluator in EVALUATORS.values()}
     group.add_argument(
         "--data",
         type=Path,
         metavar="FOLDER",
-        help=f"folder with the subfolders {', '.join(one.name for one in datasets if one.is_found_by_name)}, instead "
-        "of the options below; for the task sample, the folder that `python -m data_scripts sample` wrote",
+        help=f"folder with the subfolders {', '.join(helps)}, instead of the options below; for the task sample, the "
+        "folder that `python -m data_scripts sample` wrote",
     )
-    for dataset in datasets:
-        default = f" (default: {dataset.name} in --data)" if dataset.is_found_by_name else ""
-        group.add_argument(f"--{dataset.name}", metavar="SOURCE", help=dataset.help + default)
+    for name, text in helps.items():
+        group.add_argument(f"--{name}", metavar="SOURCE", help=f"{text} (default: {name} in --data)")
 
 
 def _add_evaluation_options(parser: ArgumentParser) -> None:
@@ -124,13 +123,10 @@ def load_data(args: Namespace) -> EvaluationData:
     Raises:
         InputError: one of them is missing or unreadable.
     """
-    sources = {evaluator.data: _source(args, evaluator) for evaluator in _requested_evaluators(args)}
-    return {dataset.name: dataset.load(source) for dataset, source in sources.items()}
+    from trainer.data.datasets import load_evaluation_data  # imports datasets, which takes a second
 
-
-def _requested_evaluators(args: Namespace) -> list[Evaluator]:
-    """Return the evaluators whose datasets the tasks read."""
-    return [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    evaluators = [STSB if name == STSB_ERRORS else EVALUATORS[name] for name in args.tasks if name != SAMPLE]
+    return load_evaluation_data({evaluator.dataset: _source(args, evaluator) for evaluator in evaluators})
 
 
 def _source(args: Namespace, evaluator: Evaluator) -> str:
@@ -138,11 +134,11 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
     name = evaluator.dataset
     if source := getattr(args, name):
         return source
-    expected = f"task {evaluator.name}: name the data with --{name} SOURCE, a {evaluator.data.help}"
-    if not evaluator.data.is_found_by_name:
-        raise InputError(expected)
     if args.data is None:
-        raise InputError(f"{expected}, or with --data FOLDER, a folder with the subfolder {name}")
+        raise InputError(
+            f"task {evaluator.name}: name the data with --{name} SOURCE, a {evaluator.data_help}, or with --data "
+            f"FOLDER, a folder with the subfolder {name}"
+        )
     folder = args.data / name
     if not folder.is_dir():
         raise InputError(
@@ -154,14 +150,6 @@ def _source(args: Namespace, evaluator: Evaluator) -> str:
 def _validate(args: Namespace) -> None:
     if args.baselines and not any(name in EVALUATORS and EVALUATORS[name].evaluate_baseline for name in args.tasks):
         raise InputError(f"--baselines: none of --tasks is a ranking; add one of {_rankings()}")
-    if args.similarity != "angular" and not {STSB.name, STSB_ERRORS} & set(args.tasks):
-        raise InputError(f"--similarity: only {STSB.name} and {STSB_ERRORS} have a choice; add one to --tasks")
-    if args.intervals and not any(name in EVALUATORS for name in args.tasks):
-        raise InputError(f"--intervals: {', '.join(args.tasks)} has no intervals; drop one of the two")
-    read = {evaluator.dataset for evaluator in _requested_evaluators(args)}
-    for name, evaluator in EVALUATORS.items():
-        if getattr(args, evaluator.dataset) and evaluator.dataset not in read:
-            raise InputError(f"--{evaluator.dataset}: none of --tasks reads it; add {name}, or drop the option")
     if args.output and not args.output.parent.is_dir():
         raise InputError(f"--output {args.output}: there is no folder {args.output.parent}; create it first")
     if args.output and args.output.name == "results.json" and (args.output.parent / "config.yaml").is_file():

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.registry import (
-    Baseline,
-    CardEntry,
-    EvaluationDataset,
-    EvaluationInputs,
-    Evaluator,
-    Split,
-    dev_and_test,
-    load_kind,
-)
+from trainer.evaluation.registry import Baseline, CardEntry, EvaluationInputs, Evaluator, Split, dev_and_test
 from trainer.evaluation.similarity import cosine, encode_pairs
 
 if TYPE_CHECKING:
@@ -65,12 +55,9 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 
 EVALUATOR = Evaluator(
     name="cqa",
-    data=EvaluationDataset(
-        "cqa",
-        partial(load_kind, "cqa"),
-        help="folder of SemEval CQA, subtask B",
-        select_splits=_select_splits,
-    ),
+    dataset="cqa",
+    data_help="folder of SemEval CQA, subtask B",
+    select_splits=_select_splits,
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,
     card=CardEntry(

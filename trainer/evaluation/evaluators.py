@@ -14,7 +14,6 @@ from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.registry import (
     EVALUATORS,
     CardEntry,
-    EvaluationDataset,
     EvaluationInputs,
     Evaluator,
     Split,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EVALUATORS",
     "CardEntry",
-    "EvaluationDataset",
     "EvaluationInputs",
     "Evaluator",
     "Split",

@@ -48,25 +48,6 @@ def dev_and_test(dataset: Mapping[str, Dataset], split: Split, test: str = "test
     return {name: dataset[key] for name, key in keys.items() if key in dataset}
 
 
-@dataclass(frozen=True, eq=False)
-class EvaluationDataset:
-    """A dataset that evaluators read, and how the command `trainer.evaluation` loads it.
-
-    Attributes:
-        name: its key in `EvaluationData`, and the name of its option.
-        load: reads a folder or Hub id; raises InputError.
-        help: help text of its option.
-        select_splits: the part of the loaded dataset that a requested split stands for, by name in results.json.
-        is_found_by_name: whether the command looks for a folder with this name in the folder of `--data`.
-    """
-
-    name: str
-    load: Callable[[str], Any]
-    help: str
-    select_splits: Callable[[Any, Split], dict[str, Dataset]] = dev_and_test
-    is_found_by_name: bool = True
-
-
 @dataclass(frozen=True)
 class EvaluationInputs:
     """The inputs of an evaluator besides the encoder.
@@ -121,31 +102,30 @@ class Evaluator:
 
     Attributes:
         name: its key in results.json, and its name in the option `--tasks`.
-        data: the dataset that it reads.
+        dataset: the kind of its dataset, in `trainer.data.datasets.DATASET_KINDS`; also the name of its option.
+        data_help: help text of that option.
         evaluate: measures an encoder; returns the part of results.json. Raises InputError.
         card: its entry in model cards.
+        select_splits: the part of the loaded dataset that a requested split stands for, by name in results.json.
         evaluate_baseline: measures a baseline on the same queries, if the evaluator is a ranking.
         runs_on_dev: whether it runs by default on the dev split, as during training; False if it is slow.
         is_test_only: whether its datasets are test sets for any requested split, so that they must not select anything.
     """
 
     name: str
-    data: EvaluationDataset
+    dataset: str
+    data_help: str
     evaluate: Callable[[SentenceEncoder, EvaluationInputs], dict[str, Any]]
     card: CardEntry
+    select_splits: Callable[[Any, Split], dict[str, Dataset]] = dev_and_test
     evaluate_baseline: Callable[[Baseline, EvaluationInputs], dict[str, Any]] | None = None
     runs_on_dev: bool = True
     is_test_only: bool = False
 
-    @property
-    def dataset(self) -> str:
-        """Key of its dataset in `EvaluationData`."""
-        return self.data.name
-
     def splits_in(self, data: EvaluationData, split: Split) -> dict[str, Dataset]:
         """The requested splits that `data` has, by their names in results.json; empty without the dataset."""
         dataset = data.get(self.dataset)
-        return {} if dataset is None else self.data.select_splits(dataset, split)
+        return {} if dataset is None else self.select_splits(dataset, split)
 
 
 # Name -> evaluator, in the order of results.json.

@@ -4,7 +4,6 @@ import functools
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.registry import Baseline, CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
+from trainer.evaluation.registry import Baseline, CardEntry, EvaluationInputs, Evaluator
 
 CANDIDATES = 100
 MAX_QUERIES = 10_000
@@ -163,12 +162,8 @@ def _evaluate_baseline(baseline: Baseline, inputs: EvaluationInputs) -> dict[str
 
 EVALUATOR = Evaluator(
     name="response_prediction",
-    data=EvaluationDataset(
-        "pairs",
-        partial(load_kind, "pairs"),
-        help="folder or Hub id of conversation pairs",
-        is_found_by_name=False,
-    ),
+    dataset="pairs",
+    data_help="folder or Hub id of conversation pairs",
     evaluate=_evaluate,
     evaluate_baseline=_evaluate_baseline,
     card=CardEntry(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import mean_interval, with_intervals
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
+from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -54,7 +53,8 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
 
 EVALUATOR = Evaluator(
     name="snli",
-    data=EvaluationDataset("snli", partial(load_kind, "snli"), help="folder or Hub id of SNLI"),
+    dataset="snli",
+    data_help="folder or Hub id of SNLI",
     evaluate=_evaluate,
     card=CardEntry(
         task_type="text-classification",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +10,7 @@ import numpy as np
 from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, Split, load_kind
+from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator, Split
 from trainer.evaluation.similarity import cosine, encode_pairs
 
 if TYPE_CHECKING:
@@ -73,12 +72,9 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
 
 EVALUATOR = Evaluator(
     name="sts",
-    data=EvaluationDataset(
-        "sts",
-        partial(load_kind, "sts"),
-        help="folder of SemEval STS 2012 to 2016",
-        select_splits=_select_splits,
-    ),
+    dataset="sts",
+    data_help="folder of SemEval STS 2012 to 2016",
+    select_splits=_select_splits,
     evaluate=_evaluate,
     card=CardEntry(
         task_type="sentence-similarity",

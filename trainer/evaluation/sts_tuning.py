@@ -156,7 +156,8 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
 
 EVALUATOR = Evaluator(
     name="stsb_tuned",
-    data=stsb.STSB,
+    dataset=stsb.EVALUATOR.dataset,
+    data_help=stsb.EVALUATOR.data_help,
     evaluate=_evaluate,
     card=replace(
         stsb.EVALUATOR.card,

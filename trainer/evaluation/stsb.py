@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,7 +11,7 @@ import numpy as np
 from data_scripts.files.errors import InputError
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.bootstrap import pearson_interval, with_intervals
-from trainer.evaluation.registry import CardEntry, EvaluationDataset, EvaluationInputs, Evaluator, load_kind
+from trainer.evaluation.registry import CardEntry, EvaluationInputs, Evaluator
 from trainer.evaluation.similarity import Similarity, angular, cosine, encode_pairs
 
 if TYPE_CHECKING:
@@ -67,10 +66,10 @@ def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, A
     return evaluate_stsb(encoder, inputs.splits, inputs.similarity, inputs.intervals)
 
 
-STSB = EvaluationDataset("stsb", partial(load_kind, "stsb"), help="folder or Hub id of STS-B")
 EVALUATOR = Evaluator(
     name="stsb",
-    data=STSB,
+    dataset="stsb",
+    data_help="folder or Hub id of STS-B",
     evaluate=_evaluate,
     card=CardEntry(
         task_type="sentence-similarity",
