@@ -12,8 +12,7 @@ from typing import Any
 from data_scripts.files.command_line import ArgumentParser, run_stoppable
 from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
-from trainer.evaluation.results import update_results
-from trainer.evaluation.run_files import read_run_results, read_settings
+from trainer.evaluation.results import read_run_results, read_settings, update_results
 
 # One metric of each evaluation.
 METRICS = ("pearson", "p_at_1", "map", "accuracy")

@@ -16,8 +16,7 @@ from data_scripts.files.errors import InputError
 from tests.fuzzing.strategies import json_values, texts
 from trainer.command_line import parse_arguments
 from trainer.data.word_vectors import read_word_vectors
-from trainer.evaluation.results import flatten, format_table, merge_results
-from trainer.evaluation.run_files import read_run_results
+from trainer.evaluation.results import flatten, format_table, merge_results, read_run_results
 
 QUICKSTART = yaml.safe_load(Path("trainer/presets/quickstart.yaml").read_text(encoding="utf-8"))
 # fmt: off

@@ -30,8 +30,7 @@ from trainer.data.token_cache import TokenColumn, token_columns
 from trainer.data.token_weights import sif_weights
 from trainer.data.word_vectors import fit
 from trainer.encoders.pv_dbow import PvDbowEncoder
-from trainer.evaluation.results import write_results
-from trainer.evaluation.run_files import read_run_results, read_settings
+from trainer.evaluation.results import read_run_results, read_settings, write_results
 
 # Name -> class in `gensim.models`, and its settings.
 METHODS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -14,7 +14,7 @@ from data_scripts.public_datasets import how_to_build
 from trainer.evaluation.baselines import BASELINES
 from trainer.evaluation.evaluators import EVALUATORS, Evaluator, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.results import format_table, read_results, update_results, write_results
-from trainer.evaluation.sts_matrix import ROUTER, add_route
+from trainer.evaluation.sts_tuning import ROUTER, add_route
 from trainer.evaluation.stsb import EVALUATOR as STSB
 
 if TYPE_CHECKING:

@@ -5,18 +5,26 @@ The paper only says that a transformation matrix is trained on STS-B. Here W sta
 1 - Pearson's r, which is the squared error after the best linear map of the scores. Pearson's r on dev selects the
 iteration and the weight of a penalty on the distance of W from the identity. In cross-validation on train, a squared
 error of the scores themselves, alone or beside it, generalized worse for our models.
+
+In a model folder, the matrix is a route of the sentence-transformers Router, beside those of inputs and replies:
+`SentenceTransformer(folder).encode(texts, task="sts")` gives W u, L2-normalized, whose angular similarity is the tuned
+score.
 """
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from tqdm import tqdm
 
 from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files, replace_files
 from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation import stsb
 from trainer.evaluation.registry import EvaluationInputs, Evaluator
@@ -26,10 +34,14 @@ if TYPE_CHECKING:
     import torch
     from datasets import Dataset
     from scipy.optimize import OptimizeResult
+    from sentence_transformers.base.modules import Module
 
 PENALTIES = (0.001, 0.003, 0.01)
 MAX_ITERATIONS = 100
 PATIENCE = 10
+ROUTE = "sts"
+ROUTER = "1_Router"
+_DENSE, _NORMALIZE = f"{ROUTE}_0_Dense", f"{ROUTE}_1_Normalize"  # named as `Router.save` names them
 
 
 @dataclass(frozen=True)
@@ -142,6 +154,81 @@ def _pearson(matrix: np.ndarray, pairs: EmbeddedPairs) -> float:
     from trainer.evaluation.metrics.sts_correlation.sts_correlation import sts_correlation
 
     return sts_correlation(tuned_scores(matrix, pairs), pairs.gold)["pearson"]
+
+
+# -- the route of a model folder --------------------------------------------------------------------------------------
+
+
+def build_route(matrix: np.ndarray) -> list[Module]:
+    """The modules of the route; `matrix` W is (dimensions, dimensions)."""
+    import torch
+    from sentence_transformers.base.modules import Dense, Normalize
+
+    weight = torch.from_numpy(np.ascontiguousarray(matrix, dtype=np.float32))
+    return [Dense(weight.shape[1], weight.shape[0], False, torch.nn.Identity(), weight), Normalize()]
+
+
+def read_matrix(model: Path) -> np.ndarray | None:
+    """The matrix in a model folder, (dimensions, dimensions) float32; None without one.
+
+    Raises:
+        InputError: its file is damaged.
+    """
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    if not has_route(model):
+        return None
+    path = model / ROUTER / _DENSE / "model.safetensors"
+    check_files(model, [path.relative_to(model).as_posix()])
+    try:
+        return load_file(path)["linear.weight"].astype(np.float32)
+    except (OSError, KeyError, SafetensorError) as error:
+        raise InputError(
+            f"{path}: not the matrix of the route {ROUTE} ({error}); write it again with: python -m trainer.evaluation "
+            f"{model} --tasks stsb_tuned --stsb FOLDER --update {model.parent / 'results.json'}"
+        ) from error
+
+
+def has_route(model: Path) -> bool:
+    """Whether a model folder has the route.
+
+    Raises:
+        InputError: the Router's configuration is damaged.
+    """
+    path = model / ROUTER / "router_config.json"
+    return path.is_file() and ROUTE in _read_router(path)["structure"]
+
+
+def add_route(model: Path, matrix: np.ndarray) -> None:
+    """Write the matrix to an existing model folder that has a Router, in place of an earlier one.
+
+    Raises:
+        InputError: the folder cannot be written, or its Router's configuration is damaged.
+    """
+    config = _read_router(model / ROUTER / "router_config.json")
+    contents: dict[str, bytes] = {}
+    for name, module in zip((_DENSE, _NORMALIZE), build_route(matrix), strict=True):
+        with tempfile.TemporaryDirectory() as saved:
+            module.save(saved)
+            contents |= {f"{ROUTER}/{name}/{file.name}": file.read_bytes() for file in Path(saved).iterdir()}
+        config["types"][name] = f"{type(module).__module__}.{type(module).__name__}"
+    config["structure"][ROUTE] = [_DENSE, _NORMALIZE]
+    contents[f"{ROUTER}/router_config.json"] = json.dumps(config, indent=4).encode()
+    replace_files(model, contents)
+
+
+def _read_router(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_text(encoding="utf-8"))
+        if isinstance(config["structure"], dict) and isinstance(config["types"], dict):
+            return config
+    except (OSError, ValueError, KeyError, TypeError):
+        pass
+    raise InputError(f"{path}: not the configuration of a sentence-transformers Router; train or download it again")
+
+
+# -- the evaluator ----------------------------------------------------------------------------------------------------
 
 
 def _evaluate(encoder: SentenceEncoder, inputs: EvaluationInputs) -> dict[str, Any]:

@@ -23,8 +23,7 @@ from data_scripts.public.stsb import load_stsb
 from data_scripts.sample.generate import make_nli, read_premises
 from modeling_convsim.encoding import Encoder
 from trainer.encoders.protocol import SentenceEncoder, Side
-from trainer.evaluation.results import update_results
-from trainer.evaluation.run_files import read_run_results, read_settings
+from trainer.evaluation.results import read_run_results, read_settings, update_results
 from trainer.evaluation.stsb import evaluate_stsb
 from trainer.export.formats import OUTPUTS, PRECISIONS, import_extra, size_in_float32
 from trainer.publish.model_files import share_weights

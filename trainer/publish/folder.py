@@ -18,7 +18,7 @@ from transformers import __version__ as transformers_version
 
 from data_scripts.files.folders import staged_folder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
-from trainer.evaluation.sts_matrix import ROUTE, ROUTER, build_route
+from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files, record_model_files, share_weights

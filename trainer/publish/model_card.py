@@ -17,7 +17,7 @@ from data_scripts.files.storage import new_file, write_text
 from modeling_convsim import ConvSimEncoder
 from trainer.evaluation.bootstrap import INTERVAL
 from trainer.evaluation.evaluators import EVALUATORS, CardEntry
-from trainer.evaluation.sts_matrix import has_route
+from trainer.evaluation.sts_tuning import has_route
 from trainer.publish.training_data import (
     LOCAL,
     LOCAL_MODEL,

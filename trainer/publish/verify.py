@@ -13,7 +13,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.folders import check_files
 from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask
-from trainer.evaluation.sts_matrix import ROUTE, read_matrix
+from trainer.evaluation.sts_tuning import ROUTE, read_matrix
 
 # A short text, a long one, one with unknown words, and an empty one.
 CHECK_TEXTS = (

@@ -18,9 +18,8 @@ from trainer.encoders.protocol import SentenceEncoder
 from trainer.evaluation.evaluators import EVALUATORS, evaluate_baseline, evaluate_encoder
 from trainer.evaluation.response_prediction import build_queries, response_hits
 from trainer.evaluation.results import read_results, write_results
-from trainer.evaluation.sts_matrix import read_matrix
 from trainer.evaluation.sts_sets import sts_set_scores
-from trainer.evaluation.sts_tuning import score_with_matrix, tune_on_stsb
+from trainer.evaluation.sts_tuning import read_matrix, score_with_matrix, tune_on_stsb
 from trainer.evaluation.stsb import untuned_scores
 from trainer.report.systems import Sweep, System
 from trainer.tasks import TASKS

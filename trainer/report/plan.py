@@ -15,7 +15,7 @@ from data_scripts.files.errors import InputError
 from data_scripts.files.storage import make_folder
 from trainer.command_line import parse_arguments
 from trainer.embeddings.__main__ import build_parser as build_embeddings_parser
-from trainer.evaluation.run_files import read_settings
+from trainer.evaluation.results import read_settings
 from trainer.preset_files import YAML_ERRORS
 from trainer.sweep.plan import PlannedRun, describe_changes, expand_variations, format_options
 from trainer.sweep.runs import Job, run_jobs, threads_per_job

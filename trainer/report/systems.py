@@ -9,8 +9,7 @@ from typing import Any
 
 from data_scripts.files.errors import InputError
 from modeling_convsim import ENCODERS
-from trainer.evaluation.results import read_results
-from trainer.evaluation.run_files import read_run_results, read_settings
+from trainer.evaluation.results import read_results, read_run_results, read_settings
 from trainer.tasks import TASKS
 
 # The training data of a model.

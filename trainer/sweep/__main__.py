@@ -16,7 +16,7 @@ from tqdm import tqdm
 from data_scripts.files.command_line import ArgumentParser, disk_path, run_stoppable
 from data_scripts.files.errors import InputError
 from data_scripts.files.storage import check_own_text, make_folder, write_text
-from trainer.evaluation.run_files import read_run_results
+from trainer.evaluation.results import read_run_results
 from trainer.sweep.plan import PlannedRun, expand_variations
 from trainer.sweep.runs import Job, run_jobs, threads_per_job
 from trainer.sweep.table import check_run, format_metrics, format_table, make_rows, plot_differences, read_metrics

@@ -14,7 +14,7 @@ import yaml
 from data_scripts.files.errors import InputError
 from trainer.arguments import Arguments
 from trainer.command_line import parse_arguments
-from trainer.evaluation.run_files import read_settings
+from trainer.evaluation.results import read_settings
 from trainer.training.run_folder import MAY_CHANGE, list_checkpoints
 
 # A sweep evaluates on dev only, and publishes nothing.

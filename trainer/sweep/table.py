@@ -15,8 +15,7 @@ from data_scripts.files.storage import new_file
 from trainer.arguments import Arguments
 from trainer.evaluation.bootstrap import bootstrap_interval, pearson_by_row
 from trainer.evaluation.registry import load_kind
-from trainer.evaluation.results import flatten
-from trainer.evaluation.run_files import read_run_results
+from trainer.evaluation.results import flatten, read_run_results
 from trainer.sweep.plan import PlannedRun
 from trainer.sweep.runs import last_line
 

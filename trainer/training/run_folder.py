@@ -24,7 +24,7 @@ from data_scripts.files.storage import (
     write_text,
 )
 from trainer.arguments import Arguments
-from trainer.evaluation.run_files import read_settings
+from trainer.evaluation.results import read_settings
 from trainer.publish.model_files import find_other_files, record_model_files
 
 if TYPE_CHECKING:  # --help of a sweep does not wait for it

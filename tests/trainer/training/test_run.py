@@ -14,7 +14,7 @@ from modeling_convsim.encoding import Encoder
 from tests.trainer.tiny_datasets import write
 from tests.trainer.training.tiny_runs import read_metrics, read_results, values_of
 from trainer import hardware
-from trainer.evaluation.sts_matrix import has_route
+from trainer.evaluation.sts_tuning import has_route
 from trainer.training import schedule
 from trainer.training.loop import TrainingLoop
 from trainer.training.run_folder import list_checkpoints
