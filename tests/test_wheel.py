@@ -19,8 +19,7 @@ from transformers import PreTrainedTokenizerFast
 
 from modeling_convsim import ConvSimDanConfig, ConvSimDanForMultitask
 from modeling_convsim.encoding import Encoder
-from trainer.publish import verify
-from trainer.publish.folder import build_folder
+from trainer.publish.folder import build_folder, embed_all_sides
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXTS = ["How old is the cat?", "we walk", "zzz", ""]
@@ -148,7 +147,7 @@ def test_wheel_encodes_where_only_its_dependencies_are_installed(
     vectors = json.loads(done.stdout)
     encoder = Encoder.from_pretrained(folder)
     assert np.allclose(
-        vectors["AutoModel"], verify.embed_all_sides(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
+        vectors["AutoModel"], embed_all_sides(model.eval(), tiny_tokenizer, TEXTS).inputs, rtol=0, atol=1e-6
     )
     assert np.allclose(vectors["input"], encoder.encode(TEXTS), rtol=0, atol=1e-6)
     assert np.allclose(vectors["response"], encoder.encode(TEXTS, side="response"), rtol=0, atol=1e-6)

@@ -26,9 +26,9 @@ from trainer.encoders.protocol import SentenceEncoder, Side
 from trainer.evaluation.results import read_run_results, read_settings, update_results
 from trainer.evaluation.stsb import evaluate_stsb
 from trainer.export.formats import OUTPUTS, PRECISIONS, import_extra, size_in_float32
+from trainer.publish.folder import CHECK_TEXTS
 from trainer.publish.model_files import share_weights
 from trainer.publish.upload import RUN_FILES, write_run_card
-from trainer.publish.verify import CHECK_TEXTS
 
 TOLERANCE = 1e-4  # float32: the largest difference of a value, for L2-normalized vectors
 LOWEST_COSINE = {"float16": 0.9999, "int8": 0.99}  # between a vector and that of the model

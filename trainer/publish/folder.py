@@ -1,29 +1,43 @@
-"""Assembles the folder that is published: for transformers, convsim and sentence-transformers."""
+"""Assembles the folder that is published, and verifies it: every way to load it must give the same vectors."""
 
 import copy
 import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import yaml
+from sentence_transformers import SentenceTransformer
 from sentence_transformers import __version__ as sentence_transformers_version
 from sentence_transformers.base.modules import Dense, Module, Normalize, Router, Transformer
+from sklearn.preprocessing import normalize
 from torch import nn
-from transformers import PreTrainedTokenizerBase
+from transformers import AutoModel, AutoModelForPreTraining, AutoTokenizer, PreTrainedTokenizerBase
 from transformers import __version__ as transformers_version
 
-from data_scripts.files.folders import staged_folder
+from data_scripts.files.errors import InputError
+from data_scripts.files.folders import check_files, staged_folder
+from modeling_convsim.encoding import Encoder
 from modeling_convsim.modeling_heads import ConvSimForMultitask, ResponseHead
-from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route
+from trainer.encoders.protocol import Side
+from trainer.evaluation.sts_tuning import ROUTE, ROUTER, build_route, read_matrix
 from trainer.publish import modeling_lexical_route
 from trainer.publish.model_card import published_settings, write_card
 from trainer.publish.model_files import find_other_files, record_model_files, share_weights
 from trainer.publish.training_data import example_id, hub_sources
-from trainer.publish.verify import CHECK_TEXTS, embed_all_sides, verify_folder
+
+# A short text, a long one, one with unknown words, and an empty one.
+CHECK_TEXTS = (
+    "How are you?",
+    "Is there a train to the city tomorrow morning, or do I have to take the bus again?",
+    "Qwxzv, 42!",
+    "",
+)
+TOLERANCE = 1e-6  # for L2-normalized vectors
+SIDES: dict[str, Side] = {"inputs": "input", "queries": "query", "responses": "response"}
 
 
 def build_folder(
@@ -154,3 +168,97 @@ def _copy_code_of_route(folder: Path) -> None:
     config.write_text(
         config.read_text("utf-8").replace(f'"{modeling_lexical_route.__name__}.', '"modeling_lexical_route.')
     )
+
+
+# -- verification -----------------------------------------------------------------------------------------------------
+
+
+class Vectors(NamedTuple):
+    """Vectors of the same texts on every side, float32 (texts, embedding_size); see `Encoder.encode`."""
+
+    inputs: np.ndarray
+    queries: np.ndarray
+    responses: np.ndarray
+
+
+def embed_all_sides(
+    model: ConvSimForMultitask, tokenizer: PreTrainedTokenizerBase, texts: Sequence[str] = CHECK_TEXTS
+) -> Vectors:
+    """The vectors of some texts on every side, in one padded batch."""
+    batch = tokenizer(list(texts), padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        tokens = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        inputs = model.encoder(**tokens).pooler_output
+        queries, responses = model.query_vectors(inputs, **tokens), model.response_vectors(inputs, **tokens)
+        return Vectors(inputs.numpy(), queries.numpy(), responses.numpy())
+
+
+def verify_folder(
+    folder: Path,
+    texts: Sequence[str] = CHECK_TEXTS,
+    expected: Vectors | None = None,
+    sts_matrix: np.ndarray | None = None,
+) -> None:
+    """Load a model folder in each way that its card shows, and compare the vectors of some texts.
+
+    Args:
+        folder: a model folder.
+        texts: the texts to encode.
+        expected: the vectors of the model in memory; by default those of the folder's multitask model.
+        sts_matrix: the tuned matrix in memory; by default that of the folder, if it has one.
+
+    Raises:
+        InputError: a file is damaged, the folder does not load, or a vector differs by more than 1e-6 of its norm (a
+            tuned one by as much more as the matrix amplifies differences).
+    """
+    check_files(folder)
+    for reader, vectors, correct, tolerance in _read_in_every_way(folder, list(texts), expected, sts_matrix):
+        difference = float(np.abs(vectors - correct).max()) if vectors.shape == correct.shape else float("inf")
+        # The comparison is negated so that NaN is refused too.
+        if not difference <= tolerance * max(1.0, float(np.linalg.norm(correct, axis=1).max())):
+            raise InputError(
+                f"{folder} was not published: the vectors of {reader} differ from those of the trained model by up to "
+                f"{difference:.3g}; expected at most {tolerance:.3g} of a vector's norm"
+            )
+
+
+def _read_in_every_way(
+    folder: Path, texts: list[str], expected: Vectors | None, sts_matrix: np.ndarray | None
+) -> Iterator[tuple[str, np.ndarray, np.ndarray, float]]:
+    """The name of each reader, its vectors, those that it should give, and the tolerance."""
+    sts_matrix = read_matrix(folder) if sts_matrix is None else sts_matrix
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        multitask = AutoModelForPreTraining.from_pretrained(folder, trust_remote_code=False).eval()
+        encoder = AutoModel.from_pretrained(folder, trust_remote_code=False).eval()
+        # The code of the lexical channel's module is the folder's, whose checksum was verified.
+        trust = multitask.config.lexical_share > 0
+        sentence_transformer = SentenceTransformer(str(folder), device="cpu", trust_remote_code=trust)
+        own = Encoder.from_pretrained(folder, device="cpu")
+    except Exception as error:
+        raise InputError(f"{folder} cannot be published because it does not load: {error}") from error
+    loaded = embed_all_sides(multitask, tokenizer, texts)
+    expected = expected or loaded
+    methods = ("encode", "encode_query", "encode_document")
+    for (field, side), method, correct in zip(SIDES.items(), methods, expected, strict=True):
+        yield f"AutoModelForPreTraining, {field}", getattr(loaded, field), correct, TOLERANCE
+        yield f"Encoder, {field}", own.encode(texts, side=side), correct, TOLERANCE
+        vectors = getattr(sentence_transformer, method)(texts, show_progress_bar=False)
+        yield f"SentenceTransformer.{method}", vectors, correct, TOLERANCE
+    batch = tokenizer(texts, padding=True, truncation=True, return_tensors="pt")
+    with torch.inference_mode():
+        pooled = encoder(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).pooler_output
+    yield "AutoModel", pooled.numpy(), expected.inputs, TOLERANCE
+    if sts_matrix is not None:
+        tuned = sentence_transformer.encode(texts, task=ROUTE, show_progress_bar=False)
+        products = expected.inputs @ sts_matrix.T
+        tolerance = TOLERANCE * _amplification(sts_matrix, expected.inputs, products)
+        yield f"SentenceTransformer.encode, task={ROUTE}", tuned, normalize(products), tolerance
+
+
+def _amplification(matrix: np.ndarray, vectors: np.ndarray, products: np.ndarray) -> float:
+    """The largest factor by which a matrix can enlarge the relative error of a vector: |W| |u| / |W u|."""
+    norms, norms_of_products = (np.linalg.norm(each, axis=1) for each in (vectors, products))
+    is_set = norms_of_products > 0
+    ratios = np.linalg.norm(matrix, 2) * norms[is_set] / norms_of_products[is_set]
+    return float(ratios.max(initial=1.0))

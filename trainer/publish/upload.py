@@ -16,9 +16,9 @@ from data_scripts.files.folders import check_files, find_damage, replace_files
 from data_scripts.files.hub import check_repository_id, upload
 from trainer.evaluation.results import read_run_results, read_settings
 from trainer.evaluation.sts_tuning import has_route
+from trainer.publish.folder import verify_folder
 from trainer.publish.model_card import write_card
 from trainer.publish.training_data import example_id
-from trainer.publish.verify import verify_folder
 
 CARD = "README.md"
 PAGE = Path(__file__).resolve().parents[2] / "model_cards" / "space"

@@ -27,7 +27,7 @@ from tests.trainer.conftest import RESULTS, SETTINGS
 from trainer.publish import __main__ as publish_command
 from trainer.publish import folder as publish
 from trainer.publish import upload as publish_upload
-from trainer.publish.verify import embed_all_sides, verify_folder
+from trainer.publish.folder import embed_all_sides, verify_folder
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXTS = ["How old is the cat?", "we walk", "zzz", "", "Do you like the big house in the city today? No, I hate it!"]

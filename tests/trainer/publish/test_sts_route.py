@@ -24,8 +24,7 @@ from trainer.evaluation.evaluators import evaluate_encoder
 from trainer.evaluation.results import read_results
 from trainer.evaluation.sts_tuning import has_route, read_matrix
 from trainer.publish.__main__ import main as publish
-from trainer.publish.folder import build_folder
-from trainer.publish.verify import embed_all_sides, verify_folder
+from trainer.publish.folder import build_folder, embed_all_sides, verify_folder
 
 MATRIX_FILE = "model/1_Router/sts_0_Dense/model.safetensors"
 
