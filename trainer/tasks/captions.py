@@ -1,18 +1,10 @@
 """Contrastive learning on captions of the same image."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import register_task
 from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -35,10 +27,4 @@ class Captions(ContrastiveTask):
     Options = CaptionsOptions
     required_option = "captions"
     datasets = ("captions",)
-
-    @staticmethod
-    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.examples.caption_pairs`."""
-        from trainer.data.examples import caption_pairs
-
-        return caption_pairs(rows, seed)
+    pairs_function = "caption_pairs"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
 
 from trainer.arguments import Arguments
 from trainer.tasks.base import InBatchOptions, SimilarityOptions, Task, TaskInputs
 
 if TYPE_CHECKING:
-    import numpy as np
-    from datasets import Dataset
     from torch import Tensor, nn
 
     from trainer.data.examples import PositivePairs
@@ -29,8 +28,12 @@ class ContrastiveTask(Task):
 
     A hard negative is one more candidate for every row of the batch. The papers do not have this task; the loss is
     that of Henderson et al. (2017), section 4, in both directions.
+
+    Attributes:
+        pairs_function: the function of `trainer.data.examples` that returns the positive pairs of a dataset.
     """
 
+    pairs_function: ClassVar[str]
     Options: ClassVar[type[Arguments]] = ContrastiveOptions
 
     def __init__(
@@ -43,17 +46,14 @@ class ContrastiveTask(Task):
         super().__init__(options, texts)
         self._texts, self._pairs, self._teachers = texts, pairs, teachers
 
-    @staticmethod
-    @abstractmethod
-    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Return the positive pairs of a dataset; random choices depend on the seed alone."""
-
     @classmethod
     def build(cls, options: ContrastiveOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build one task for each dataset."""
+        from trainer.data import examples
+
         tasks: dict[str, Task] = {}
         for name, rows in inputs.data.named(cls.datasets[0]).items():
-            pairs = cls.positive_pairs(rows, options.seed)
+            pairs: PositivePairs = getattr(examples, cls.pairs_function)(rows, options.seed)
             tasks[f"{cls.name}/{name}"] = cls(options, inputs.tokenize_texts(pairs.texts), pairs, inputs.teachers)
         return tasks
 
@@ -65,7 +65,6 @@ class ContrastiveTask(Task):
 
         `groups` (batch,) are those of the pairs, `negative_groups` (hard negatives,) those of the hard negatives.
         """
-        import numpy as np
         import torch
 
         from trainer.tasks.encoding import pack

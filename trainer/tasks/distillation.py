@@ -6,11 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trainer.arguments import option
 from trainer.tasks.base import SimilarityOptions, Task, TaskInputs, TeacherOptions, register_task
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.token_cache import TokenColumn
@@ -47,7 +48,6 @@ class Distillation(Task):
     @classmethod
     def build(cls, options: DistillationOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build the task on a sample of all training texts."""
-        import numpy as np
         from datasets import Dataset
 
         from trainer.data.teacher import encode_columns, sample_rows

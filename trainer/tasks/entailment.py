@@ -1,18 +1,10 @@
 """Contrastive learning on premises and hypotheses that they entail."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import register_task
 from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -35,10 +27,4 @@ class Entailment(ContrastiveTask):
     Options = EntailmentOptions
     required_option = "nli"
     datasets = ("nli",)
-
-    @staticmethod
-    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.examples.entailment_pairs`."""
-        from trainer.data.examples import entailment_pairs
-
-        return entailment_pairs(rows, seed)
+    pairs_function = "entailment_pairs"

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
+import numpy as np
+
 from trainer.arguments import option
 from trainer.tasks.base import SimilarityOptions, Task, TaskInputs, register_task
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.examples import Neighbors
@@ -71,7 +72,6 @@ class NeighboringSentences(Task):
         `is_neighbor` and `is_candidate` (batch, 2 + negatives) classify the candidates. A missing neighbor is not a
         candidate, nor is a random sentence that has the text of the sentence or was ever next to it.
         """
-        import numpy as np
         import torch
 
         from trainer.data.examples import NONE

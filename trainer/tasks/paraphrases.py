@@ -1,18 +1,10 @@
 """Contrastive learning on paraphrases."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from trainer.arguments import option
 from trainer.tasks.base import register_task
 from trainer.tasks.contrastive import ContrastiveOptions, ContrastiveTask
-
-if TYPE_CHECKING:
-    from datasets import Dataset
-
-    from trainer.data.examples import PositivePairs
 
 
 @dataclass
@@ -37,10 +29,4 @@ class Paraphrases(ContrastiveTask):
     Options = ParaphrasesOptions
     required_option = "paraphrases"
     datasets = ("paraphrases",)
-
-    @staticmethod
-    def positive_pairs(rows: Dataset, seed: int) -> PositivePairs:
-        """Call `trainer.data.examples.paraphrase_pairs`."""
-        from trainer.data.examples import paraphrase_pairs
-
-        return paraphrase_pairs(rows, seed)
+    pairs_function = "paraphrase_pairs"

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from data_scripts.files.errors import InputError
 from trainer.arguments import option
 from trainer.tasks.base import PairOptions, Task, TaskInputs, TeacherOptions, register_task
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.token_cache import TokenColumn
@@ -142,7 +143,6 @@ def calibrated_scale(inputs: np.ndarray, responses: np.ndarray) -> float:
     Returns:
         From 1 to 100, in steps of 12 %.
     """
-    import numpy as np
     import torch
     import torch.nn.functional as F
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from trainer.arguments import Arguments, option
 from trainer.tasks.base import Task, TaskInputs, register_task
 
 if TYPE_CHECKING:
-    import numpy as np
     from torch import Tensor, nn
 
     from trainer.data.token_cache import TokenColumn
@@ -53,7 +54,6 @@ class Snli(Task):
     @classmethod
     def build(cls, options: SnliOptions, inputs: TaskInputs) -> dict[str, Task]:
         """Build the task on the SNLI training pairs."""
-        import numpy as np
 
         rows = inputs.data.training["snli"]
         columns = inputs.tokenize(rows, ["premise", "hypothesis"])
