@@ -32,6 +32,8 @@ class ConvSimDanConfig(ConvSimConfig):
         token_dropout: Probability, in [0, 1), that a word or bigram is left out of the sums during training; the others
             are multiplied by 1 / (1 - probability). It reduces memorization of training pairs. Not in the paper.
         learned_token_weights: Multiply every word embedding by a learned weight of its token. Not in the paper.
+        single_sum: Divide one sum over words and bigrams by the square root of the number of words, as the paper says;
+            otherwise, each of two sums is divided by the square root of its own count (TensorFlow's `sqrtn` combiner).
     """
 
     model_type = "convsim_dan"
@@ -45,6 +47,7 @@ class ConvSimDanConfig(ConvSimConfig):
     residual: bool = False
     token_dropout: float | int = 0.0
     learned_token_weights: bool = False
+    single_sum: bool = False
 
     def validate_dan(self) -> None:
         """Requires sizes that are above zero and compatible, and a token dropout that is a probability."""
@@ -119,9 +122,9 @@ class ConvSimDanModel(ConvSimEncoder):
         if self.token_weights is not None:
             learned = self.token_weights(input_ids).squeeze(-1)
             weights = learned if weights is None else weights * learned
-        words = divide_by_sqrt(self.look_up_sums(self.embed_tokens, input_ids, cu_seqlens, weights), lengths)
+        words = self.look_up_sums(self.embed_tokens, input_ids, cu_seqlens, weights)
         if self.embed_bigrams is None:
-            return words
+            return divide_by_sqrt(words, lengths)
         # A bigram belongs to its second token, so the first token of a sentence has none. The extra element at the end
         # is for empty sentences that start there.
         has_bigram = torch.ones(len(input_ids) + 1, dtype=torch.bool, device=input_ids.device)
@@ -130,7 +133,7 @@ class ConvSimDanModel(ConvSimEncoder):
         counts = (lengths - 1).clamp_min(0)
         offsets = F.pad(counts.cumsum(0), (1, 0))
         bigrams = self.look_up_sums(self.embed_bigrams, bigram_ids, offsets, self._drop_tokens(bigram_ids))
-        return words + divide_by_sqrt(bigrams, counts)
+        return self._scale(words, bigrams, lengths, counts)
 
     def _sum_padded(self, input_ids: Tensor, embeddings: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """The same sums without data-dependent shapes, so that they compile and export, and the word embeddings.
@@ -145,15 +148,21 @@ class ConvSimDanModel(ConvSimEncoder):
             words = words * self.token_weights(input_ids)
         if (weights := self._drop_tokens(input_ids)) is not None:
             words = words * weights.unsqueeze(-1)
-        sums = divide_by_sqrt(words.sum(1), mask.sum(1))  # (batch, word_embedding_size)
+        sums, lengths = words.sum(1), mask.sum(1)  # (batch, word_embedding_size), (batch,)
         if self.embed_bigrams is None:
-            return sums, words
+            return divide_by_sqrt(sums, lengths), words
         bigram_mask = mask[:, :-1] & mask[:, 1:]  # (batch, tokens - 1)
         bigram_ids = hash_bigrams(input_ids[:, :-1], input_ids[:, 1:], self.config.bigram_buckets)
         bigrams = self.embed_bigrams(bigram_ids) * bigram_mask.unsqueeze(-1)
         if (weights := self._drop_tokens(bigram_ids)) is not None:
             bigrams = bigrams * weights.unsqueeze(-1)
-        return sums + divide_by_sqrt(bigrams.sum(1), bigram_mask.sum(1)), words
+        return self._scale(sums, bigrams.sum(1), lengths, bigram_mask.sum(1)), words
+
+    def _scale(self, words: Tensor, bigrams: Tensor, lengths: Tensor, counts: Tensor) -> Tensor:
+        """One scaled sum (batch, word_embedding_size) of those of words and bigrams, whose numbers are (batch,)."""
+        if self.config.single_sum:
+            return divide_by_sqrt(words + bigrams, lengths)
+        return divide_by_sqrt(words, lengths) + divide_by_sqrt(bigrams, counts)
 
     def _drop_tokens(self, ids: Tensor) -> Tensor | None:
         return self.drop_tokens(ids, self.config.token_dropout)

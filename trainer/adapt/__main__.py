@@ -56,8 +56,6 @@ def main(arguments: list[str]) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     for library in ("accelerate", "bm25s", "datasets", "httpx", "sentence_transformers"):
         logging.getLogger(library).setLevel(logging.WARNING)
-    # The comparison says how many candidates there are; a run's own evaluation would say it first.
-    logging.getLogger("trainer.evaluation.response_prediction").setLevel(logging.ERROR)
 
     def execute() -> int:
         args = build_parser().parse_args(arguments)

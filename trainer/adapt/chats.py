@@ -1,5 +1,6 @@
 """All steps from chat logs to an adapted model, a comparison with others, and an index of replies."""
 
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
@@ -66,8 +67,8 @@ def adapt_to_chats(
         print()
     if report["pairs"]["written"] < FEWEST_PAIRS:
         return _suggest_with_base(output, str(arguments.initialize_from), report)
-    with _timed(seconds, "training"):
-        adapted = adapt(arguments)
+    with _timed(seconds, "training"), _without_warnings("trainer.evaluation.response_prediction"):
+        adapted = adapt(arguments)  # the comparison says how many candidates there are
     test = adapted.pairs.get("test")
     with _timed(seconds, "comparison"):
         comparison = compare(str(arguments.initialize_from), output / "model", test)
@@ -167,6 +168,17 @@ def _suggest_commands(folder: Path) -> str:
   print(ReplyIndex.load("{folder / "replies"}").suggest("Is the shop open on Friday?"))
 Open the page:
   python model_cards/space/app.py {folder / "replies"}"""
+
+
+@contextmanager
+def _without_warnings(name: str) -> Iterator[None]:
+    named = logging.getLogger(name)
+    level = named.level
+    named.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        named.setLevel(level)
 
 
 @contextmanager
