@@ -4,6 +4,7 @@ Objects are held in memory. moto's server does the same, but cannot be installed
 """
 
 import hashlib
+import itertools
 import re
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,7 @@ class LoopbackS3:
     def __init__(self) -> None:
         self.objects: dict[str, bytes] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
+        self.numbers = itertools.count(1)
         self.requests: list[tuple[str, str]] = []
         self.refused: re.Pattern | None = None
 
@@ -171,7 +173,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _post(self, key: str, query: dict[str, str], body: bytes) -> None:
         if "uploads" in query:
-            number = str(len(self.storage.uploads) + 1)
+            number = str(next(self.storage.numbers))  # of tasks that upload at the same time, too
             self.storage.uploads[number] = {}
             self._answer(200, f"<InitiateMultipartUploadResult><Key>{escape(key)}</Key><UploadId>{number}</UploadId>"
                               "</InitiateMultipartUploadResult>")  # fmt: skip
