@@ -56,11 +56,15 @@ def test_each_share_has_the_ranks_of_the_model_with_it(tiny_tokenizer, kind, own
     for share, ranks in ranked.items():
         model.config.lexical_share = share
         scores = score(Encoder(model, tiny_tokenizer), queries)
-        expected = [
-            sum(value >= row[true] for place, value in enumerate(row) if other[place])
-            for row, true, other in zip(scores, queries.true, queries.is_other, strict=True)
-        ]
-        assert ranks.beaten_by.tolist() == expected
+        lowest, highest = (
+            [
+                sum(value >= row[true] + margin for place, value in enumerate(row) if other[place])
+                for row, true, other in zip(scores, queries.true, queries.is_other, strict=True)
+            ]
+            for margin in (1e-4, -1e-4)  # two ways of summing give slightly different scores
+        )
+        assert (ranks.beaten_by >= lowest).all() and (ranks.beaten_by <= highest).all()
+        assert np.equal(lowest, highest).mean() > 0.8
     assert len({tuple(ranks.beaten_by) for ranks in ranked.values()}) > 1 or kind == "dan_best"
 
 
