@@ -80,7 +80,7 @@ def adapt_to_chats(
     print(" · ".join(f"{step} {elapsed:.1f} s" for step, elapsed in seconds.items()), end="\n\n")
     print(_next_commands(output))
     results = {
-        "response_prediction": comparison.adapted,
+        **({"response_prediction": comparison.adapted} if comparison.adapted else {}),
         "baselines": {name: {"response_prediction": part} for name, part in comparison.baselines.items()},
         "chats": {"report": report, "calibration": calibration, "examples": examples, "seconds": seconds},
     }
