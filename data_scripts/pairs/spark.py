@@ -215,7 +215,7 @@ def _map_part(batches: Iterable[pa.RecordBatch], function: Callable, starts: dic
 
     tables = (pa.Table.from_batches([batch]) for batch in batches if len(batch))
     if (first := next(tables, None)) is not None:
-        number = TaskContext.get().partitionId()  # type: ignore[union-attr]
+        number = TaskContext.get().partitionId()
         result = function(chain([first], tables), number, starts.get(number, 0))
         yield pa.RecordBatch.from_pydict({"result": [pickle.dumps(result)]})
 
