@@ -48,6 +48,7 @@ class Benchmark:
         better: whether a higher or a lower value is better.
         needs: required hardware; the benchmark is skipped without it.
         prepare: builds the files that the contenders read, in an earlier process.
+        interval: the 95% interval of the difference, from the values of ours and of the peer.
     """
 
     what: str
@@ -58,6 +59,7 @@ class Benchmark:
     better: Literal["higher", "lower"] = "higher"
     needs: Literal["GPU", "bf16"] | None = None
     prepare: Contender | None = None
+    interval: Callable[[Values, Values], list[float]] | None = None
 
 
 def bound(unit: str, value: float) -> Contender:
@@ -109,17 +111,16 @@ def alternate(material: Material, benchmarks: Sequence[Benchmark], repeats: int)
 
 
 def build_entry(benchmark: Benchmark, measured: dict[tuple, list[Values]], commit: str) -> dict[str, Any]:
-    """The entry of results.json: the medians of all runs, and their ratio."""
-    ours, peer = (
-        statistics.median(values[benchmark.unit] for values in measured[contender.key])
-        for contender in (benchmark.ours, benchmark.peer)
-    )
+    """The entry of results.json: the medians of all runs, their ratio, and an interval by the last runs."""
+    runs = [measured[contender.key] for contender in (benchmark.ours, benchmark.peer)]
+    ours, peer = (statistics.median(values[benchmark.unit] for values in each) for each in runs)
     ratio = ours / peer
     is_met = ratio >= benchmark.bar if benchmark.better == "higher" else ratio <= benchmark.bar
-    return {
+    entry = {
         "ours": ours, "peer": peer, "peer_name": benchmark.peer.name, "unit": benchmark.unit, "ratio": ratio,
         "bar": benchmark.bar, "better": benchmark.better, "met": is_met, "commit": commit,
     }  # fmt: skip
+    return entry | ({"interval": benchmark.interval(*(each[-1] for each in runs))} if benchmark.interval else {})
 
 
 def time_steps(step: Callable[[int], object], warm_up: int, seconds: float) -> tuple[int, float]:
