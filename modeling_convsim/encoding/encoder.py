@@ -273,6 +273,11 @@ class Encoder:
             except TextError as error:  # its position is counted in its window
                 raise TextError(rows + error.position, error.reason) from None
 
+    def knows(self, texts: list[str]) -> np.ndarray:
+        """(texts,): whether each text has a token that the tokenizer knows: no blank text, or one of another script."""
+        special = set(self.tokenizer.all_special_ids)
+        return np.array([not special.issuperset(ids) for ids in self._tokenize(texts)], dtype=bool)
+
     @torch.inference_mode()
     def nli_logits(
         self, premises: Iterable[str], hypotheses: Iterable[str], batch_size: int | None = None

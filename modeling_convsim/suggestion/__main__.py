@@ -1,6 +1,7 @@
 """The command that suggests replies to a message; in Python, use `ReplyIndex`."""
 
 import argparse
+import math
 import sys
 from collections.abc import Iterator
 from itertools import chain
@@ -10,7 +11,7 @@ from typing import Any, get_args
 from data_scripts.files.command_line import ArgumentParser, add_output_argument, run_stoppable
 from modeling_convsim.encoding import Dtype, Encoder
 from modeling_convsim.encoding.text_files import TABLE_SUFFIXES, is_table, read_texts
-from modeling_convsim.suggestion.calibration import check_precision, choose_threshold, tabulate_thresholds
+from modeling_convsim.suggestion.calibration import check_precision, tabulate_thresholds
 from modeling_convsim.suggestion.index_folder import check_index_folder, lock_index
 from modeling_convsim.suggestion.reply_index import DIVERSITY, ReplyIndex
 from modeling_convsim.suggestion.search import import_extra
@@ -86,8 +87,8 @@ def _add_build(commands: Any) -> None:
     group.add_argument(
         "--questions",
         metavar="COLUMN",
-        help="column of tables with the messages that the replies of --side response answered, to show with "
-        "them (default: none)",
+        help="column of tables with the messages that the replies of --side response answered: a reply also scores "
+        "by the similarity of such a message to the text that is answered, and is shown with it (default: none)",
     )
     add_output_argument(group, "folder of the index")
     group.add_argument(
@@ -119,8 +120,9 @@ def _add_suggest(commands: Any) -> None:
     group.add_argument("--k", type=int, default=3, help="maximum number of suggestions per text (default: 3)")
     group.add_argument(
         "--threshold",
-        type=float,
-        help="lowest score of a suggestion; --threshold=-inf for no threshold (default: the index's threshold)",
+        type=_threshold,
+        help="lowest score of a suggestion; none: suggest always (default: the index's threshold; nothing is suggested "
+        "if calibrate has found none)",
     )
     group.add_argument(
         "--diversity",
@@ -155,15 +157,8 @@ def _add_calibrate(commands: Any) -> None:
         "--precision",
         type=float,
         default=0.8,
-        help="required precision, with 90%% confidence: the share of suggestions that are right, which means that the "
-        "pair's own reply, or a near-duplicate of it, scores above all other candidates (default: 0.8)",
-    )
-    group.add_argument(
-        "--candidates",
-        type=_candidates,
-        default=100,
-        help="number of candidates: the pair's own reply and others sampled from the index; all: the whole index "
-        "(default: 100)",
+        help="required precision, with 90%% confidence: the share of suggestions that are right, which means that they "
+        "answer to the same effect as the pair's own reply (default: 0.8)",
     )
     _add_model(calibrate)
     _add_hardware(calibrate)
@@ -186,11 +181,11 @@ def _add_hardware(command: argparse.ArgumentParser) -> Any:
     return group
 
 
-def _candidates(value: str) -> int | None:
+def _threshold(value: str) -> float:
     try:
-        return None if value == "all" else int(value)
+        return -math.inf if value == "none" else float(value)
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{value!r}, expected a number or all") from None
+        raise argparse.ArgumentTypeError(f"{value!r}, expected a number or none") from None
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -247,6 +242,8 @@ def _suggest(options: argparse.Namespace) -> None:
         if not suggestions:
             print("  no suggestion")
         sys.stdout.flush()
+    if index.no_threshold and options.threshold is None:
+        print(f"note: {index.no_threshold}; suggest anyway with --threshold none", file=sys.stderr)
 
 
 def _calibrate(options: argparse.Namespace) -> None:
@@ -258,16 +255,17 @@ def _calibrate(options: argparse.Namespace) -> None:
         list(_texts(options.pairs, column, ", expected input and response")) for column in ("input", "response")
     )
     index = _load(options)
-    scores, are_right = index.score_pairs(inputs, expected, options.candidates, show_progress=True)
+    scores, are_right = index.score_pairs(inputs, expected, show_progress=True)
     print("threshold  precision  coverage")
     for row in tabulate_thresholds(scores, are_right):
         print(f"{row.threshold:9.3f}  {row.precision:9.1%}  {row.coverage:8.1%}")
-    result = index.calibration = choose_threshold(scores, are_right, options.precision, options.candidates)
-    index.save_settings(options.index)
-    candidates = "all replies" if result.candidates is None else f"{result.candidates:,} candidates"
+    try:
+        result = index.set_threshold(scores, are_right, options.precision)
+    finally:
+        index.save_settings(options.index)
     print(
-        f"{options.index}: threshold {result.threshold:.3f}; precision {result.precision:.1%} among {candidates} and "
-        f"coverage {result.coverage:.1%} of {result.pairs:,} pairs"
+        f"{options.index}: threshold {result.threshold:.3f}; precision {result.precision:.1%} and coverage "
+        f"{result.coverage:.1%} of {result.pairs:,} pairs"
     )
 
 

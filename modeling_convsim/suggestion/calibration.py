@@ -11,6 +11,9 @@ CONFIDENCE = 0.9  # that suggestions have the required precision
 GROWTH = 1.1  # of the number of suggestions, from a threshold to the next one that is tested
 STARTS = 4  # times as many suggestions at the first threshold of the next sequence
 MIN_SUGGESTIONS = 20  # of the rows of a table: the precision of fewer suggestions is unreliable
+LEFT_OUT = 1_000  # questions of an index
+WRONG_BELOW = 0.8  # of the questions that an index lacks, the share whose most similar one is below its threshold
+ALONE = 0.5  # the threshold of an index whose questions all have the same answer
 COVERAGES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.75, 1.0)  # of the rows of `tabulate_thresholds`
 
 
@@ -31,7 +34,6 @@ class Calibration:
     min_precision: float  # the required precision, which suggestions have with `CONFIDENCE`
     precision: float  # share of the suggestions made that are right
     coverage: float  # share of the pairs for which a suggestion is made
-    candidates: int | None  # number of replies that the right one is ranked among; None is the whole index
     pairs: int
     table: list[ThresholdRow] = field(default_factory=list)  # the result of `tabulate_thresholds`
 
@@ -47,9 +49,7 @@ def check_precision(precision: float) -> None:
         raise ValueError(f"the precision is {precision:g}, expected a number above 0, below 1")
 
 
-def choose_threshold(
-    scores: np.ndarray, is_right: np.ndarray, min_precision: float, candidates: int | None
-) -> Calibration:
+def choose_threshold(scores: np.ndarray, is_right: np.ndarray, min_precision: float) -> Calibration:
     """Finds a low threshold at which suggestions have the required precision with 90% confidence.
 
     Thresholds are tested from high to low, at numbers of suggestions that do not depend on which ones are right, until
@@ -59,10 +59,9 @@ def choose_threshold(
     precise than required is at most 10%, although many are tested.
 
     Args:
-        scores: (pairs,), the score of each input's best candidate.
-        is_right: (pairs,), whether that candidate is right.
+        scores: (pairs,), the score of the best suggestion for each input.
+        is_right: (pairs,), whether that suggestion is right.
         min_precision: The required precision, above 0 and below 1.
-        candidates: The number of candidates, for the record.
 
     Raises:
         ValueError: No threshold is chosen; the message says about how many pairs would be enough.
@@ -78,7 +77,7 @@ def choose_threshold(
         raise ValueError(_why_none(precision, is_possible, min_precision))
     row = _threshold_row(ranked, precision, chosen)
     table = tabulate_thresholds(scores, is_right)
-    return Calibration(row.threshold, min_precision, row.precision, row.coverage, candidates, len(scores), table)
+    return Calibration(row.threshold, min_precision, row.precision, row.coverage, len(scores), table)
 
 
 def _starts(min_precision: float, pairs: int) -> list[int]:
@@ -163,31 +162,23 @@ def _threshold_row(ranked: np.ndarray, precision: np.ndarray, last: int) -> Thre
     return ThresholdRow(float(threshold), float(precision[last]), (last + 1) / len(ranked))
 
 
-def best_of_sample(
-    queries: np.ndarray, expected: np.ndarray, vectors: np.ndarray, excluded: np.ndarray, candidates: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """For each query, the best of its expected vector and others sampled from an index with seed 0.
+def choose_question_threshold(vectors: np.ndarray, answers: list[str] | None, duplicate_cosine: float) -> float:
+    """A threshold for an index of questions, from these questions: four of five that it lacks find nothing.
+
+    Each question is left out in turn: the most similar one among the others is wrong, unless it has the same answer or,
+    without answers, is a near-duplicate.
 
     Args:
-        queries: (pairs, dimensions).
-        expected: (pairs, dimensions), the vector of each pair's right reply.
-        vectors: (replies, dimensions), those of the index.
-        excluded: (pairs,), a row of the index that is no candidate, or -1.
-        candidates: The expected vector and the sampled ones together.
-
-    Returns:
-        The row of the best vector in the index (pairs,), -1 for the expected one, and its score (pairs,).
-
-    Raises:
-        ValueError: A sampled vector is not finite.
+        vectors: (questions, dimensions), L2-normalized sentence embeddings.
+        answers: Those of the questions, if any.
+        duplicate_cosine: Questions with this cosine or more are near-duplicates.
     """
-    samples = np.random.default_rng(0).integers(len(vectors), size=(len(queries), candidates - 1))
-    rows, scores = np.full(len(queries), -1), (queries * expected).sum(axis=1)
-    for pair, sample in enumerate(samples):
-        others = vectors[sample].astype(np.float32) @ queries[pair]  # (candidates - 1,)
-        if not np.isfinite(others).all():
-            raise ValueError("the index holds vectors that are damaged (not finite): rebuild it")
-        others[sample == excluded[pair]] = -np.inf
-        if others.max() > scores[pair]:
-            rows[pair], scores[pair] = sample[others.argmax()], others.max()
-    return rows, scores
+    chosen = np.random.default_rng(0).permutation(len(vectors))[:LEFT_OUT]
+    numbers = np.unique(answers, return_inverse=True)[1] if answers else np.arange(len(vectors))
+    wrong = []
+    for row in chosen:
+        cosines = vectors.astype(np.float32) @ vectors[row].astype(np.float32)
+        is_other = numbers != numbers[row] if answers else cosines < duplicate_cosine
+        if is_other.any():
+            wrong.append(cosines[is_other].max())
+    return float(np.quantile(wrong, WRONG_BELOW)) if wrong else ALONE

@@ -4,7 +4,6 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -14,20 +13,19 @@ MARKS = re.compile(r"""[.,;:!?"`´‘‚“”„«»‹›()\[\]{}¿¡…–—
 
 
 class Replies(NamedTuple):
-    """Distinct replies, in the order of their first occurrence."""
+    """The rows of an index: distinct replies, in the order of their first occurrence.
+
+    With the messages that they answered, a reply has a row for each of these.
+    """
 
     texts: list[str]
-    counts: np.ndarray  # (replies,), int64
-    companions: list[str] | None = None  # the message that each reply answered, or the answer to each question
+    counts: np.ndarray  # (rows,), int64: of the reply
+    companions: list[str] | None = None  # the message that the reply answered, or the answer to the question
 
-
-@dataclass
-class _Group:
-    """The variants of a reply."""
-
-    text: str  # the most frequent variant
-    highest: int  # occurrences of that variant
-    total: int  # occurrences of all variants
+    def numbers(self) -> np.ndarray:
+        """(rows,): the number of each row's reply, in the order of the replies."""
+        number = {text: index for index, text in enumerate(dict.fromkeys(self.texts))}
+        return np.fromiter((number[text] for text in self.texts), np.int64, count=len(self.texts))
 
 
 def canonical_form(text: str) -> str:
@@ -37,30 +35,35 @@ def canonical_form(text: str) -> str:
     return " ".join(without_marks.split()) or " ".join(folded.split())
 
 
-def deduplicate(texts: Iterable[str], companions: Iterable[str] | None = None) -> Replies:
+def deduplicate(texts: Iterable[str], companions: Iterable[str] | None = None, keep_all: bool = False) -> Replies:
     """Merges texts that have the same `canonical_form`; drops blank texts.
 
     The merged reply is the most frequent variant (the first of equally frequent ones). Its count is that of all
-    variants; its companion is the first companion of that variant.
+    variants; its companion is the first companion of that variant. With `keep_all`, it has a row for each companion of
+    any variant.
     """
-    occurrences: Counter[str] = Counter()
-    first: dict[str, str] = {}
+    counts: Counter[str] = Counter()
+    companions_of: dict[str, dict[str, None]] = {}
     if companions is None:
-        occurrences.update(texts)
+        counts.update(texts)
     else:
         for text, companion in zip(texts, companions, strict=True):
-            occurrences[text] += 1
-            first.setdefault(text, companion)
-    groups: dict[str, _Group] = {}
-    for text, count in occurrences.items():
+            counts[text] += 1
+            if (known := companions_of.setdefault(text, {})) == {} or keep_all:
+                known[companion] = None
+    groups: dict[str, list[str]] = {}
+    for text in counts:
         if key := canonical_form(text):
-            group = groups.setdefault(key, _Group(text, 0, 0))
-            group.total += count
-            if count > group.highest:
-                group.text, group.highest = text, count
-    distinct = [group.text for group in groups.values()]
-    counts = np.fromiter((group.total for group in groups.values()), np.int64, count=len(groups))
-    return Replies(distinct, counts, None if companions is None else [first[text] for text in distinct])
+            groups.setdefault(key, []).append(text)
+    rows: list[tuple[str, int, str | None]] = []
+    for variants in groups.values():
+        best, total = max(variants, key=counts.__getitem__), sum(map(counts.__getitem__, variants))
+        of_group = dict.fromkeys(
+            one for text in (variants if keep_all else [best]) for one in companions_of.get(text, ())
+        )
+        rows += [(best, total, companion) for companion in of_group] or [(best, total, None)]
+    merged, totals, kept = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    return Replies(merged, np.array(totals, np.int64), None if companions is None else kept)
 
 
 def drop_near_duplicates(embeddings: np.ndarray, max_cosine: float) -> list[int]:

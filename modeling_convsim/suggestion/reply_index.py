@@ -13,7 +13,7 @@ from tqdm import tqdm
 
 from modeling_convsim.encoding.batch_tokenizer import checked_texts, refuse_single_string
 from modeling_convsim.encoding.encoder import Dtype, Encoder, Side
-from modeling_convsim.suggestion.calibration import Calibration, best_of_sample, choose_threshold
+from modeling_convsim.suggestion.calibration import Calibration, choose_question_threshold, choose_threshold
 from modeling_convsim.suggestion.deduplication import (
     Replies,
     canonical_form,
@@ -36,13 +36,18 @@ BLOCK = 256  # number of queries per search
 FEW, MANY = 4, 64  # candidates per suggestion; finding near-duplicates encodes candidates, so few are tried first
 DIVERSITY = 0.0  # see `suggestion.deduplication.select_diverse`
 DUPLICATE_COSINE = 0.9  # of sentence embeddings; "It is on its way" and "It's on the way" have .88 in best_dan
+MESSAGE_WEIGHT = 0.5  # where nothing has chosen it: see `ReplyIndex`
+# Of the sentence embeddings of a suggestion and the real reply: they answer to the same effect. Fixed before anything
+# was measured with it, by reading pairs of replies of each cosine.
+RIGHT_COSINE = 0.6
 
 
 @dataclass(frozen=True)
 class Suggestion:
     """A reply (or question) with its score and its count in the index's texts.
 
-    If the index was built with them, `question` is a message that the reply answered, `answer` that of a question.
+    If the index was built with them, `question` is the message that the reply answered, of several the one most like
+    the text that is answered now; `answer` is that of a question.
     """
 
     text: str
@@ -55,8 +60,12 @@ class Suggestion:
 class ReplyIndex:
     """Replies and their vectors, searched for those that score highest for a text.
 
-    An index of side "response" suggests replies: the score is the model's, u' . v'. One of side "input" finds questions
-    (FAQ): the score is the cosine of sentence embeddings.
+    An index of side "response" suggests replies. The score of a reply is the model's, u' . v', and, if the index holds
+    the messages that replies answered, u' . v' + w u . u_m: the cosine of the text and such a message, with the weight
+    `message_weight`; of several messages, the best one counts. One of side "input" finds questions (FAQ): the score is
+    the cosine of sentence embeddings.
+
+    A text is never answered by itself, and one without a token that the model knows gets no suggestion.
     """
 
     def __init__(
@@ -68,20 +77,30 @@ class ReplyIndex:
         duplicate_cosine: float = DUPLICATE_COSINE,
         calibration: Calibration | None = None,
         faiss_index: Any = None,
+        message_weight: float = 0.0,
+        no_threshold: str | None = None,
+        question_threshold: float | None = None,
     ) -> None:
         """Takes the parts that `build` and `load` create.
 
         Args:
             encoder: The model that encoded the replies.
-            replies: Distinct replies.
-            vectors: (replies, dimensions), of any float type.
+            replies: The rows.
+            vectors: (rows, dimensions), of any float type: those of the replies, and after them, with a
+                `message_weight`, those of the messages.
             side: As in `build`.
             duplicate_cosine: As in `build`.
             calibration: The result of `calibrate`, if any.
             faiss_index: The output of `build_faiss`, if there are many vectors and it exists.
+            message_weight: As in `build`.
+            no_threshold: Why `calibrate` has found no threshold.
+            question_threshold: The threshold of an index of questions before `calibrate`.
         """
         self.encoder, self.replies, self.side = encoder, replies, side
-        self.duplicate_cosine, self.calibration = duplicate_cosine, calibration
+        self.duplicate_cosine, self.message_weight = duplicate_cosine, message_weight
+        self.calibration, self.no_threshold, self.question_threshold = calibration, no_threshold, question_threshold
+        self._numbers = replies.numbers()
+        self._has_messages = vectors.shape[1] > encoder.vector_size(side)
         self.vectors, self._faiss = vectors, faiss_index
         if not needs_faiss(len(vectors)):
             self.vectors = vectors.astype(np.float32)  # several times as fast as float16, for twice the memory
@@ -89,7 +108,17 @@ class ReplyIndex:
             self._faiss = build_faiss(vectors)
 
     def __len__(self) -> int:
-        return len(self.replies.texts)
+        """The number of distinct replies."""
+        return int(self._numbers[-1]) + 1
+
+    @property
+    def threshold(self) -> float:
+        """The lowest score of a suggestion by default: infinite if `calibrate` has found no threshold."""
+        if self.calibration:
+            return self.calibration.threshold
+        if self.no_threshold:
+            return math.inf
+        return -math.inf if self.question_threshold is None else self.question_threshold
 
     @classmethod
     def build(
@@ -102,6 +131,7 @@ class ReplyIndex:
         show_progress: bool = False,
         processes: int = 1,
         questions: Iterable[str] | None = None,
+        message_weight: float = MESSAGE_WEIGHT,
     ) -> "ReplyIndex":
         """Deduplicates texts and encodes them.
 
@@ -114,8 +144,9 @@ class ReplyIndex:
                 above 0; 1 turns this off.
             show_progress: Show each step and the remaining time.
             processes: As in `Encoder.stream`.
-            questions: The message that each reply answered, one for each text (side "response"). Of a repeated reply,
-                the first one is shown.
+            questions: The message that each reply answered, one for each text (side "response").
+            message_weight: That of the messages in the score, 0 or more; at 0, the messages are only shown, of a
+                repeated reply the first one.
 
         Raises:
             ValueError: There are no texts, one is not a string of Unicode text, an option is out of range or belongs to
@@ -126,20 +157,29 @@ class ReplyIndex:
             raise ValueError(f"side is {side!r}, expected 'response' or 'input'")
         if not 0 < duplicate_cosine <= 1:
             raise ValueError(f"duplicate_cosine is {duplicate_cosine}, expected a number above 0, at most 1")
+        if not 0 <= message_weight < math.inf:
+            raise ValueError(f"message_weight is {message_weight}, expected 0 or more")
         refuse_single_string(texts, "build(encoder, [text])")
         refuse_single_string(answers, "build(encoder, [text], answers=[answer])")
         refuse_single_string(questions, "build(encoder, [text], questions=[question])")
         if (answers is not None and side != "input") or (questions is not None and side != "response"):
             raise ValueError(f"side is {side!r}: answers belong to the side 'input', questions to the side 'response'")
         texts = tqdm(checked_texts(texts), "reading", delay=1, unit="text", unit_scale=True, disable=not show_progress)
-        replies = deduplicate(texts, questions if answers is None else answers)
+        weight = 0.0 if questions is None else message_weight
+        replies = deduplicate(texts, questions if answers is None else answers, keep_all=weight > 0)
         if not replies.texts:
             raise ValueError("there are no texts to build an index of")
         if is_large := needs_faiss(len(replies.texts)):
             import_faiss()  # before the vectors, which can take minutes
         vectors = _encode_halves(encoder, replies.texts, side, show_progress, processes)
+        if weight and replies.companions:
+            messages = _encode_halves(encoder, replies.companions, "input", show_progress, processes)
+            vectors = np.hstack([vectors, messages])
+        lowest = choose_question_threshold(vectors, replies.companions, duplicate_cosine) if side == "input" else None
         faiss_index = build_faiss(vectors, show_progress) if is_large else None
-        return cls(encoder, replies, vectors, side, duplicate_cosine, faiss_index=faiss_index)
+        return cls(
+            encoder, replies, vectors, side, duplicate_cosine, None, faiss_index, weight, question_threshold=lowest
+        )
 
     def suggest(
         self, text: str, k: int = 3, threshold: float | None = None, diversity: float = DIVERSITY
@@ -149,7 +189,7 @@ class ReplyIndex:
         Args:
             text: The text to answer (or the question to find).
             k: Number of suggestions, 1 or more. There are fewer if too many of the best 64 k are near-duplicates.
-            threshold: The lowest score; by default that of `calibrate`, or -inf (no threshold) before it.
+            threshold: The lowest score, -inf for none; by default that of the index (`ReplyIndex.threshold`).
             diversity: 0 suggests the replies with the highest scores; above 0, up to 1, those after the first are less
                 similar to each other.
         """
@@ -174,47 +214,65 @@ class ReplyIndex:
             raise ValueError(f"k is {k}, expected 1 or more")
         if not 0 <= diversity <= 1:
             raise ValueError(f"diversity is {diversity}, expected a number from 0 to 1")
-        if threshold is None:
-            threshold = self.calibration.threshold if self.calibration else -math.inf
+        threshold = self.threshold if threshold is None else threshold
         suggestions: list[list[Suggestion]] = []
         with tqdm(total=len(texts), delay=1, unit="text", disable=not show_progress) as progress:
             for start in range(0, len(texts), BLOCK):
                 block = list(texts[start : start + BLOCK])
-                queries = self.encoder.encode(block, side=self._query_side)
-                suggestions += self._suggest_for(queries, k, threshold, diversity)
+                suggestions += self._suggest_for(block, k, threshold, diversity)
                 progress.update(len(block))
         return suggestions
 
-    def _suggest_for(self, queries: np.ndarray, k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
-        """Suggestions for query vectors (queries, dimensions), from few candidates or, if needed, from many."""
-        suggestions, is_final = self._suggest_among(FEW * k, queries, k, threshold, diversity)
+    def encode_messages(self, texts: list[str]) -> np.ndarray:
+        """The vectors of texts to answer, (texts, dimensions), whose dot products with `vectors` are the scores."""
+        queries = self.encoder.encode(texts, side=self._query_side)
+        if not self._has_messages:
+            return queries
+        return np.hstack([queries, self.message_weight * self.encoder.encode(texts)])
+
+    def _suggest_for(self, texts: list[str], k: int, threshold: float, diversity: float) -> list[list[Suggestion]]:
+        """Suggestions for some texts, from few rows or, if needed, from many."""
+        queries = self.encode_messages(texts)
+        suggestions, is_final = self._suggest_among(FEW * k, texts, queries, k, threshold, diversity)
         if not is_final.all():
             retried = np.flatnonzero(~is_final)
-            more, _ = self._suggest_among(MANY * k, queries[retried], k, threshold, diversity)
+            again = [texts[query] for query in retried]
+            more, _ = self._suggest_among(MANY * k, again, queries[retried], k, threshold, diversity)
             for query, better in zip(retried, more, strict=True):
                 suggestions[query] = better
         return suggestions
 
     def _suggest_among(
-        self, count: int, queries: np.ndarray, k: int, threshold: float, diversity: float
+        self, count: int, texts: list[str], queries: np.ndarray, k: int, threshold: float, diversity: float
     ) -> tuple[list[list[Suggestion]], np.ndarray]:
-        """Suggestions among each query's `count` best replies, and (queries,) whether more replies cannot add any."""
+        """Suggestions among each query's `count` best rows, and (queries,) whether more rows cannot add any."""
         scores, rows = self.search(queries, count)  # (queries, count), best first
-        reaches = scores >= threshold
-        candidates = [best[reached] for best, reached in zip(rows, reaches, strict=True)]
+        reaches = (scores >= threshold) & self.encoder.knows(texts)[:, None]
+        candidates, best = [], []
+        for text, found, each, reached in zip(texts, rows, scores, reaches, strict=True):
+            allowed = np.flatnonzero(reached)
+            _, first = np.unique(self._numbers[found[allowed]], return_index=True)  # the best row of each reply
+            allowed = allowed[np.sort(first)]
+            if self.side == "response":
+                own = canonical_form(text)
+                allowed = allowed[[canonical_form(self.replies.texts[row]) != own for row in found[allowed]]]
+            candidates.append(found[allowed])
+            best.append(each[allowed])
         suggestions = [
-            [self._suggestion(candidates[query][position], scores[query, position]) for position in positions]
-            for query, positions in enumerate(self._select(candidates, scores, k, diversity))
+            [self._suggestion(candidates[query][position], best[query][position]) for position in positions]
+            for query, positions in enumerate(self._select(candidates, best, k, diversity))
         ]
         is_complete = np.array([len(suggested) == k for suggested in suggestions])
-        return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self))
+        return suggestions, is_complete | ~reaches.all(axis=1) | (count >= len(self.vectors))
 
     def _suggestion(self, row: int, score: float) -> Suggestion:
         texts, counts, companions = self.replies
         companion = {COMPANIONS[self.side]: companions[row]} if companions else {}
         return Suggestion(texts[row], float(score), int(counts[row]), **companion)
 
-    def _select(self, candidates: list[np.ndarray], scores: np.ndarray, k: int, diversity: float) -> list[list[int]]:
+    def _select(
+        self, candidates: list[np.ndarray], scores: list[np.ndarray], k: int, diversity: float
+    ) -> list[list[int]]:
         """For each array of rows, best first, the positions of up to k that are not near-duplicates, and differ."""
         if self.duplicate_cosine >= 1 and diversity == 0:
             return [list(range(min(k, len(rows)))) for rows in candidates]
@@ -239,12 +297,12 @@ class ReplyIndex:
         With 100,000 replies or more, faiss may miss a few of the best replies (`suggest_recall` in tests/benchmarks).
 
         Returns:
-            Scores and rows, both (queries, k), or fewer columns if there are fewer replies; best first.
+            Scores and rows, both (queries, k), or fewer columns if there are fewer rows; best first.
 
         Raises:
             ValueError: A query, or a vector of the index that was scored, is not finite.
         """
-        k = min(k, len(self))
+        k = min(k, len(self.vectors))
         _require_finite_queries(queries)
         if self._faiss is None:
             scores, rows = exact_search(self.vectors, queries, k)
@@ -260,89 +318,93 @@ class ReplyIndex:
         Raises:
             ValueError: The list is empty, or contains a reply that is not in the index.
         """
-        row_of = {canonical_form(text): row for row, text in enumerate(self.replies.texts)}
-        named = {text: row_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
+        texts, counts, companions = self.replies
+        number_of = {canonical_form(text): number for number, text in enumerate(dict.fromkeys(texts))}
+        named = {text: number_of.get(canonical_form(text)) for text in allowed if canonical_form(text)}
         if not named:
             raise ValueError("the list of allowed replies is empty")
-        if unknown := [text for text, row in named.items() if row is None]:
+        if unknown := [text for text, number in named.items() if number is None]:
             first = ", ".join(map(repr, unknown[:5])) + (f" and {len(unknown) - 5} more" if len(unknown) > 5 else "")
             remedy = "remove them from the list of allowed replies, or build the index with them"
             raise ValueError(f"not in the index: {first}; {remedy}")
-        rows = np.unique([row for row in named.values() if row is not None])
-        texts, counts, companions = self.replies
+        rows = np.flatnonzero(np.isin(self._numbers, [number for number in named.values() if number is not None]))
         replies = Replies(
             [texts[row] for row in rows], counts[rows], [companions[row] for row in rows] if companions else None
         )
-        return ReplyIndex(self.encoder, replies, self.vectors[rows], self.side, self.duplicate_cosine, self.calibration)
+        return ReplyIndex(
+            self.encoder, replies, self.vectors[rows], self.side, self.duplicate_cosine, self.calibration, None,
+            self.message_weight, self.no_threshold, self.question_threshold,
+        )  # fmt: skip
 
     def calibrate(
         self,
         inputs: Sequence[str],
         expected: Sequence[str],
         precision: float = 0.8,
-        candidates: int | None = 100,
+        judge: Encoder | None = None,
         show_progress: bool = False,
     ) -> Calibration:
         """Sets the threshold for a required precision, from pairs that neither the index nor the model has seen.
 
-        Precision is that of P@1: among inputs whose best candidate reaches the threshold, the share for which that
-        candidate is the expected text, in any variant (`canonical_form`), or a near-duplicate of it.
+        Precision is the share of the suggestions made that are right: see `score_pairs`. If no threshold is certain to
+        have it, the index suggests nothing by default from then on.
 
         Args:
             inputs: The texts to answer.
-            expected: The right reply to each (or, in an index of questions, a question with the same meaning).
+            expected: The real reply to each (or, in an index of questions, a question with the same meaning).
             precision: The required precision, above 0 and below 1, which suggestions have with 90% confidence.
-            candidates: Number of candidates: the expected reply and others sampled from the index with seed 0, but not
-                the input itself. None uses the whole index, which must then contain the expected reply, and in which
-                other right replies compete with it more often.
+            judge: As in `score_pairs`.
             show_progress: Show the remaining time.
 
         Raises:
             ValueError: No threshold is certain to have that precision (the message says about how many pairs would be
                 needed), or an option is out of range.
         """
-        scores, are_right = self.score_pairs(inputs, expected, candidates, show_progress)
-        self.calibration = choose_threshold(scores, are_right, precision, candidates)
+        return self.set_threshold(*self.score_pairs(inputs, expected, judge, show_progress), precision)
+
+    def set_threshold(self, scores: np.ndarray, are_right: np.ndarray, precision: float) -> Calibration:
+        """`calibrate` with the output of `score_pairs`."""
+        self.calibration = self.no_threshold = None
+        try:
+            self.calibration = choose_threshold(scores, are_right, precision)
+        except ValueError as error:
+            self.no_threshold = str(error)
+            raise
         return self.calibration
 
     def score_pairs(
         self,
         inputs: Sequence[str],
         expected: Sequence[str],
-        candidates: int | None = 100,
+        judge: Encoder | None = None,
         show_progress: bool = False,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The score of each held-out pair's best candidate, and whether that candidate is right, both (pairs,).
+        """The score of the best suggestion for each held-out pair, and whether it is right, both (pairs,).
 
-        The arguments are those of `calibrate`; `tabulate_thresholds` shows what each threshold would give.
+        It is right if it answers to the same effect as the expected text: if their `text_cosines` are .6 or more (in an
+        index of questions, `duplicate_cosine`).
+
+        Args:
+            inputs: As in `calibrate`.
+            expected: As in `calibrate`.
+            judge: The encoder that compares suggestions with the expected texts; by default that of the index.
+            show_progress: As in `calibrate`.
 
         Raises:
-            ValueError: The numbers of texts differ, or an option is out of range.
+            ValueError: The numbers of texts differ.
         """
         if len(inputs) != len(expected):
             raise ValueError(f"{len(inputs)} inputs and {len(expected)} expected texts, expected the same number")
-        if candidates is not None and candidates < 2:
-            raise ValueError(f"candidates is {candidates}, expected 2 or more")
-        if candidates is None:
-            suggestions = [best for (best,) in self.suggest_many(inputs, 1, -math.inf, show_progress)]
-            best, scores = [one.text for one in suggestions], np.array([one.score for one in suggestions])
-        else:
-            queries = self.encoder.encode(inputs, self._query_side, show_progress=show_progress)
-            vectors = self.encoder.encode(expected, self.side, show_progress=show_progress)
-            _require_finite_queries(queries)
-            row_of = {text: row for row, text in enumerate(self.replies.texts)}
-            own = np.array([row_of.get(text, -1) for text in inputs])  # a message is no candidate for its reply
-            rows, scores = best_of_sample(queries, vectors, self.vectors, own, candidates)
-            best = [text if row < 0 else self.replies.texts[row] for text, row in zip(expected, rows, strict=True)]
-        return scores, self._are_same(best, expected)
+        texts, scores = self.best_suggestions(inputs, show_progress)
+        limit = RIGHT_COSINE if self.side == "response" else self.duplicate_cosine
+        return scores, text_cosines(judge or self.encoder, texts, expected) >= limit
 
-    def _are_same(self, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
-        """(texts,): whether each text is a variant or a near-duplicate of the other one."""
-        are_same = np.array([canonical_form(a) == canonical_form(b) for a, b in zip(texts, others, strict=True)], bool)
-        if self.duplicate_cosine < 1:
-            cosines = (self.encoder.encode(texts) * self.encoder.encode(others)).sum(axis=1)
-            are_same |= cosines >= self.duplicate_cosine
-        return are_same
+    def best_suggestions(self, texts: Sequence[str], show_progress: bool = False) -> tuple[list[str], np.ndarray]:
+        """The best suggestion for each text, whatever its score, and its score; "" and the lowest score for none."""
+        suggestions = self.suggest_many(texts, 1, -math.inf, show_progress)
+        lowest = min((best.score for one in suggestions for best in one), default=0.0) - 1
+        best = [one[0] if one else Suggestion("", lowest, 0) for one in suggestions]
+        return [one.text for one in best], np.array([one.score for one in best])
 
     @property
     def _query_side(self) -> Side:
@@ -368,7 +430,10 @@ class ReplyIndex:
             side=self.side,
             replies=len(self),
             duplicate_cosine=self.duplicate_cosine,
+            message_weight=self.message_weight,
             calibration=self.calibration,
+            no_threshold=self.no_threshold,
+            question_threshold=self.question_threshold,
         )
 
     @classmethod
@@ -410,8 +475,23 @@ class ReplyIndex:
                 raise ValueError(f"{error} ({moved})") from error
         encoder = _prepare_encoder(folder, settings, encoder, vectors.shape[1])
         return cls(
-            encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index
-        )
+            encoder, replies, vectors, settings.side, settings.duplicate_cosine, settings.calibration, faiss_index,
+            settings.message_weight, settings.no_threshold, settings.question_threshold,
+        )  # fmt: skip
+
+
+def text_cosines(judge: Encoder, texts: Sequence[str], others: Sequence[str]) -> np.ndarray:
+    """(texts,): the cosine of each text and the other one as a judge encodes them; 1 for variants, -1 for no text.
+
+    Variants have the same `canonical_form`.
+    """
+    cosines = (judge.encode(texts) * judge.encode(others)).sum(axis=1)
+    for row, (text, other) in enumerate(zip(texts, others, strict=True)):
+        if canonical_form(text) == canonical_form(other):
+            cosines[row] = 1
+        elif not text:
+            cosines[row] = -1
+    return cosines
 
 
 def _encode_halves(
@@ -445,7 +525,8 @@ def _prepare_encoder(folder: Path, settings: IndexSettings, encoder: Encoder, di
         )
     if encoder.truncate_dim is None and settings.truncate_dim is not None:
         encoder = Encoder(encoder.model, encoder.tokenizer, settings.truncate_dim)
-    if (size := encoder.vector_size(settings.side)) != dimensions:
+    size = encoder.vector_size(settings.side) + (encoder.vector_size("input") if settings.message_weight else 0)
+    if size != dimensions:
         raise ValueError(
             f"{folder} holds vectors of {dimensions} dimensions, but the encoder's have {size}: use "
             "an encoder without truncate_dim, or rebuild the index"

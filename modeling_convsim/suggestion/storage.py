@@ -1,7 +1,7 @@
 """The folder of a saved index.
 
 It holds index.json (settings), replies.parquet (text, count and, if the index has them, the question that a reply
-answered or the answer to a question), vectors.npy (float16) and, for 100,000 replies or more, replies.faiss (the output
+answered or the answer to a question), vectors.npy (float16) and, for 100,000 rows or more, replies.faiss (the output
 of `build_faiss`). SHA256SUMS has their checksums.
 """
 
@@ -22,7 +22,7 @@ from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.index_folder import lock_index, new_index_folder
 from modeling_convsim.suggestion.search import import_extra, import_faiss, needs_faiss
 
-FORMAT = 2  # of the folder; another one is refused
+FORMAT = 3  # of the folder; another one is refused
 COMPANIONS = {"response": "question", "input": "answer"}  # side of an index -> name of the companions' column
 
 IndexSide = Literal["response", "input"]
@@ -38,7 +38,10 @@ class IndexSettings:
     side: IndexSide
     replies: int
     duplicate_cosine: float
+    message_weight: float  # of the messages that the replies answered; 0 if the vectors do not hold them
     calibration: Calibration | None
+    no_threshold: str | None  # why nothing is suggested by default: no threshold has the required precision
+    question_threshold: float | None  # of an index of questions before it is calibrated
 
 
 class SavedIndex(NamedTuple):
@@ -46,7 +49,7 @@ class SavedIndex(NamedTuple):
 
     settings: IndexSettings
     replies: Replies
-    vectors: np.ndarray  # (replies, dimensions), float16
+    vectors: np.ndarray  # (rows, dimensions), float16
     faiss_index: Any  # None for an index that is searched exactly
 
 
@@ -93,9 +96,10 @@ def write_settings(folder: Path, settings: IndexSettings) -> None:
     """
     with lock_index(folder):
         # The model may have been moved.
-        if replace(read_settings(folder), model=settings.model, calibration=None) != replace(
-            settings, calibration=None
-        ):
+        old, new = (
+            replace(each, model="", calibration=None, no_threshold=None) for each in (read_settings(folder), settings)
+        )
+        if old != new:
             raise ValueError(f"{folder} has been rebuilt since it was opened: calibrate it again")
         _write_settings(folder, settings)
 
@@ -117,19 +121,19 @@ def read_index(folder: Path) -> SavedIndex:
         remedy = f"rebuild it, or, if you changed it yourself, delete {folder / CHECKSUMS}"
         raise ValueError(f"cannot open the index {folder}: {damage}; {remedy}")
     parquet = import_extra("pyarrow.parquet", "opening an index")
-    faiss = import_faiss() if needs_faiss(settings.replies) else None
     try:
         columns = parquet.read_table(folder / "replies.parquet").to_pydict()
         companions = columns.get(COMPANIONS[settings.side])
         replies = Replies(columns["text"], np.array(columns["count"], np.int64), companions)
         vectors = np.load(folder / "vectors.npy", mmap_mode="r")
-        faiss_index = faiss.read_index(str(folder / "replies.faiss")) if faiss else None
+        faiss_index = import_faiss().read_index(str(folder / "replies.faiss")) if needs_faiss(len(vectors)) else None
     # The type of the exception depends on the library that reads a broken file.
     except Exception as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         raise ValueError(f"cannot open the index {folder} ({reason}): rebuild it") from error
-    if not len(replies.texts) == len(vectors) == settings.replies:
-        found = f"{len(replies.texts)} replies and {len(vectors)} vectors, expected {settings.replies}"
+    rows, distinct = len(replies.texts), len(set(replies.texts))
+    if rows != len(vectors) or distinct != settings.replies:
+        found = f"{rows} rows of {distinct} replies and {len(vectors)} vectors, expected {settings.replies} replies"
         raise ValueError(f"cannot open the index {folder} ({found}): rebuild it")
     return SavedIndex(settings, replies, vectors, faiss_index)
 

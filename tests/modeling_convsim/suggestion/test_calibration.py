@@ -9,11 +9,10 @@ from scipy.stats import beta, binomtest
 from modeling_convsim.suggestion import ReplyIndex
 from modeling_convsim.suggestion.calibration import (
     MIN_SUGGESTIONS,
-    best_of_sample,
     choose_threshold,
     tabulate_thresholds,
 )
-from tests.modeling_convsim.suggestion.test_suggestion import brute_force_best, make_texts
+from tests.modeling_convsim.suggestion.test_suggestion import make_texts
 
 
 def lower_bound(right: int, suggestions: int, confidence: float = 0.9) -> float:
@@ -26,11 +25,11 @@ def test_thresholds_are_tested_from_high_to_low_until_the_lower_bound_is_below_t
     generator = np.random.default_rng(0)
     scores = np.round(generator.standard_normal(900), 2).astype(np.float32)
     right = generator.random(900) < 1 / (1 + np.exp(-3 * scores))
-    calibration = choose_threshold(scores, right, required, 100)
+    calibration = choose_threshold(scores, right, required)
     suggested = scores >= calibration.threshold
     assert calibration.precision == pytest.approx(right[suggested].mean())
     assert calibration.coverage == pytest.approx(suggested.mean())
-    assert (calibration.min_precision, calibration.candidates, calibration.pairs) == (required, 100, 900)
+    assert (calibration.min_precision, calibration.pairs) == (required, 900)
     # From 12 suggestions for a precision of .5 to 38 for .8, and each time four times as many, for 900 pairs.
     sequences = {0.5: 4, 0.6: 3, 0.75: 3, 0.8: 3}[required]
     confidence = 1 - 0.1 / sequences
@@ -45,10 +44,10 @@ def test_the_highest_scores_may_be_less_precise():
     scores = np.linspace(1, 0, 1000)
     right = np.arange(1000) % 10 > 0
     right[:40:3] = False  # 60% of the best 40
-    calibration = choose_threshold(scores, right, 0.8, None)
+    calibration = choose_threshold(scores, right, 0.8)
     assert calibration.coverage > 0.9 and calibration.precision > 0.85
     with pytest.raises(ValueError, match="no threshold has a precision of 80% with 90% confidence on 100 pairs"):
-        choose_threshold(scores[:100], right[:100], 0.8, None)
+        choose_threshold(scores[:100], right[:100], 0.8)
 
 
 def test_a_promised_precision_is_kept_in_nine_of_ten_samples():
@@ -58,7 +57,7 @@ def test_a_promised_precision_is_kept_in_nine_of_ten_samples():
         scores = generator.beta(2, 2, size=600)
         right = generator.random(600) < scores
         try:
-            threshold = choose_threshold(scores, right, 0.8, 100).threshold
+            threshold = choose_threshold(scores, right, 0.8).threshold
         except ValueError:
             continue
         precision = beta(2, 2).expect(lambda score: score, lb=threshold, conditional=True)
@@ -72,13 +71,13 @@ def test_without_a_threshold_the_pairs_that_would_be_enough_are_named():
     with pytest.raises(
         ValueError, match=r"80% with 90% confidence on 100 pairs: .* 83%; about (\d+) more pairs"
     ) as error:
-        choose_threshold(scores, right, 0.8, 100)
+        choose_threshold(scores, right, 0.8)
     more = int(re.search(r"about (\d+) more", str(error.value))[1])
     assert lower_bound(round(0.83 * (100 + more)), 100 + more) == pytest.approx(0.8, abs=0.01)
     with pytest.raises(ValueError, match="the highest, of 20 suggestions or more, is 83%; ask for less"):
-        choose_threshold(scores, right, 0.9, 100)
+        choose_threshold(scores, right, 0.9)
     with pytest.raises(ValueError, match="19 held-out pairs, expected 20 or more"):
-        choose_threshold(scores[:19], right[:19], 0.5, 100)
+        choose_threshold(scores[:19], right[:19], 0.5)
 
 
 def test_a_row_of_the_table_is_the_last_threshold_within_a_coverage():
@@ -97,55 +96,44 @@ def test_a_row_of_the_table_is_the_last_threshold_within_a_coverage():
         # not at a score, whose last digits vary
         assert scores[~part].max(initial=-9) < row.threshold < scores[part].min()
         assert (row.precision, row.coverage) == pytest.approx((right[part].mean(), part.mean()))
-    assert choose_threshold(scores, right, 0.8, None).table == table
+    assert choose_threshold(scores, right, 0.8).table == table
     few = tabulate_thresholds(scores[:30], right[:30])
     assert [MIN_SUGGESTIONS <= round(row.coverage * 30) <= 30 for row in few] == [True] * len(few)
     assert tabulate_thresholds(scores[:19], right[:19]) == []
 
 
-@pytest.mark.parametrize("candidates", [None, 10])
-def test_calibration_agrees_with_a_loop_over_the_pairs(candidates, encoder):
-    texts = make_texts(60)
-    index = ReplyIndex.build(encoder, texts, duplicate_cosine=1)
+def test_calibration_agrees_with_a_loop_over_the_pairs(encoder):
+    texts, messages = make_texts(60), make_texts(60, seed=2)
+    index = ReplyIndex.build(encoder, texts, questions=messages, message_weight=0.5)
     inputs, expected = make_texts(60, seed=1)[:40], texts[:40]
     expected[::2] = [best.text for [best] in index.suggest_many(inputs[::2], 1)]
-    inputs[1] = texts[np.random.default_rng(0).integers(len(texts), size=(40, 9))[1, 3]]  # no candidate of its own
-    sampled_rows = np.random.default_rng(0).integers(len(texts), size=(40, 9))
-    scores, right = [], []
-    for number, (text, reply) in enumerate(zip(inputs, expected, strict=True)):
-        pool = texts if candidates is None else [reply, *(texts[row] for row in sampled_rows[number])]
-        pool = [one for one in pool if candidates is None or one != text or one is reply]
-        [(best, score)] = brute_force_best(encoder, pool, text, 1)
-        scores.append(score)
-        right.append(best == reply)
+    inputs[1] = texts[7]  # no suggestion for itself
+    inputs[3] = ""
+    asked = np.hstack([encoder.encode(inputs, "query"), 0.5 * encoder.encode(inputs)]).astype(np.float64)
+    scores = asked @ index.vectors.astype(np.float64).T
+    scores[1, 7] = -9
+    best = scores.argmax(axis=1)
+    embeddings, real = encoder.encode(texts).astype(np.float64)[best], encoder.encode(expected).astype(np.float64)
+    right = (embeddings * real).sum(axis=1) >= 0.6
+    found = scores.max(axis=1)
+    found[3], right[3] = -9, False
+    ours = index.score_pairs(inputs, expected)
+    np.testing.assert_allclose(np.delete(ours[0], 3), np.delete(found, 3), rtol=2e-3)
+    assert ours[1].tolist() == right.tolist() and 0.4 < right.mean() < 1 and ours[0][3] < min(np.delete(ours[0], 3))
     required = 0.1
-    assert 0.4 < sum(right) / 40 < 1
-    calibration = index.calibrate(inputs, expected, required, candidates)
-    reference = choose_threshold(np.array(scores), np.array(right), required, candidates)
-    assert calibration.threshold == pytest.approx(reference.threshold, rel=2e-3)
+    calibration = index.calibrate(inputs, expected, required)
+    reference = choose_threshold(found, right, required)
     assert (calibration.precision, calibration.coverage) == pytest.approx((reference.precision, reference.coverage))
-    assert index.calibrate(inputs, expected, required, candidates) == calibration  # its own threshold does not matter
+    assert index.calibrate(inputs, expected, required) == calibration  # its own threshold does not matter
     with pytest.raises(ValueError, match="1 inputs and 2 expected texts, expected the same"):
         index.calibrate(texts[:1], texts[:2])
 
 
-def test_the_best_of_a_sample_equals_a_loop_and_a_tie_goes_to_the_expected_vector():
-    generator = np.random.default_rng(1)
-    queries, expected = generator.standard_normal((2, 30, 4)).astype(np.float32)
-    vectors = generator.standard_normal((20, 4)).astype(np.float16)
-    expected[:5] = 9 * queries[:5]  # the best
-    excluded = np.where(np.arange(30) % 3, -1, np.arange(30) % 20)
-    rows, scores = best_of_sample(queries, expected, vectors, excluded, 8)
-    samples = np.random.default_rng(0).integers(20, size=(30, 7))
-    for pair, sample in enumerate(samples):
-        pool = [(float(queries[pair] @ expected[pair]), -1)]
-        pool += [
-            (float(queries[pair] @ vectors[row].astype(np.float32)), int(row))
-            for row in sample
-            if row != excluded[pair]
-        ]
-        score, row = max(pool)
-        assert rows[pair] == row and scores[pair] == pytest.approx(score, rel=1e-5)
-    assert set(rows[:5]) == {-1} and (rows[5:] >= 0).any()
-    same = np.ones((3, 4), np.float32)
-    assert best_of_sample(same, same, same, np.full(3, -1), 5)[0].tolist() == [-1, -1, -1]
+def test_a_judge_decides_what_is_right(encoder):
+    class Judge:
+        def encode(self, texts: list[str]) -> np.ndarray:
+            return np.array([[1.0, 0.0] if "dog" in text else [0.0, 1.0] for text in texts])
+
+    index = ReplyIndex.build(encoder, ["a dog"], duplicate_cosine=1)
+    _, are_right = index.score_pairs(["the cat", "a house"], ["no dog", "a house"], Judge())
+    assert are_right.tolist() == [True, False]

@@ -16,8 +16,8 @@ from modeling_convsim.suggestion.deduplication import Replies
 from modeling_convsim.suggestion.index_folder import lock_index
 from modeling_convsim.suggestion.storage import IndexSettings, read_index, write_index, write_settings
 
-SETTINGS = IndexSettings("a/model", "0" * 64, None, "response", 1, 0.95, None)
-CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, min_precision=0.9, candidates=None)
+SETTINGS = IndexSettings("a/model", "0" * 64, None, "response", 1, 0.95, 0, None, None, None)
+CALIBRATION = Calibration(threshold=0.5, precision=0.9, coverage=0.5, pairs=10, min_precision=0.9)
 
 
 def write(folder: Path, text: str) -> None:

@@ -12,6 +12,7 @@ from modeling_convsim.encoding import Encoder
 from modeling_convsim.encoding.batch_tokenizer import TextError
 from modeling_convsim.suggestion import ReplyIndex, search
 from modeling_convsim.suggestion.calibration import choose_threshold
+from modeling_convsim.suggestion.reply_index import text_cosines
 from tests.conftest import WORDS
 from tests.modeling_convsim.tiny_models import build
 
@@ -55,7 +56,7 @@ def test_questions_are_found_by_the_cosine_of_sentence_embeddings(encoder):
     assert (best.text, best.answer) == (texts[7], f"answer to {texts[7]}")
     u, v = encoder.encode(["the dog", texts[7]]).astype(np.float64)
     assert best.score == pytest.approx(1, abs=2e-3)
-    [score] = [one.score for one in index.suggest("the dog", 50) if one.text == texts[7]]
+    [score] = [one.score for one in index.suggest("the dog", 50, -np.inf) if one.text == texts[7]]
     assert score == pytest.approx(u @ v, abs=2e-3)
 
 
@@ -85,7 +86,7 @@ def test_near_duplicates_are_not_suggested_together(encoder, side):
             if all(vector @ other < 0.8 for other in remaining) and len(remaining) < 4:
                 remaining.append(vector)
                 expected.append(text)
-        assert [one.text for one in index.suggest(query, 4)] == expected
+        assert [one.text for one in index.suggest(query, 4, -np.inf)] == expected
 
 
 def test_only_allowed_replies_are_suggested(many, encoder):
@@ -93,7 +94,7 @@ def test_only_allowed_replies_are_suggested(many, encoder):
     suggestions = many.only([allowed[0].upper() + "!", *allowed]).suggest(QUERIES[0], 20)
     assert [one.text for one in suggestions] == [text for text, _ in brute_force_best(encoder, allowed, QUERIES[0], 20)]
     small = ReplyIndex.build(encoder, allowed, duplicate_cosine=0.7)
-    small.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 0.8, None)
+    small.calibration = choose_threshold(np.ones(20), np.ones(20, bool), 0.8)
     restricted = small.only(allowed[:3])
     assert (restricted.calibration, restricted.duplicate_cosine) == (small.calibration, 0.7)
     with pytest.raises(ValueError, match=r"not in the index: 'zebra 0', .*'zebra 4' and 2 more"):
@@ -106,13 +107,72 @@ def test_only_allowed_replies_are_suggested(many, encoder):
         many.only([])
 
 
-@pytest.mark.parametrize(("limit", "expected"), [(1, [True, False, False, False]), (0.6, [True, True, False, False])])
-def test_the_right_reply_is_a_variant_or_a_near_duplicate_of_the_expected_one(limit, expected):
-    vectors = {"Yes!": [1, 0], "yes": [0, 1], "sure": [0.6, 0.8], "no": [0, -1], "right": [1, 0]}
-    fake = SimpleNamespace(encode=lambda texts: np.array([vectors[text] for text in texts]))
-    index = SimpleNamespace(encoder=fake, duplicate_cosine=limit)
-    pairs = [("Yes!", "yes"), ("sure", "right"), ("no", "right"), ("sure", "no")]
-    assert ReplyIndex._are_same(index, *zip(*pairs, strict=True)).tolist() == expected
+def test_the_score_has_the_reply_and_the_best_of_the_messages_that_it_answered(encoder):
+    """Against a loop in float64; "Yes" and "yes!" are one reply, which answered three of the messages."""
+    messages, replies = make_texts(40), make_texts(40, seed=1)
+    replies[:3] = ["yes", "Yes!", "yes"]
+    index = ReplyIndex.build(encoder, replies, questions=messages, message_weight=0.7, duplicate_cosine=1)
+    assert len(index) == 38 and len(index.vectors) == 40
+    u, asked = (encoder.encode(QUERIES, side).astype(np.float64) for side in ("query", "input"))
+    v = encoder.encode(["yes"] * 3 + replies[3:], "response").astype(np.float64)
+    scores = u @ v.T + 0.7 * asked @ encoder.encode(messages).astype(np.float64).T
+    for suggestions, row in zip(index.suggest_many(QUERIES, 38), scores, strict=True):
+        best = {"yes": row[:3].max(), **dict(zip(replies[3:], row[3:], strict=True))}
+        assert {one.text for one in suggestions} == set(best)
+        np.testing.assert_allclose([one.score for one in suggestions], sorted(best.values())[::-1], rtol=2e-3)
+        answered = {one.text: one.question for one in suggestions}
+        assert answered["yes"] == messages[int(row[:3].argmax())] and answered[replies[5]] == messages[5]
+    assert index.only(["YES", replies[5]]).suggest(QUERIES[0], 5)[0].count in (1, 3)
+    shown = ReplyIndex.build(encoder, replies, questions=messages, message_weight=0, duplicate_cosine=1)
+    alone = ReplyIndex.build(encoder, replies, duplicate_cosine=1)
+    for with_messages, without in zip(*(one.suggest_many(QUERIES, 5) for one in (shown, alone)), strict=True):
+        assert [one.score for one in with_messages] == [one.score for one in without]
+        assert {one.question for one in with_messages} <= set(messages)
+    index.message_weight = 0.0
+    assert [one.text for one in index.suggest(QUERIES[0], 5)] == [one.text for one in alone.suggest(QUERIES[0], 5)]
+
+
+def test_a_text_does_not_answer_itself_and_one_without_known_tokens_gets_nothing(encoder):
+    index = ReplyIndex.build(encoder, ["The dog!", *make_texts(20)], duplicate_cosine=1)
+    assert len(index.suggest("the dog", 30)) == 20 and len(index.suggest("the cat", 30)) == 21
+    for nothing in ("", "  ", "\u5317\u4eac"):
+        assert index.suggest(nothing, 3, -np.inf) == []
+    questions = ReplyIndex.build(encoder, ["The dog!", *make_texts(20)], "input")
+    assert questions.suggest("the dog", 1, -np.inf)[0].text == "The dog!"
+
+
+def test_a_question_that_an_index_lacks_finds_nothing(encoder):
+    """Four of five questions, left out in turn, are below the threshold; the same answer is no wrong one."""
+    texts = make_texts(60)
+    answers = [f"answer {number // 2}" for number in range(len(texts))]
+    vectors = encoder.encode(texts).astype(np.float64)
+    for known in (answers, None):
+        index = ReplyIndex.build(encoder, texts, "input", known, duplicate_cosine=0.95)
+        highest = []
+        for row in range(len(texts)):
+            cosines = vectors @ vectors[row]
+            others = np.arange(len(texts)) // 2 != row // 2 if known else cosines < 0.95
+            highest.append(cosines[others].max())
+        assert np.mean(np.array(highest) < index.threshold) == pytest.approx(0.8, abs=0.02)
+        assert index.suggest(texts[3], 1)[0].text == texts[3] and index.threshold < 1
+    assert 0 < ReplyIndex.build(encoder, ["the dog"], "input").threshold < 1
+
+
+def test_the_cosine_of_variants_is_one_and_that_of_no_text_minus_one():
+    vectors = {"Yes!": [1, 0], "yes": [0, 1], "sure": [0.6, 0.8], "": [1, 0], "right": [1, 0]}
+    judge = SimpleNamespace(encode=lambda texts: np.array([vectors[text] for text in texts]))
+    pairs = [("Yes!", "yes"), ("sure", "right"), ("yes", "right"), ("", "right")]
+    assert text_cosines(judge, *zip(*pairs, strict=True)) == pytest.approx([1, 0.6, 0, -1])
+
+
+def test_a_suggestion_is_right_if_it_answers_to_the_same_effect(encoder):
+    index = ReplyIndex.build(encoder, ["the dog"], duplicate_cosine=1)
+    for cosine, side, limit, expected in ((0.61, "response", 1, True), (0.59, "response", 1, False),
+                                          (0.61, "input", 0.9, False), (0.61, "input", 0.6, True)):  # fmt: skip
+        vectors = {"the dog": [1, 0], "a cat": [cosine, np.sqrt(1 - cosine**2)]}
+        judge = SimpleNamespace(encode=lambda texts, known=vectors: np.array([known[text] for text in texts]))
+        index.side, index.duplicate_cosine = side, limit
+        assert index.score_pairs(["hello"], ["a cat"], judge)[1].tolist() == [expected]
 
 
 def test_diverse_suggestions_differ_more_and_start_with_the_best(encoder, many):
@@ -138,8 +198,22 @@ def test_replies_below_the_threshold_are_not_suggested(encoder):
     assert [one.score for one in index.suggest(QUERIES[0], 5, middle)] == scores[:2]
     assert [one.score for one in index.suggest(QUERIES[0], 5, scores[2])] == scores[:3]
     assert index.suggest(QUERIES[0], 5, scores[0] + 1) == []
-    index.calibration = choose_threshold(np.array([scores[0] + 1] * 20), np.ones(20, bool), 0.8, None)
+    index.calibration = choose_threshold(np.array([scores[0] + 1] * 20), np.ones(20, bool), 0.8)
     assert index.suggest(QUERIES[0]) == [] and len(index.suggest(QUERIES[0], threshold=-np.inf)) == 3
+
+
+def test_an_index_without_a_sufficient_threshold_suggests_nothing_by_default(encoder, tmp_path):
+    index = ReplyIndex.build(encoder, make_texts(60))
+    assert index.suggest(QUERIES[0])
+    index.save(tmp_path / "index")
+    with pytest.raises(ValueError, match="no threshold has a precision of 80%"):
+        index.set_threshold(np.arange(30.0), np.zeros(30, bool), 0.8)
+    index.save_settings(tmp_path / "index")
+    opened = ReplyIndex.load(tmp_path / "index", encoder)
+    assert opened.suggest(QUERIES[0]) == [] == opened.only([opened.replies.texts[0]]).suggest(QUERIES[0])
+    assert len(opened.suggest(QUERIES[0], threshold=-np.inf)) == 3 and "80%" in opened.no_threshold
+    index.set_threshold(np.arange(30.0), np.ones(30, bool), 0.8)
+    assert index.no_threshold is None and index.threshold == index.calibration.threshold
 
 
 @pytest.mark.parametrize("faiss_from", [1000, 100])
@@ -149,10 +223,12 @@ def test_saved_index_gives_the_same_suggestions(faiss_from, side, folder, encode
     texts = make_texts(200)
     companions = {"answers" if side == "input" else "questions": [text[::-1] for text in texts * 2]}
     index = ReplyIndex.build(encoder, texts * 2, side, duplicate_cosine=0.95, **companions)
-    index.calibration = choose_threshold(np.arange(30.0), np.arange(30) > 3, 0.5, 100)
+    index.calibration = choose_threshold(np.arange(30.0), np.arange(30) > 3, 0.5)
     index.save(tmp_path / "index")
     opened = ReplyIndex.load(tmp_path / "index", device="cpu")
     assert opened.suggest_many(QUERIES, 4) == index.suggest_many(QUERIES, 4)
+    assert len(index.suggest(QUERIES[0], 4, -np.inf)) == 4
+    assert opened.suggest_many(QUERIES, 4, -np.inf) == index.suggest_many(QUERIES, 4, -np.inf)
     best = opened.suggest(QUERIES[0], threshold=-np.inf)[0]
     expected = (best.text[::-1], None) if side == "input" else (None, best.text[::-1])
     assert (best.answer, best.question) == expected
@@ -219,9 +295,9 @@ def test_missing_or_damaged_files_are_refused(name, many, encoder, tmp_path, mon
 def test_index_of_another_format_is_refused(encoder, tmp_path):
     ReplyIndex.build(encoder, REPLIES).save(tmp_path / "index")
     settings = json.loads((tmp_path / "index" / "index.json").read_text())
-    assert settings.pop("format") == 2
+    assert settings.pop("format") == 3
     (tmp_path / "index" / "index.json").write_text(json.dumps(settings))
-    with pytest.raises(ValueError, match=r"index was written in format 1, but this version reads format 2: rebuild it"):
+    with pytest.raises(ValueError, match=r"index was written in format 1, but this version reads format 3: rebuild it"):
         ReplyIndex.load(tmp_path / "index")
 
 
@@ -230,6 +306,7 @@ def test_index_of_another_format_is_refused(encoder, tmp_path):
     [
         ({"side": "query"}, "side is 'query'"),
         ({"duplicate_cosine": 0}, "duplicate_cosine is 0"),
+        ({"message_weight": -1, "questions": REPLIES}, "message_weight is -1, expected 0 or more"),
         ({"texts": ["", " "]}, "no texts to build an index of"),
         ({"answers": REPLIES}, "side is 'response': answers belong to the side 'input', questions to the side"),
         ({"questions": REPLIES, "side": "input"}, "side is 'input': answers belong to the side 'input', questions"),

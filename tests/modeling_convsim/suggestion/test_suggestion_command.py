@@ -34,7 +34,7 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys,
     assert [lines[0], lines[3]] == ["hello", "the dog"] and len(lines) == 6
     assert run("suggest", tmp_path / "index", "hello", "--threshold", "1e6") == 0
     assert capsys.readouterr().out == "hello\n  no suggestion\n"
-    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1", "--candidates", "2") == 0
+    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.1") == 0
     table = capsys.readouterr().out.splitlines()
     assert table[0].split() == ["threshold", "precision", "coverage"] and table[1].endswith("%")
     assert "coverage" in table[-1]
@@ -43,6 +43,18 @@ def test_command_builds_calibrates_and_suggests(folder, pairs, tmp_path, capsys,
     assert run("suggest", tmp_path / "index", "--threshold=-inf", "--allowed", tmp_path / "allowed.txt", "hello") == 0
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == 2 and printed[1].endswith(make_texts(40)[3])
+
+
+def test_without_a_sufficient_threshold_nothing_is_suggested_unless_asked(folder, pairs, tmp_path, capsys):
+    assert run("build", folder, pairs, "-o", tmp_path / "index") == 0
+    assert run("calibrate", tmp_path / "index", pairs, "--precision", "0.99") == 2
+    captured = capsys.readouterr()
+    assert "error: no threshold has a precision of 99%" in captured.err and "coverage" in captured.out
+    assert run("suggest", tmp_path / "index", "hello", "--k", "1") == 0
+    captured = capsys.readouterr()
+    assert captured.out == "hello\n  no suggestion\n" and "suggest anyway with --threshold none" in captured.err
+    assert run("suggest", tmp_path / "index", "hello", "--k", "1", "--threshold", "none") == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv"])
@@ -72,7 +84,7 @@ def test_command_shows_the_questions_of_replies(folder, pairs, tmp_path, capsys)
         ("build m a.parquet -o i --answers x", "--answers x: only an index of --side input has answers"),
         ("build m a.parquet -o i --side input --questions x", "--questions x: only an index of --side response has"),
         ("suggest i hello --alowed a.txt", "unknown argument '--alowed'; did you mean '--allowed'?"),
-        ("calibrate i a.parquet --candidates many", "argument --candidates: 'many', expected a number or all"),
+        ("suggest i hello --threshold many", "argument --threshold: 'many', expected a number or none"),
     ],
 )
 def test_wrong_option_gives_one_line_and_exit_code_2(arguments, message, capsys):
@@ -103,7 +115,6 @@ WRONG = [
     ("calibrate {index} {text}", "some.txt: expected a table (.parquet, .csv, "),
     ("calibrate {index} {table}", "no column 'input', only text, expected"),
     ("calibrate {index} {pairs} --precision 2", "expected a number above 0, below 1"),
-    ("calibrate {index} {pairs} --candidates 1", "candidates is 1, expected 2 or more"),
 ]
 
 
